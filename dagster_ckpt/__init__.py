@@ -1,0 +1,44 @@
+"""Exactly-once, stateful PySpark streams as Dagster assets, which recover by themselves.
+
+Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task`, and Dagster's
+import takes seconds. Each public name is loaded when it is first used.
+"""
+
+from importlib import import_module
+
+_HOMES = {
+    "CheckpointCoordinatorResource": "dagster_ckpt.integration.resources",
+    "CheckpointDeclinedError": "dagster_ckpt.errors",
+    "CheckpointError": "dagster_ckpt.errors",
+    "CheckpointStore": "dagster_ckpt.history",
+    "CheckpointTimeoutError": "dagster_ckpt.errors",
+    "CorruptStateError": "dagster_ckpt.errors",
+    "EpochIOManager": "dagster_ckpt.integration.io_manager",
+    "FencedError": "dagster_ckpt.errors",
+    "IncompatibleStateError": "dagster_ckpt.errors",
+    "InvalidPipelineError": "dagster_ckpt.errors",
+    "LsmStateBackendResource": "dagster_ckpt.integration.resources",
+    "Recovery": "dagster_ckpt.integration.recovery",
+    "StoreUnavailableError": "dagster_ckpt.errors",
+    "Stream": "dagster_ckpt.runtime.stream",
+    "StreamHistory": "dagster_ckpt.history",
+    "agg": "dagster_ckpt.operators",
+    "build_recovery_sensor": "dagster_ckpt.integration.sensor",
+    "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "streaming_asset": "dagster_ckpt.integration.asset",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dagster_ckpt' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,37 @@
+"""What a task says about one shard: the only result of an epoch's Spark job."""
+
+from dataclasses import dataclass
+
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRuns:
+    """All runs of one state table in one shard after the epoch, newest first: they take the place of the parent manifest's.
+
+    Each is either the parent's own reference (perhaps with a wider merge range) or a file this very epoch wrote.
+    """
+
+    table: str
+    runs: tuple[RunRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAck:
+    """A shard's word that its part of the epoch is durable: every file named here has been fsynced or its put answered.
+
+    `state_rows` is the change in live rows of the shard's state tables; `event_times_us` the greatest event time
+    seen by each input in this epoch, None where it saw none.
+    """
+
+    shard: Shard
+    tables: tuple[ShardRuns, ...] = ()
+    changes: tuple[ChangeRef, ...] = ()
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    state_rows: int = 0
+    event_times_us: tuple[int | None, ...] = ()
+    milliseconds: int = 0
+    host: str = ""

@@ -1,0 +1,307 @@
+"""The manifest: the one immutable object whose creation commits an epoch.
+
+A manifest is a value. `manifest_codec` turns it into bytes and back, `manifest_rules` says which successor a manifest may
+have, `edits` makes the successor. Everything a later release needs is a field from the first byte on, also where
+this release always writes the neutral value: a change of format would cost users their state.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+
+Entry = TypeVar("Entry")
+
+HASH_MAX = 2**64 - 1
+"""The greatest key hash. Hash bounds are inclusive because 2**64 fits no unsigned 64-bit integer."""
+
+
+class ManifestKind(StrEnum):
+    """Why a manifest was created. Only `EPOCH` makes a new epoch; the others show one that exists."""
+
+    OPEN = "open"
+    EPOCH = "epoch"
+    ROLLBACK = "rollback"
+    RESHARD = "reshard"
+    FORK = "fork"
+
+
+class SortKind(StrEnum):
+    """What a state table's runs are sorted by: the 64-bit key hash, or event time."""
+
+    HASH = "hash"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class HashRange:
+    """A range of key hashes, both bounds inclusive."""
+
+    lo: int = 0
+    hi: int = HASH_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A range of event times in microseconds since the Unix epoch, both bounds inclusive."""
+
+    least_us: int
+    greatest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """One run (a sorted immutable state file) as a manifest names it.
+
+    `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash is in `clip`
+    (a reshard or fork narrows it and copies nothing) and outside `[moved_lo, moved_hi)`, the merge range: compaction has moved those
+    down. `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    epoch: Epoch
+    level: int = 0
+    tombstones: int = 0
+    hashes: HashRange = HashRange()
+    clip: HashRange = HashRange()
+    moved_lo: int = 0
+    moved_hi: int = 0
+    times: TimeRange | None = None
+    ancestor: StreamUuid | None = None
+
+
+class ChangeKind(StrEnum):
+    """Whether a change log is a file of its own or a run that already holds the epoch's changes."""
+
+    FILE = "file"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRef:
+    """One file of the change log: what one shard changed in the stream's table in one epoch."""
+
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    epoch: Epoch
+    shard: Shard
+    kind: ChangeKind = ChangeKind.FILE
+    times: TimeRange | None = None
+    ancestor: StreamUuid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRef:
+    """An immutable object below `index/` that holds a stretch of a list too long for a manifest."""
+
+    path: str
+    entries: int
+    bytes: int
+    checksum: str
+    level: int = 0
+    ancestor: StreamUuid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeen:
+    """One input file a file source has handed out: its address as Spark spells it, and its modification time."""
+
+    path: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedList(Generic[Entry]):
+    """A growing list: the older stretch in index objects, oldest first, and the newest entries (`tail`) in the manifest itself."""
+
+    index: tuple[IndexRef, ...] = ()
+    tail: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """What makes a source the same source after a restart: page 2 of the byte format in `docs/`.
+
+    `options` are the options that choose what is read, sorted, secrets left out; `ordinal` counts equal sources in plan order.
+    """
+
+    format: str
+    address: str
+    options: tuple[tuple[str, str], ...] = ()
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """How far one source has been read. `current` and `previous` are the source's own offset JSON (None: no position yet).
+
+    `initial` is the text of the source's own initial-offset log where it keeps one; `files` what a file source has seen.
+    """
+
+    source: SourceIdentity
+    current: str | None = None
+    previous: str | None = None
+    initial: str | None = None
+    files: IndexedList[FileSeen] = field(default_factory=IndexedList)
+
+
+@dataclass(frozen=True)
+class StateTableSpec:
+    """One state table: its columns, which of them are the key, and what its runs are sorted by."""
+
+    name: str
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    sort: SortKind = SortKind.HASH
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the pipeline: which sources it reads and the columns it hands to the operator."""
+
+    sources: tuple[SourceIdentity, ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The fingerprint of operator and state: what must stay the same for the state to be understood.
+
+    `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the
+    stream's table without the user's code (`operators.from_pipeline`).
+    """
+
+    operator: str
+    parameters: dict[str, object]
+    inputs: tuple[InputSpec, ...]
+    keys: tuple[str, ...]
+    tables: tuple[StateTableSpec, ...]
+    output: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may open a stream: the Dagster instance's run-storage id and the asset key. The code location is information."""
+
+    instance: str
+    asset_key: str
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """How far an upstream stream has been read."""
+
+    stream: str
+    uuid: StreamUuid
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMark:
+    """The newest epoch a sink has taken."""
+
+    sink: str
+    epoch: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A stream whose files this one may name, and the epoch that was taken from it."""
+
+    uuid: StreamUuid
+    stream: str
+    epoch: Epoch
+
+
+class BackfillStatus(StrEnum):
+    """Whether a stream's table is whole, or still being filled from a snapshot of its upstream."""
+
+    COMPLETE = "complete"
+    CREATING = "creating"
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Where a snapshot backfill stands."""
+
+    status: BackfillStatus = BackfillStatus.COMPLETE
+    position: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the shown epoch did (`rows_in` to `epoch_ms`) and what the stream holds since it began."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    epoch_ms: int = 0
+    change_bytes: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    total_rows_in: int = 0
+    total_epochs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """An epoch that can be read, the manifest that shows it and when it was committed (milliseconds since the Unix epoch)."""
+
+    epoch: Epoch
+    version: Version
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRange:
+    """Epochs `first <= epoch <= last`."""
+
+    first: Epoch
+    last: Epoch
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
+
+    `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone; `files` all change-log files of an
+    append-only stream: its table. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was honoured, newest last.
+    """
+
+    version: Version
+    kind: ManifestKind
+    epoch: Epoch
+    term: Term
+    nonce: Nonce
+    time_ms: int
+    stream: str
+    uuid: StreamUuid
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+    parent: Version | None = None
+    batch_id: int | None = None
+    runs: dict[str, tuple[tuple[RunRef, ...], ...]] = field(default_factory=dict)
+    changes: tuple[ChangeRef, ...] = ()
+    files: IndexedList[ChangeRef] = field(default_factory=IndexedList)
+    watermark_us: int | None = None
+    event_times_us: tuple[int | None, ...] = ()
+    sources: tuple[SourcePosition, ...] = ()
+    consumed: tuple[Consumed, ...] = ()
+    sinks: tuple[SinkMark, ...] = ()
+    ancestors: tuple[Ancestor, ...] = ()
+    backfill: Backfill = Backfill()
+    statistics: Statistics = Statistics()
+    retained: tuple[Retained, ...] = ()
+    abandoned: tuple[EpochRange, ...] = ()
+    rollbacks: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""The object store as the protocol sees it: the fewest verbs it needs, each honest.
+
+`tests/contract/` holds the one suite that every implementation passes. Names are relative, `/` between parts; an implementation
+never lets one leave its root.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class ObjectMissingError(LookupError):
+    """No object of this name. Not a user's error: whoever meets it decides what it means."""
+
+
+class ObjectStore(Protocol):
+    """Objects by name. Reads of single objects are strongly consistent; lists may be late.
+
+    Every verb raises `StoreUnavailableError` when the store did not answer: then nobody knows whether a put or delete happened.
+    """
+
+    @property
+    def url(self) -> str:
+        """The store's address without any secret, for people and for manifests."""
+        ...
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        """Create the object, durable when this returns True. False: the name exists; its bytes are untouched.
+
+        Of any number of callers at once, in any processes on any hosts, exactly one gets True.
+        """
+        ...
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Create or overwrite, atomically. Only for advice (leases, requests), never for truth."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """The whole object. Raises `ObjectMissingError`."""
+        ...
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset` on, fewer at the object's end. Raises `ObjectMissingError`."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether the object is there now."""
+        ...
+
+    def size(self, name: str) -> int:
+        """The object's bytes. Raises `ObjectMissingError`."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove the object; one that is not there is no error."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """The names below a folder, in any order, perhaps late. An empty prefix: the whole store."""
+        ...
+
+    def settle(self, folder: str) -> None:
+        """Make what is now visible in the folder durable (local disk: fsync the folder); elsewhere nothing to do."""
+        ...
+
+    def local_path(self, name: str) -> Path | None:
+        """Where the object lies on this host's disk, to be memory-mapped; None for a store that is elsewhere."""
+        ...
