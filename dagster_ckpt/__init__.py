@@ -1,7 +1,7 @@
 """Exactly-once, stateful PySpark streams as Dagster assets, which recover by themselves.
 
-Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task`, and Dagster's
-import takes seconds. Each public name is loaded when it is first used.
+Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task`, and
+Dagster's import takes seconds. Each public name is loaded when it is first used.
 """
 
 from importlib import import_module

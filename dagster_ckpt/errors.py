@@ -1,13 +1,13 @@
 """Every error a user of dagster-ckpt can meet. Each message says what to do and ends in `key=value`.
 
-    CheckpointError
-    ├── FencedError               another writer took over: stop
-    ├── StoreUnavailableError     the object store did not answer: try again
-    ├── CorruptStateError         an object is damaged: which file, which epoch is good
-    ├── InvalidPipelineError      the pipeline cannot work as written: fix your code
-    ├── IncompatibleStateError    the pipeline no longer fits its state: what changed, how to migrate
-    ├── CheckpointTimeoutError    a shard was silent for too long: which shard, which host
-    └── CheckpointDeclinedError   a shard could not make its part of the epoch: which shard, which host, why
+CheckpointError
+├── FencedError               another writer took over: stop
+├── StoreUnavailableError     the object store did not answer: try again
+├── CorruptStateError         an object is damaged: which file, which epoch is good
+├── InvalidPipelineError      the pipeline cannot work as written: fix your code
+├── IncompatibleStateError    the pipeline no longer fits its state: what changed, how to migrate
+├── CheckpointTimeoutError    a shard was silent for too long: which shard, which host
+└── CheckpointDeclinedError   a shard could not make its part of the epoch: which shard, which host, why
 """
 
 

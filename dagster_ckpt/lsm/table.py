@@ -13,7 +13,10 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Found:
-    """The answer of a multi-get over n keys: `present[i]` says whether key i has a row; `rows` holds only the rows there are, in order of i."""
+    """The answer of a multi-get over n keys.
+
+    `present[i]` says whether key i has a row; `rows` holds only the rows there are, in order of i.
+    """
 
     present: npt.NDArray[np.bool_]
     rows: pa.Table
@@ -21,7 +24,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Touched:
-    """The n distinct keys an epoch wrote so far: their rows before the epoch and now, both over the same n keys in the same order."""
+    """The n distinct keys an epoch wrote so far: their rows before the epoch and now, over the same n keys in one order."""
 
     hashes: Hashes
     before: Found
@@ -29,10 +32,13 @@ class Touched:
 
 
 class StateTable(Protocol):
-    """One keyed state table of one shard within one epoch. Later words win; nothing is visible elsewhere before the commit."""
+    """One keyed state table of one shard within one epoch.
+
+    Later words win; nothing is visible elsewhere before the commit.
+    """
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
-        """Look up n distinct keys. `keys` has the key columns; the true keys are always compared, and null equals null."""
+        """Look up n distinct keys. `keys` has the key columns; true keys are always compared, and null equals null."""
         ...
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:

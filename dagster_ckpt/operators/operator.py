@@ -26,7 +26,10 @@ class EpochContext:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an epoch changed in one shard of the stream's table: the output columns, then `_change_type`; an update is two rows."""
+    """What an epoch changed in one shard of the stream's table.
+
+    Its columns are the output's, then `_change_type`; an update is two rows.
+    """
 
     rows: pa.Table
 
@@ -40,11 +43,14 @@ class Operator(Protocol):
         ...
 
     def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> int:
-        """Take in rows of one shard; called any number of times in an epoch. Returns how many rows were too late to be used."""
+        """Take in rows of one shard; called any number of times in an epoch.
+
+        Returns how many rows were too late to be used.
+        """
         ...
 
     def finish(self, state: State, context: EpochContext) -> Changes:
-        """The net changes of the epoch, once all its rows were taken in; called exactly once, also where there were none."""
+        """The net changes of the epoch, once all its rows were taken in; called exactly once, also if there were none."""
         ...
 
     def table(self, state_rows: pa.Table) -> pa.Table:

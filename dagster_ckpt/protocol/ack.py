@@ -8,7 +8,7 @@ from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
 
 @dataclass(frozen=True, slots=True)
 class ShardRuns:
-    """All runs of one state table in one shard after the epoch, newest first: they take the place of the parent manifest's.
+    """All runs of one state table in one shard after the epoch, newest first. They replace the parent manifest's.
 
     Each is either the parent's own reference (perhaps with a wider merge range) or a file this very epoch wrote.
     """

@@ -1,7 +1,7 @@
 """The object store as the protocol sees it: the fewest verbs it needs, each honest.
 
-`tests/contract/` holds the one suite that every implementation passes. Names are relative, `/` between parts; an implementation
-never lets one leave its root.
+`tests/contract/` holds the one suite that every implementation passes. Names are relative, `/` between parts; an
+implementation never lets one leave its root.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ class ObjectMissingError(LookupError):
 class ObjectStore(Protocol):
     """Objects by name. Reads of single objects are strongly consistent; lists may be late.
 
-    Every verb raises `StoreUnavailableError` when the store did not answer: then nobody knows whether a put or delete happened.
+    Every verb raises `StoreUnavailableError` when the store did not answer: then nobody knows whether a put or delete
+    happened.
     """
 
     @property
@@ -57,6 +58,10 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[str]:
         """The names below a folder, in any order, perhaps late. An empty prefix: the whole store."""
+        ...
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The folders right below a folder, in any order, perhaps late; names from the store's root, as `list` gives them."""
         ...
 
     def settle(self, folder: str) -> None:
