@@ -24,7 +24,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Touched:
-    """The n distinct keys an epoch wrote so far: their rows before the epoch and now, over the same n keys in one order."""
+    """The n distinct keys an epoch wrote so far: their rows before the epoch and now, in one order of keys."""
 
     hashes: Hashes
     before: Found

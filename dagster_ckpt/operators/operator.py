@@ -50,7 +50,7 @@ class Operator(Protocol):
         ...
 
     def finish(self, state: State, context: EpochContext) -> Changes:
-        """The net changes of the epoch, once all its rows were taken in; called exactly once, also if there were none."""
+        """The net changes of the epoch, once its rows were taken in; called exactly once, also if there were none."""
         ...
 
     def table(self, state_rows: pa.Table) -> pa.Table:

@@ -1,8 +1,8 @@
 """The manifest: the one immutable object whose creation commits an epoch.
 
 A manifest is a value. `manifest_codec` turns it into bytes and back, `manifest_rules` says which successor a manifest
-may have, `edits` makes the successor. Everything a later release needs is a field from the first byte on, also where this
-release always writes the neutral value: a change of format would cost users their state.
+may have, `edits` makes the successor. Everything a later release needs is a field from the first byte on, also where
+this release always writes the neutral value: a change of format would cost users their state.
 """
 
 from dataclasses import dataclass, field
@@ -56,9 +56,10 @@ class TimeRange:
 class RunRef:
     """One run (a sorted immutable state file) as a manifest names it.
 
-    `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash is
-    in `clip` (a reshard or fork narrows it and copies nothing) and outside `[moved_lo, moved_hi)`, the merge range:
-    compaction has moved those down. `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it.
+    `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash
+    is in `clip` (a reshard or fork narrows it and copies nothing) and outside `[moved_lo, moved_hi)`, the merge range:
+    compaction has moved those down. `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in
+    it.
     """
 
     path: str
@@ -144,8 +145,8 @@ class SourceIdentity:
 class SourcePosition:
     """How far one source has been read.
 
-    `current` and `previous` are the source's own offset JSON (None: no position yet); `initial` is the text of the source's
-    own initial-offset log where it keeps one; `files` what a file source has seen.
+    `current` and `previous` are the source's own offset JSON (None: no position yet); `initial` is the text of the
+    source's own initial-offset log where it keeps one; `files` what a file source has seen.
     """
 
     source: SourceIdentity
@@ -191,7 +192,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may open a stream: the Dagster instance's run-storage id and the asset key; the code location only informs."""
+    """Who may open a stream: the Dagster instance's run-storage id and the asset key; the code location informs."""
 
     instance: str
     asset_key: str
@@ -276,8 +277,8 @@ class EpochRange:
 class Manifest:
     """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
 
-    `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone; `files`
-    all change-log files of an append-only stream: its table. `time_ms` is information. `rollbacks` are the root Dagster
+    `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
+    `files` all change-log files of an append-only stream: its table. `time_ms` is information. `rollbacks` are the root Dagster
     runs whose `from_epoch` was honoured, newest last.
     """
 
