@@ -278,8 +278,8 @@ class Manifest:
     """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
 
     `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
-    `files` all change-log files of an append-only stream: its table. `time_ms` is information. `rollbacks` are the root Dagster
-    runs whose `from_epoch` was honoured, newest last.
+    `files` all change-log files of an append-only stream: its table. `time_ms` is information. `rollbacks` are the
+    root Dagster runs whose `from_epoch` was honoured, newest last.
     """
 
     version: Version
