@@ -1,0 +1,79 @@
+"""Durations and sizes as people write them, read into one unit each."""
+
+import re
+from datetime import timedelta
+
+from dagster_ckpt.errors import InvalidPipelineError
+
+Duration = str | timedelta
+"""A length of time: "500ms", "5s", "10 minutes", or a `timedelta`."""
+
+Size = str | int
+"""A number of bytes: 4096, "256 MiB", "1GB"."""
+
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+
+_MILLISECONDS = {
+    "ms": 1,
+    "millisecond": 1,
+    "s": 1_000,
+    "sec": 1_000,
+    "second": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+}
+
+_BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+
+def milliseconds(duration: Duration, option: str) -> int:
+    """The duration in milliseconds: at least 1. `option` is what it is for, named in the error.
+
+    Raises `InvalidPipelineError` for a text that is no duration, and for one that is zero or negative.
+    """
+    if isinstance(duration, timedelta):
+        length = duration / timedelta(milliseconds=1)
+    elif match := _NUMBER_AND_UNIT.fullmatch(str(duration)):
+        unit = match[2].lower()
+        factor = _MILLISECONDS.get(unit) or _MILLISECONDS.get(unit.removesuffix("s"))
+        length = float(match[1]) * factor if factor else 0
+    else:
+        length = 0
+    if length < 1:
+        raise InvalidPipelineError(
+            f"{option} must be a length of time above zero, such as '500ms', '5s' or '10 minutes'. "
+            f"{option}={duration!r}"
+        )
+    return round(length)
+
+
+def size_bytes(size: Size, option: str) -> int:
+    """The size in bytes: at least 1. `option` is what it is for, named in the error.
+
+    Raises `InvalidPipelineError` for a text that is no size, and for one that is zero or negative.
+    """
+    count: float = 0
+    if isinstance(size, int):
+        count = size
+    elif match := _NUMBER_AND_UNIT.fullmatch(str(size)):
+        count = float(match[1]) * _BYTES.get(match[2].lower(), 0)
+    if count < 1:
+        raise InvalidPipelineError(
+            f"{option} must be a number of bytes above zero, such as '256 MiB' or 4096. {option}={size!r}"
+        )
+    return round(count)
