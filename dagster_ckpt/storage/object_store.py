@@ -61,7 +61,7 @@ class ObjectStore(Protocol):
         ...
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """The folders right below a folder, in any order, perhaps late; names from the store's root, as `list` gives them."""
+        """The folders right below a folder, in any order, perhaps late; named from the store's root, as in `list`."""
         ...
 
     def settle(self, folder: str) -> None:

@@ -1,0 +1,142 @@
+"""The one place that spells and reads the name of an object. Nobody else builds or parses a path.
+
+A store holds one folder per stream; below it
+
+    manifest/<version, 20 digits>.json              created once, never changed
+    state/<table>/<shard>-of-<shards>/<file>.arrow  runs
+    changes/<file>.parquet                          the change log
+    index/<file>.json                               lists too long for a manifest
+    lease/<term, 20 digits>.json                    the live writer's heartbeat
+    requests/<name>.json  pins/<name>.json  subscribers/<name>.json  trimmed.json
+
+where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from the second file of a task on: no two
+attempts at anything ever share a name. All names but a stream's folder are relative to that folder.
+
+A name part that begins with a dot is never an object: stores may keep unfinished files under such names.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Epoch, Shard, Term, Version
+
+MANIFESTS = "manifest"
+LEASES = "lease"
+TRIMMED = "trimmed.json"
+
+_FOLDER_BYTES_MAX = 255  # of one name on every common file system
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+_OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*)*")
+_NUMBERED = re.compile(r"(manifest|lease)/([0-9]{20})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class FileId:
+    """What makes a file's name its own: who wrote it, for which epoch and shard, in which attempt, its how-manieth."""
+
+    term: Term
+    epoch: Epoch
+    shard: Shard
+    attempt: int
+    number: int = 0
+
+    def __str__(self) -> str:
+        name = f"{self.term}-{self.epoch}-{self.shard}-{self.attempt}"
+        return f"{name}-{self.number}" if self.number else name
+
+
+def folder_of(parts: Sequence[str]) -> str:
+    """The folder of the stream whose asset key has these parts.
+
+    Distinct keys get distinct folders, also on a disk that ignores case.
+    """
+    if not parts or not all(parts):
+        raise InvalidPipelineError(f"an asset key needs at least one part, and none may be empty. parts={list(parts)}")
+    folder = ".".join(_escape(part) for part in parts)
+    if len(folder) > _FOLDER_BYTES_MAX:
+        raise InvalidPipelineError(
+            f"the asset key is too long to name a folder (a letter outside a-z, 0-9, _ and - takes 3 to 12): "
+            f"shorten it. bytes={len(folder)}, bytes_max={_FOLDER_BYTES_MAX}, parts={list(parts)}"
+        )
+    return folder
+
+
+def parts_of(folder: str) -> tuple[str, ...]:
+    """The asset key parts of a stream's folder. Raises ValueError for a folder that `folder_of` never made."""
+    try:
+        parts = tuple(_unescape(part) for part in folder.split("."))
+        if folder_of(parts) == folder:
+            return parts
+    except (UnicodeDecodeError, InvalidPipelineError):
+        pass
+    raise ValueError(f"not the folder of a stream. folder={folder!r}")
+
+
+def manifest_name(version: Version) -> str:
+    return f"{MANIFESTS}/{version:020d}.json"
+
+
+def parse_manifest_name(name: str) -> Version | None:
+    """The version of a manifest's name; None for any other name."""
+    number = _parse_numbered(MANIFESTS, name)
+    return None if number is None else Version(number)
+
+
+def lease_name(term: Term) -> str:
+    return f"{LEASES}/{term:020d}.json"
+
+
+def parse_lease_name(name: str) -> Term | None:
+    """The term of a lease's name; None for any other name."""
+    number = _parse_numbered(LEASES, name)
+    return None if number is None else Term(number)
+
+
+def probe_name(unique: str) -> str:
+    """The object that proves a store's create. It lies beside the manifests, whose create is the one that matters."""
+    return f"{MANIFESTS}/probe-{unique}"
+
+
+def state_name(table: str, shard: Shard, shards: int, file: FileId) -> str:
+    return f"state/{_escape(table)}/{shard:05d}-of-{shards:05d}/{file}.arrow"
+
+
+def changes_name(file: FileId) -> str:
+    return f"changes/{file}.parquet"
+
+
+def index_name(file: FileId) -> str:
+    return f"index/{file}.json"
+
+
+def request_name(name: str) -> str:
+    return f"requests/{_escape(name)}.json"
+
+
+def pin_name(name: str) -> str:
+    return f"pins/{_escape(name)}.json"
+
+
+def subscriber_name(name: str) -> str:
+    return f"subscribers/{_escape(name)}.json"
+
+
+def is_object_name(name: str) -> bool:
+    """Whether a name can be an object's and stays inside its folder: no empty, hidden or `..` part, no first slash."""
+    return _OBJECT_NAME.fullmatch(name) is not None
+
+
+def _parse_numbered(folder: str, name: str) -> int | None:
+    match = _NUMBERED.fullmatch(name)
+    return int(match[2]) if match and match[1] == folder else None
+
+
+def _escape(text: str) -> str:
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in text.encode("utf-8", "surrogatepass"))
+
+
+def _unescape(text: str) -> str:
+    plain = re.sub(rb"%([0-9a-f]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
+    return plain.decode("utf-8", "surrogatepass")

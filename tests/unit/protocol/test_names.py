@@ -1,0 +1,93 @@
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Epoch, Shard, Term, Version
+from dagster_ckpt.protocol import names
+from dagster_ckpt.protocol.names import FileId
+
+part_lists = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), min_size=1, max_size=4)
+
+
+@given(part_lists)
+@example(["a/b"])
+@example(["a", "b"])
+@example(["a.b"])
+@example([".."])
+@example(["Ünïcode", "%41"])
+@example(["\x00", "a\nb"])
+def test_a_folder_is_read_back_as_the_parts_it_was_made_from(parts: list[str]) -> None:
+    folder = names.folder_of(parts)
+    assert names.parts_of(folder) == tuple(parts)
+    assert names.is_object_name(folder)
+    assert folder == folder.lower()
+    assert "/" not in folder
+
+
+def test_keys_that_differ_only_in_dots_slashes_or_case_get_folders_of_their_own() -> None:
+    keys = [["a", "b"], ["a.b"], ["a/b"], ["A", "b"], ["a%2eb"], ["ab"]]
+    assert len({names.folder_of(key) for key in keys}) == len(keys)
+
+
+def test_a_plain_key_keeps_its_name() -> None:
+    assert names.folder_of(["dev", "delay_by_carrier"]) == "dev.delay_by_carrier"
+    assert names.folder_of(["Zürich"]) == "%5a%c3%bcrich"
+
+
+@pytest.mark.parametrize("folder", ["", ".", "a..b", "A", "a%2", "a%zz", "%ff", "a/b", "%2E", "a b", ".tmp"])
+def test_a_folder_that_was_not_made_here_is_not_read(folder: str) -> None:
+    with pytest.raises(ValueError, match="not the folder of a stream"):
+        names.parts_of(folder)
+
+
+@pytest.mark.parametrize("parts", [[], [""], ["a", ""]])
+def test_an_empty_part_is_refused(parts: list[str]) -> None:
+    with pytest.raises(InvalidPipelineError, match="none may be empty"):
+        names.folder_of(parts)
+
+
+def test_a_key_too_long_for_a_file_system_is_refused_saying_so() -> None:
+    with pytest.raises(InvalidPipelineError, match=r"shorten it\. bytes=300, bytes_max=255"):
+        names.folder_of(["語" * 33, "ab"])
+
+
+def test_manifests_and_leases_sort_by_number_and_are_read_back() -> None:
+    assert names.manifest_name(Version(41)) == "manifest/00000000000000000041.json"
+    assert names.parse_manifest_name(names.manifest_name(Version(2**63))) == 2**63
+    assert names.lease_name(Term(7)) == "lease/00000000000000000007.json"
+    assert names.parse_lease_name(names.lease_name(Term(7))) == 7
+    assert names.manifest_name(Version(9)) < names.manifest_name(Version(10))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest/1.json",
+        "lease/00000000000000000007.json",
+        "manifest/probe-ab",
+        "manifest/00000000000000000001.json.tmp",
+    ],
+)
+def test_other_names_are_no_manifest(name: str) -> None:
+    assert names.parse_manifest_name(name) is None
+
+
+def test_a_file_name_says_who_wrote_it_for_what() -> None:
+    file = FileId(Term(3), Epoch(4), Shard(5), 6)
+    again = FileId(Term(3), Epoch(4), Shard(5), 6, number=2)
+    assert names.state_name("total", Shard(5), 8, file) == "state/total/00005-of-00008/3-4-5-6.arrow"
+    assert names.changes_name(again) == "changes/3-4-5-6-2.parquet"
+    assert names.index_name(file) == "index/3-4-5-6.json"
+
+
+def test_a_name_a_user_chose_cannot_leave_its_folder() -> None:
+    assert names.pin_name("../../x") == "pins/%2e%2e%2f%2e%2e%2fx.json"
+    assert names.request_name("drain") == "requests/drain.json"
+    assert names.subscriber_name("a.b") == "subscribers/a%2eb.json"
+    assert names.is_object_name(names.state_name("../a", Shard(0), 1, FileId(Term(1), Epoch(2), Shard(0), 0)))
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "..", "a/../b", "a/.tmp", ".", "a\\b", "a\0b", "a\n", "a b"])
+def test_names_that_leave_or_hide_are_no_object_names(name: str) -> None:
+    assert not names.is_object_name(name)
