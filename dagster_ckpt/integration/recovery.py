@@ -1,0 +1,264 @@
+"""When a stream's Dagster run must be started again: one pure decision over plain values.
+
+The sensor gathers what Dagster and the store say (`StreamView`), asks `decide`, and does what the verdict says. Nothing
+here reads a clock, a store or Dagster, so the whole table below is a table in a test.
+
+    newest Dagster run                                      available_now                     continuous
+    none                                                    nothing                           start if `autostart`
+    queued, starting, or started with a live lease          nothing                           nothing
+    started with a lapsed lease; failed, lease not closed   recover                           recover
+    failed, but the stream's own step had ended             nothing                           start the next
+    canceled                                                nothing until a person starts it  the same
+    success                                                 nothing                           start the next
+    did not open within 3 minutes of its start              recover                           recover
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Term
+from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.runtime.mode import Mode
+
+START_TIMEOUT_MS = 180_000
+"""A step that has not opened its stream this long after its start never will: Spark needs seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How a stream comes back after a crash.
+
+    `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
+    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. A writer whose lease
+    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
+    """
+
+    max_attempts: int = 5
+    backoff: Duration = "5s"
+    backoff_max: Duration = "5min"
+    lease_timeout: Duration = "30s"
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 0:
+            raise InvalidPipelineError(
+                f"max_attempts must be 0 (never relaunch) or more. max_attempts={self.max_attempts}"
+            )
+        if self.backoff_max_ms < self.backoff_ms:
+            raise InvalidPipelineError(
+                f"backoff_max must not be shorter than backoff. backoff={self.backoff}, backoff_max={self.backoff_max}"
+            )
+        if self.lease_timeout_ms < 1_000:
+            raise InvalidPipelineError(
+                "lease_timeout must be at least a second: a writer that pauses for less is not dead. "
+                f"lease_timeout={self.lease_timeout}"
+            )
+
+    @property
+    def backoff_ms(self) -> int:
+        return milliseconds(self.backoff, "backoff")
+
+    @property
+    def backoff_max_ms(self) -> int:
+        return milliseconds(self.backoff_max, "backoff_max")
+
+    @property
+    def lease_timeout_ms(self) -> int:
+        return milliseconds(self.lease_timeout, "lease_timeout")
+
+    @property
+    def start_timeout_ms(self) -> int:
+        """Never shorter than a polite opening may take: it waits for one `lease_timeout`."""
+        return max(START_TIMEOUT_MS, 2 * self.lease_timeout_ms)
+
+    def wait_ms(self, attempt: int) -> int:
+        """How long relaunch number `attempt` (the first is 1) waits after the failure."""
+        return 0 if attempt <= 1 else min(self.backoff_ms * 2 ** (attempt - 2), self.backoff_max_ms)
+
+
+class RunState(StrEnum):
+    """Where Dagster has a run."""
+
+    WAITING = "waiting"  # not started, queued, starting
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"  # or being canceled
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The stream's newest Dagster run.
+
+    `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
+    it. `reached`: its step for this stream has started. `passed_over`: it will never start it, because a step before it
+    failed. `left_to_dagster`: Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
+    """
+
+    state: RunState
+    mode: Mode
+    attempt: int = 0
+    opened: bool = False
+    reached: bool = True
+    passed_over: bool = False
+    left_to_dagster: bool = False
+    same_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The lease of the newest term. A term without a lease has one that stands at 0.
+
+    `ours`: its writer belonged to this Dagster instance. `dead`: its process is known to be gone. `silent_ms`: for how
+    long its counter has been seen unchanged.
+    """
+
+    term: Term
+    ours: bool = True
+    closed: bool = False
+    dead: bool = False
+    silent_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """All that the decision may know. `lease` is None for a stream that was never opened.
+
+    `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched.
+    """
+
+    mode: Mode
+    autostart: bool
+    run: RunView | None
+    lease: LeaseView | None
+    progressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start a Dagster run.
+
+    `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
+    """
+
+    attempt: int
+    may_fence: Term | None
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do, and why, in words for a person.
+
+    `declare_failed`: tell Dagster that the newest run is dead, before anything is launched.
+    """
+
+    reason: str
+    declare_failed: bool = False
+    launch: Launch | None = None
+
+
+def decide(view: StreamView, recovery: Recovery) -> Verdict:
+    """What must happen to this stream now. The same view always gets the same verdict, however often it is asked."""
+    run, lease = view.run, view.lease
+    if lease is not None and not lease.ours:
+        return Verdict("its last writer belongs to another Dagster instance")
+    if run is None:
+        return _never_run(view, recovery)
+    match run.state:
+        case RunState.WAITING | RunState.CANCELED:
+            waiting = run.state is RunState.WAITING
+            return Verdict("its Dagster run waits to start" if waiting else "canceled: a person must start it again")
+        case RunState.STARTED:
+            return _started(view, run, recovery)
+        case RunState.FAILED:
+            return _failed(view, run, recovery)
+        case RunState.SUCCEEDED:
+            return _succeeded(view, run, recovery)
+
+
+def _never_run(view: StreamView, recovery: Recovery) -> Verdict:
+    if view.mode is Mode.CONTINUOUS and view.autostart:
+        return _start_next(view, recovery)
+    return Verdict("it has never run")
+
+
+def _succeeded(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    if Mode.CONTINUOUS in (view.mode, run.mode):
+        return _start_next(view, recovery)
+    return Verdict("it has ended")
+
+
+def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    lease = view.lease
+    if not run.opened or lease is None:
+        return _not_open(view, run, recovery)
+    if lease.closed:
+        return Verdict("its step has ended, its Dagster run goes on")
+    if not _lapsed(lease, recovery):
+        return Verdict("live")
+    why = "its process is gone" if lease.dead else f"its lease was not renewed for {lease.silent_ms / 1000:g} s"
+    return _recover(view, run, recovery, why, lease.silent_ms)
+
+
+def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    if not run.reached:
+        return Verdict("its Dagster run is busy with other steps")
+    if _beats(view.lease, recovery):
+        return Verdict("its Dagster run waits for another that is live")
+    if run.same_ms < recovery.start_timeout_ms:
+        return Verdict("its Dagster run has not opened it yet")
+    return _recover(view, run, recovery, f"it was not opened within {run.same_ms / 1000:g} s", run.same_ms)
+
+
+def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    lease = view.lease
+    if run.left_to_dagster:
+        return Verdict("Dagster retries its run by itself")
+    if not run.opened and _beats(lease, recovery):
+        return Verdict("another writer of it is live")
+    if run.passed_over or (run.opened and lease is not None and lease.closed):
+        if run.mode is Mode.CONTINUOUS:
+            return _start_next(view, recovery)
+        return Verdict("its own step had ended; its Dagster run failed elsewhere")
+    return _recover(view, run, recovery, "its Dagster run failed", run.same_ms)
+
+
+def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:
+    attempt = 1 if view.progressed else run.attempt + 1
+    declare_failed = run.state is RunState.STARTED
+    if attempt > recovery.max_attempts:
+        return Verdict(
+            f"{why}; {recovery.max_attempts} relaunches made no progress: a person must look", declare_failed
+        )
+    wait_ms = recovery.wait_ms(attempt)
+    if since_ms < wait_ms:
+        return Verdict(f"{why}; relaunch {attempt} of {recovery.max_attempts} waits {wait_ms / 1000:g} s")
+    return Verdict(
+        f"{why}; relaunch {attempt} of {recovery.max_attempts}",
+        declare_failed,
+        Launch(attempt, _may_fence(view.lease), run.mode),
+    )
+
+
+def _start_next(view: StreamView, recovery: Recovery) -> Verdict:
+    lease = view.lease
+    # Where the lease names the very run that has ended, Dagster's word is enough.
+    own = view.run is not None and view.run.opened
+    if not own and _beats(lease, recovery):
+        return Verdict("another writer of it is live")
+    mode = view.run.mode if view.run is not None and view.mode is not Mode.CONTINUOUS else view.mode
+    return Verdict("the next run is due", launch=Launch(0, _may_fence(lease), mode))
+
+
+def _beats(lease: LeaseView | None, recovery: Recovery) -> bool:
+    return lease is not None and not lease.closed and not _lapsed(lease, recovery)
+
+
+def _lapsed(lease: LeaseView, recovery: Recovery) -> bool:
+    return lease.dead or lease.silent_ms >= recovery.lease_timeout_ms
+
+
+def _may_fence(lease: LeaseView | None) -> Term | None:
+    """A closed lease needs no fencing: its stream opens at once."""
+    return None if lease is None or lease.closed else lease.term

@@ -1,0 +1,233 @@
+"""Page 3's table, row by row, and what is said around it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.recovery import (
+    Launch,
+    LeaseView,
+    Recovery,
+    RunState,
+    RunView,
+    StreamView,
+    Verdict,
+    decide,
+)
+from dagster_ckpt.runtime.mode import Mode
+
+NOW, CONTINUOUS = Mode.AVAILABLE_NOW, Mode.CONTINUOUS
+TERM = Term(7)
+LIVE = LeaseView(TERM, silent_ms=12_000)
+LAPSED = LeaseView(TERM, silent_ms=30_000)
+DEAD = LeaseView(TERM, dead=True)
+CLOSED = LeaseView(TERM, closed=True, silent_ms=999_000)
+
+NOTHING = None
+RECOVER = Launch(1, TERM, NOW)
+NEXT = Launch(0, None, CONTINUOUS)
+
+
+def in_mode(launch: Launch | None, mode: Mode) -> Launch | None:
+    return launch and replace(launch, mode=mode)
+
+
+def judge(
+    run: RunView | None,
+    lease: LeaseView | None,
+    mode: Mode = NOW,
+    *,
+    autostart: bool = False,
+    progressed: bool = False,
+    recovery: Recovery | None = None,
+) -> Verdict:
+    return decide(StreamView(mode, autostart, run, lease, progressed), recovery or Recovery())
+
+
+def ran(state: RunState, *, opened: bool = True, same_ms: int = 0) -> RunView:
+    return RunView(state, NOW, opened=opened, same_ms=same_ms)
+
+
+TABLE = [
+    # newest Dagster run, lease of the newest term, what follows available_now, what follows continuous
+    ("none", None, None, NOTHING, NOTHING),
+    ("none, the past is known", None, CLOSED, NOTHING, NOTHING),
+    ("queued or starting", ran(RunState.WAITING), None, NOTHING, NOTHING),
+    ("queued behind a dead writer", ran(RunState.WAITING, opened=False), LAPSED, NOTHING, NOTHING),
+    ("started, live lease", ran(RunState.STARTED), LIVE, NOTHING, NOTHING),
+    ("started, lease closed, other steps go on", ran(RunState.STARTED), CLOSED, NOTHING, NOTHING),
+    ("started, lapsed lease", ran(RunState.STARTED), LAPSED, RECOVER, RECOVER),
+    ("started, process known to be dead", ran(RunState.STARTED), DEAD, RECOVER, RECOVER),
+    ("failed, lease not closed: needs no lapse", ran(RunState.FAILED), LIVE, RECOVER, RECOVER),
+    ("failed, lease lapsed", ran(RunState.FAILED), LAPSED, RECOVER, RECOVER),
+    ("failed, own step had ended", ran(RunState.FAILED), CLOSED, NOTHING, NEXT),
+    (
+        "failed before it ever opened",
+        ran(RunState.FAILED, opened=False),
+        None,
+        Launch(1, None, NOW),
+        Launch(1, None, NOW),
+    ),
+    (
+        "failed before it opened, the one before had closed",
+        ran(RunState.FAILED, opened=False),
+        CLOSED,
+        Launch(1, None, NOW),
+        Launch(1, None, NOW),
+    ),
+    ("failed without opening, another's lease beats", ran(RunState.FAILED, opened=False), LIVE, NOTHING, NOTHING),
+    ("failed without opening, another's lease lapsed", ran(RunState.FAILED, opened=False), LAPSED, RECOVER, RECOVER),
+    ("canceled, lease closed", ran(RunState.CANCELED), CLOSED, NOTHING, NOTHING),
+    ("canceled, lease lapsed", ran(RunState.CANCELED), LAPSED, NOTHING, NOTHING),
+    ("success", ran(RunState.SUCCEEDED), CLOSED, NOTHING, NEXT),
+    ("success, lease left open", ran(RunState.SUCCEEDED), LIVE, NOTHING, Launch(0, TERM, CONTINUOUS)),
+    ("did not open, within 3 minutes", ran(RunState.STARTED, opened=False, same_ms=179_000), None, NOTHING, NOTHING),
+    (
+        "did not open within 3 minutes",
+        ran(RunState.STARTED, opened=False, same_ms=180_000),
+        None,
+        Launch(1, None, NOW),
+        Launch(1, None, NOW),
+    ),
+    (
+        "did not open within 3 minutes, another's lease lapsed",
+        ran(RunState.STARTED, opened=False, same_ms=180_000),
+        LAPSED,
+        RECOVER,
+        RECOVER,
+    ),
+    ("waits for a live writer, for ever", ran(RunState.STARTED, opened=False, same_ms=999_000), LIVE, NOTHING, NOTHING),
+]
+
+
+@pytest.mark.parametrize(
+    ("run", "lease", "available_now", "continuous"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_row_of_the_table(
+    run: RunView | None, lease: LeaseView | None, available_now: Launch | None, continuous: Launch | None, mode: Mode
+) -> None:
+    run = run and replace(run, mode=mode)
+    expected = available_now if mode is NOW else continuous
+    assert judge(run, lease, mode).launch == in_mode(expected, mode)
+
+
+def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:
+    assert judge(ran(RunState.STARTED), LAPSED).declare_failed
+    assert not judge(ran(RunState.FAILED), LAPSED).declare_failed
+    assert not judge(ran(RunState.STARTED), LIVE).declare_failed
+
+
+@pytest.mark.parametrize("lease", [None, CLOSED, LAPSED])
+def test_autostart_starts_a_continuous_stream_that_has_never_run(lease: LeaseView | None) -> None:
+    launch = judge(None, lease, CONTINUOUS, autostart=True).launch
+    assert launch == Launch(0, TERM if lease is LAPSED else None, CONTINUOUS)
+
+
+def test_autostart_starts_no_available_now_stream_and_disturbs_no_live_one() -> None:
+    assert judge(None, None, NOW, autostart=True).launch is None
+    assert judge(None, LIVE, CONTINUOUS, autostart=True).launch is None
+
+
+def test_an_available_now_run_of_a_continuous_asset_is_followed_by_a_continuous_one() -> None:
+    assert judge(replace(ran(RunState.SUCCEEDED), mode=NOW), CLOSED, CONTINUOUS).launch == NEXT
+
+
+def test_a_continuous_run_of_an_available_now_asset_is_followed_by_a_continuous_one() -> None:
+    assert judge(replace(ran(RunState.SUCCEEDED), mode=CONTINUOUS), CLOSED, NOW).launch == NEXT
+
+
+@pytest.mark.parametrize("lease", [LIVE, LAPSED, DEAD, CLOSED])
+@pytest.mark.parametrize("state", list(RunState))
+def test_a_writer_of_another_dagster_instance_is_not_ours(state: RunState, lease: LeaseView) -> None:
+    for opened in (True, False):
+        run = ran(state, opened=opened, same_ms=10**9)
+        assert decide(StreamView(CONTINUOUS, True, run, replace(lease, ours=False)), Recovery()).launch is None
+
+
+def test_a_run_that_dagster_retries_is_left_to_dagster() -> None:
+    verdict = judge(replace(ran(RunState.FAILED), left_to_dagster=True), LAPSED)
+    assert (verdict.launch, verdict.declare_failed) == (None, False)
+
+
+def test_a_run_that_has_not_reached_the_streams_step_is_never_timed_out() -> None:
+    run = replace(ran(RunState.STARTED, opened=False, same_ms=10**9), reached=False)
+    assert judge(run, None).launch is None
+    assert judge(run, LAPSED).launch is None
+
+
+def test_a_step_that_was_passed_over_because_another_failed_left_nothing_to_recover() -> None:
+    run = replace(ran(RunState.FAILED, opened=False), passed_over=True, reached=False)
+    assert judge(run, CLOSED).launch is None
+    assert judge(replace(run, mode=CONTINUOUS), CLOSED, CONTINUOUS).launch == NEXT
+
+
+def test_attempts_count_up_and_are_used_up() -> None:
+    recovery = Recovery(max_attempts=3)
+    attempts = []
+    for attempt in range(5):
+        run = replace(ran(RunState.FAILED), attempt=attempt, same_ms=10**9)
+        launch = judge(run, LAPSED, recovery=recovery).launch
+        attempts.append(launch and launch.attempt)
+    assert attempts == [1, 2, 3, None, None]
+
+
+def test_a_dead_run_is_declared_failed_even_when_the_attempts_are_used_up() -> None:
+    verdict = judge(replace(ran(RunState.STARTED), attempt=5), LAPSED)
+    assert (verdict.launch, verdict.declare_failed) == (None, True)
+
+
+def test_a_committed_epoch_gives_all_attempts_back() -> None:
+    launch = judge(replace(ran(RunState.FAILED), attempt=5), LAPSED, progressed=True).launch
+    assert launch == RECOVER
+
+
+def test_no_attempts_means_no_relaunch() -> None:
+    assert judge(ran(RunState.FAILED), LAPSED, recovery=Recovery(max_attempts=0)).launch is None
+
+
+@pytest.mark.parametrize(("attempt", "wait_s"), [(0, 0), (1, 5), (2, 10), (3, 20), (4, 40)])
+def test_each_relaunch_waits_twice_as_long_as_the_one_before(attempt: int, wait_s: int) -> None:
+    def launch(same_ms: int) -> Launch | None:
+        return judge(replace(ran(RunState.FAILED), attempt=attempt, same_ms=same_ms), LAPSED).launch
+
+    assert launch(wait_s * 1_000) is not None
+    if wait_s:
+        assert launch(wait_s * 1_000 - 1) is None
+
+
+def test_the_wait_is_bounded() -> None:
+    recovery = Recovery(max_attempts=99, backoff="1s", backoff_max="7s")
+    assert [recovery.wait_ms(attempt) for attempt in range(1, 8)] == [0, 1_000, 2_000, 4_000, 7_000, 7_000, 7_000]
+
+
+def test_a_dead_process_also_waits_for_its_back_off() -> None:
+    run = replace(ran(RunState.STARTED), attempt=1)
+    assert judge(run, replace(DEAD, silent_ms=4_000)).launch is None
+    assert judge(run, replace(DEAD, silent_ms=5_000)).launch == Launch(2, TERM, NOW)
+
+
+def test_a_polite_opening_outlasts_no_start_timeout() -> None:
+    assert Recovery(lease_timeout="5min").start_timeout_ms == 600_000
+    assert Recovery().start_timeout_ms == 180_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_attempts": -1},
+        {"backoff": "-5s"},
+        {"backoff": "soon"},
+        {"backoff_max": "0s"},
+        {"backoff": "10min", "backoff_max": "1min"},
+        {"lease_timeout": "0ms"},
+        {"lease_timeout": "10ms"},
+        {"lease_timeout": timedelta(seconds=-3)},
+    ],
+)
+def test_a_recovery_that_cannot_work_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidPipelineError, match="="):
+        Recovery(**options)  # type: ignore[arg-type]
