@@ -44,7 +44,7 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
             # Only the scheme: the rest of a URL may hold a password.
             raise InvalidPipelineError(
                 "this release keeps checkpoints on local disk only: a store needs an atomic create that was proved, "
-                "and an imitated one loses data. Use file:///some/folder; S3 comes with a release and a proof of its own. "
+                "and an imitated one loses data. Use file:///some/folder; S3 comes later, with its own proof. "
                 f"scheme={scheme}"
             )
     if storage_options:

@@ -1,0 +1,200 @@
+"""Codecs between frozen values and JSON, put together from small ones: each names its fields once, for both directions.
+
+`decode` trusts nothing: a value of another type, a missing field or an impossible number is a `ValueError` that says
+where it was found.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import repeat
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Member = TypeVar("Member", bound=StrEnum)
+Json = Any
+"""What the json module reads and writes."""
+
+
+class UnknownFieldError(ValueError):
+    """A field this release does not know: a newer one wrote it, and passing over it would lose what it says."""
+
+
+def _same(value: Json) -> Json:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[T]):
+    """How a value is written as JSON and read back: `decode(encode(value)) == value`."""
+
+    decode: Callable[[Json], T]
+    encode: Callable[[T], Json] = _same
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[T]):
+    """A dataclass and the codec of each of its fields."""
+
+    type: type[T]
+    fields: Mapping[str, Codec[Any]]
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in dataclasses.fields(self.type)]  # type: ignore[arg-type]
+        assert names == list(self.fields), f"each field needs its codec, in order. type={self.type.__name__}"
+
+    def codec(self) -> Codec[T]:
+        """One value: an object with exactly these fields."""
+
+        def encode(value: T) -> Json:
+            return {name: codec.encode(getattr(value, name)) for name, codec in self.fields.items()}
+
+        def decode(value: Json) -> T:
+            fields = _exactly(self.fields, value)
+            return self.type(*(_decoded(name, codec, fields[name]) for name, codec in self.fields.items()))
+
+        return Codec(decode, encode)
+
+    def columns(self) -> Codec[tuple[T, ...]]:
+        """Many values, a column for each field: small and fast to read. A column of one value is written once."""
+
+        def encode(values: tuple[T, ...]) -> Json:
+            columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
+            return {"count": len(values), **columns}
+
+        def decode(value: Json) -> tuple[T, ...]:
+            fields = _exactly({"count": COUNT, **self.fields}, value)
+            count = _decoded("count", COUNT, fields["count"])
+            columns = [_decoded_column(name, codec, fields[name], count) for name, codec in self.fields.items()]
+            return tuple(map(self.type, *columns))
+
+        return Codec(decode, encode)
+
+
+def _expect(kind: type[T], value: Json) -> T:
+    # Not isinstance: to Python True is an int.
+    if type(value) is not kind:
+        raise ValueError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value
+
+
+def _text(value: Json) -> str:
+    return _expect(str, value)
+
+
+def _whole(value: Json) -> int:
+    return _expect(int, value)
+
+
+def _count(value: Json) -> int:
+    if _expect(int, value) < 0:
+        raise ValueError(f"expected no negative number, found {value}")
+    return int(value)
+
+
+TEXT = Codec(_text)
+WHOLE = Codec(_whole)
+COUNT = Codec(_count)
+
+
+def member(kind: type[Member]) -> Codec[Member]:
+    """A member of an enumeration, by its word. A word that this release does not know comes from a newer one."""
+
+    def decode(value: Json) -> Member:
+        try:
+            return kind(_expect(str, value))
+        except ValueError as error:
+            raise UnknownFieldError(f"unknown {kind.__name__}: {value!r}") from error
+
+    return Codec(decode, str)
+
+
+def optional(codec: Codec[T]) -> Codec[T | None]:
+    """A value or null."""
+
+    def encode(value: T | None) -> Json:
+        return None if value is None else codec.encode(value)
+
+    def decode(value: Json) -> T | None:
+        return None if value is None else codec.decode(value)
+
+    return Codec(decode, encode)
+
+
+def sequence(codec: Codec[T]) -> Codec[tuple[T, ...]]:
+    """Values in a list."""
+
+    def encode(values: tuple[T, ...]) -> Json:
+        return [codec.encode(value) for value in values]
+
+    def decode(value: Json) -> tuple[T, ...]:
+        return tuple(_decoded(f"[{at}]", codec, item) for at, item in enumerate(_expect(list, value)))
+
+    return Codec(decode, encode)
+
+
+def pair(first: Codec[Any], second: Codec[Any]) -> Codec[tuple[Any, Any]]:
+    """Two values in a list."""
+
+    def encode(value: tuple[Any, Any]) -> Json:
+        return [first.encode(value[0]), second.encode(value[1])]
+
+    def decode(value: Json) -> tuple[Any, Any]:
+        if len(_expect(list, value)) != 2:
+            raise ValueError(f"expected two values, found {len(value)}")
+        return first.decode(value[0]), second.decode(value[1])
+
+    return Codec(decode, encode)
+
+
+def mapping(codec: Codec[T]) -> Codec[dict[str, T]]:
+    """Values by name."""
+
+    def encode(values: dict[str, T]) -> Json:
+        return {name: codec.encode(value) for name, value in values.items()}
+
+    def decode(value: Json) -> dict[str, T]:
+        return {name: _decoded(name, codec, item) for name, item in _expect(dict, value).items()}
+
+    return Codec(decode, encode)
+
+
+def _exactly(fields: Mapping[str, object], value: Json) -> dict[str, Json]:
+    found: dict[str, Json] = _expect(dict, value)
+    if missing := sorted(fields.keys() - found.keys()):
+        raise ValueError(f"fields are missing: {', '.join(missing)}")
+    if unknown := sorted(found.keys() - fields.keys()):
+        raise UnknownFieldError(f"unknown fields: {', '.join(unknown)}")
+    return found
+
+
+def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
+    column = [getattr(value, name) for value in values]
+    if column and column.count(column[0]) == len(column):
+        return {"all": codec.encode(column[0])}
+    return column if codec.encode is _same else [codec.encode(value) for value in column]
+
+
+def _decoded_column(name: str, codec: Codec[T], value: Json, count: int) -> Iterable[T]:
+    if type(value) is dict:
+        constant = _exactly({"all": codec}, value)["all"]
+        return repeat(_decoded(name, codec, constant), count)
+    if len(_expect(list, value)) != count:
+        raise ValueError(f"{name}: expected {count} values, found {len(value)}")
+    with _found_in(name):
+        return [codec.decode(item) for item in value]
+
+
+def _decoded(name: str, codec: Codec[T], value: Json) -> T:
+    with _found_in(name):
+        return codec.decode(value)
+
+
+@contextmanager
+def _found_in(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(f"{name}: {error}") from error

@@ -1,0 +1,46 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
+from dagster_ckpt.protocol.manifest import ChangeRef, FileSeen, Manifest
+from dagster_ckpt.protocol.manifest_codec import (
+    CHANGES,
+    FILES_SEEN,
+    decode_entries,
+    decode_manifest,
+    encode_entries,
+    encode_manifest,
+)
+from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
+
+
+@settings(max_examples=60, deadline=None)
+@given(MANIFESTS)
+def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
+    data = encode_manifest(manifest)
+    assert decode_manifest(data, "m") == manifest
+    assert encode_manifest(decode_manifest(data, "m")) == data
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(any_record(ChangeRef), max_size=5).map(tuple), st.lists(any_record(FileSeen), max_size=5).map(tuple))
+def test_an_index_object_is_read_back_as_it_was(changes: tuple[ChangeRef, ...], files: tuple[FileSeen, ...]) -> None:
+    assert decode_entries(CHANGES, encode_entries(CHANGES, changes), "i") == changes
+    assert decode_entries(FILES_SEEN, encode_entries(FILES_SEEN, files), "i") == files
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_flipped_bit_or_a_cut_end_is_never_read_as_another_manifest(data: st.DataObject) -> None:
+    manifest = a_manifest()
+    good = encode_manifest(manifest)
+    bad = bytearray(good)
+    if data.draw(st.booleans()):
+        bad[data.draw(st.integers(0, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del bad[data.draw(st.integers(0, len(good) - 1)) :]
+    try:
+        assert decode_manifest(bytes(bad), "m") == manifest
+    except (CorruptStateError, IncompatibleStateError) as error:
+        assert isinstance(error, CorruptStateError)  # noqa: PT017
+        assert "object=m" in str(error)  # noqa: PT017
