@@ -1,0 +1,48 @@
+# `make` lists what there is. Every target sets up first what it needs; PYTHON= names the Python to set up with.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo ui test test-fast check format constraints clean
+
+BIN := .venv/bin
+READY := .venv/.set-up
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## install everything into .venv, and a Java runtime if there is none
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/java.sh
+	@PYTHON='$(PYTHON)' scripts/setup.sh
+
+demo: $(READY) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
+	@scripts/run.sh python -m demo
+
+ui: $(READY) ## start the Dagster UI alone
+	@scripts/run.sh python -m demo ui
+
+test: $(READY) ## run all tests
+	@scripts/run.sh python scripts/test.py
+
+test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
+	@$(BIN)/python scripts/test.py fast
+
+check: $(READY) ## check format, lint, types and import layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+	@echo "check: format, lint, types and import layers are fine"
+
+format: $(READY) ## format the code and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+constraints: $(READY) ## pin the newest packages that pyproject.toml allows
+	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --use-pep517 --report - '.[demo,dev]' \
+		| $(BIN)/python scripts/constraints.py >.work/constraints.txt
+	@mv .work/constraints.txt constraints.txt
+
+clean: ## remove everything that make has made
+	@rm -rf .venv .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

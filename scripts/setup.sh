@@ -1,0 +1,131 @@
+#!/bin/sh
+# Makes this checkout ready: the pinned packages in .venv, and a Java runtime for Spark.
+# It begins with what is there, so it may be run again at any time, also after it was killed half-way. PYTHON= chooses a Python.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/java.sh
+
+log=.work/setup.log
+started=$(date +%s)
+
+say() {
+    printf '%s\n' "$*"
+}
+
+stop() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+# Prints "3.11" of a Python that the pinned packages fit; nothing of any other, or of what is no Python.
+fitting_version() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null | grep -x -e 3.11 -e 3.12 -e 3.13 || true
+}
+
+find_python() {
+    # A Python that somebody named is used or refused, never silently replaced.
+    if [ -n "${PYTHON:-}" ]; then
+        version=$(fitting_version "$PYTHON")
+        [ -n "$version" ] || stop "PYTHON must name a Python 3.11, 3.12 or 3.13. PYTHON=$PYTHON"
+        python=$PYTHON
+        return
+    fi
+    for python in python3.11 python3 python3.12 python3.13; do
+        version=$(fitting_version "$python")
+        [ -z "$version" ] || return 0
+    done
+    stop "Python 3.11, 3.12 or 3.13 is needed and none is on PATH. Install one as root, for example with
+    apt-get install python3.11 python3.11-venv
+or name one: make PYTHON=/path/to/python3.11 setup"
+}
+
+venv_works() {
+    [ -n "$(fitting_version .venv/bin/python)" ] && .venv/bin/python -m pip --version >/dev/null 2>&1
+}
+
+has_ensurepip() {
+    "$python" -c 'import ensurepip' 2>/dev/null
+}
+
+# Whether this user may install Debian packages: as root, or by a sudo that asks no password.
+may_install() {
+    command -v apt-get >/dev/null || return 1
+    sudo=
+    [ "$(id -u)" = 0 ] && return 0
+    sudo="sudo -n"
+    $sudo true 2>/dev/null
+}
+
+apt() {
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1
+}
+
+# Prints the first of these packages that the Debian at hand has; nothing if it has none.
+first_offered() {
+    for package in "$@"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            printf '%s\n' "$package"
+            return
+        fi
+    done
+}
+
+# Installs what is missing and can be had. What could not be had is told by whoever needs it.
+install_missing() {
+    # One broken source of packages need not stop us: what counts is whether the install works.
+    apt update || say "apt-get update failed (see $log); going on with the lists that are there"
+    set --
+    # shellcheck disable=SC2046  # no word is no argument
+    $needs_ensurepip && set -- "$@" $(first_offered "python$version-venv")
+    # shellcheck disable=SC2046
+    $needs_java && set -- "$@" $(first_offered openjdk-17-jre-headless openjdk-21-jre-headless)
+    [ $# -gt 0 ] || return 0
+    say "Installing by apt-get: $*"
+    if ! apt install --no-install-recommends "$@"; then
+        tail -n 20 "$log" >&2
+        stop "apt-get could not install $*: above is the end of $log"
+    fi
+}
+
+make_venv() {
+    if has_ensurepip; then
+        "$python" -m venv --clear .venv
+    elif "$python" -m pip --version >/dev/null 2>&1; then
+        # Debian's Python without python3.11-venv, where apt-get may not be used but pip is there.
+        "$python" -m venv --clear --without-pip .venv
+        "$python" -m pip --python .venv/bin/python install --quiet --disable-pip-version-check pip
+    else
+        stop "This Python cannot make a virtual environment: it has neither ensurepip nor pip. Install one as root, for example with
+    apt-get install python$version-venv
+or name another Python: make PYTHON=/path/to/python3.11 setup"
+    fi
+}
+
+mkdir -p .work
+: >"$log"
+
+needs_ensurepip=false
+if venv_works; then
+    say "Python $(fitting_version .venv/bin/python) found: .venv"
+else
+    find_python
+    say "Python $version found: $(command -v "$python")"
+    has_ensurepip || needs_ensurepip=true
+fi
+needs_java=false
+find_java || needs_java=true
+
+if { $needs_ensurepip || $needs_java; } && may_install; then
+    install_missing
+fi
+find_java || stop "$(java_is_missing)"
+say "Java $java_version found: $JAVA_HOME"
+venv_works || make_venv
+
+say "Installing Python packages (a few minutes if pip has none in its cache)"
+# use-pep517: an old pip would build PySpark in a way that newer ones have given up.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --use-pep517 \
+    --constraint constraints.txt --editable '.[demo,dev]'
+
+touch .venv/.set-up
+say "Set-up took $(($(date +%s) - started)) s"

@@ -1,0 +1,79 @@
+"""Runs the tests in two parts, the quick ones first, and closes with one honest line about both.
+
+`scripts/test.py` runs all; `scripts/test.py fast` only those that need neither Spark nor Dagster.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+HEAVY = "spark or dagster or chaos or slow"
+REPORTS = Path(".work/tests")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One call of pytest."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+# The folders are named too, so that the quick part does not even import Spark and Dagster to find that it skips them.
+FAST = Part(
+    "fast",
+    ("-n", "2", "-m", f"not ({HEAVY})", "--ignore=tests/spark", "--ignore=tests/dagster", "--ignore=tests/chaos"),
+)
+FULL = Part("heavy", ("-m", HEAVY))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one part. A part that ended badly without naming a failed test counts as one failure."""
+
+    passed: int
+    failed: int
+    skipped: int
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        return Outcome(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+
+def outcome(exit_code: int, report: str | None) -> Outcome:
+    """Count a part's tests from its JUnit report (None: pytest wrote none)."""
+    suites = [] if report is None else ET.fromstring(report).findall("testsuite")
+
+    def total(attribute: str) -> int:
+        return sum(int(suite.get(attribute, "0")) for suite in suites)
+
+    failed, skipped = total("failures") + total("errors"), total("skipped")
+    passed = total("tests") - failed - skipped
+    return Outcome(passed, max(failed, 1) if exit_code else failed, skipped)
+
+
+def run(part: Part) -> Outcome:
+    """Call pytest for one part."""
+    report = REPORTS / f"{part.name}.xml"
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", *part.arguments, f"--junitxml={report}"]
+    exit_code = subprocess.run(command, check=False).returncode
+    print(f"{part.name} tests: {time.monotonic() - started:.0f} s, pytest's exit code {exit_code}", flush=True)
+    return outcome(exit_code, report.read_text() if report.exists() else None)
+
+
+def main(parts: tuple[Part, ...]) -> int:
+    """Run the parts one after another, also after a failure; 1 if any failed."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    total = Outcome(0, 0, 0)
+    for part in parts:
+        total += run(part)
+    print(f"total: {total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main((FAST,) if sys.argv[1:] == ["fast"] else (FAST, FULL)))
