@@ -5,6 +5,7 @@ Dagster's import takes seconds. Each public name is loaded when it is first used
 """
 
 from importlib import import_module
+from typing import Any
 
 _HOMES = {
     "CheckpointCoordinatorResource": "dagster_ckpt.integration.resources",
@@ -31,7 +32,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dagster_ckpt' has no attribute {name!r}")
