@@ -1,0 +1,34 @@
+"""The append-only stream: every input row once. It has no state; the files of its change log are its table."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dagster_ckpt.operators import checks
+from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+
+NAME = "append"
+
+
+@dataclass(frozen=True)
+class AppendOnly:
+    """Rows in, the same rows out. Not an `Operator`: it never needs a key, a hash, state, or a look at two rows."""
+
+    pipeline: Pipeline
+
+    @classmethod
+    def build(cls, source: InputSpec) -> "AppendOnly":
+        """Check the input's columns. Raises `InvalidPipelineError`."""
+        checks.check_columns(source.schema)
+        return cls(Pipeline(NAME, {}, (source,), keys=(), tables=(), output=source.schema))
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "AppendOnly":
+        """The same from its fingerprint."""
+        return cls(pipeline)
+
+    def changes(self, rows: pa.Table) -> Changes:
+        """The change log of an epoch that took in these rows."""
+        return inserts(rows)

@@ -1,0 +1,64 @@
+"""Drive an operator over epochs of batches, without an engine, and look at what comes out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators import EpochContext, RunningAggregate
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.protocol.manifest import InputSpec
+from tests.unit.operators.dict_state import DictState, DictTable
+
+CONTEXT = EpochContext(epoch=Epoch(1), shard=Shard(0), shards=1, watermark_us=None)
+
+
+def build(
+    schema: pa.Schema, keys: tuple[str, ...], event_time: str | None = None, **aggregations: Aggregation
+) -> RunningAggregate:
+    return RunningAggregate.build(keys, aggregations, InputSpec((), schema), event_time)
+
+
+def state_of(operator: RunningAggregate) -> DictState:
+    return DictState({spec.name: DictTable(spec.schema, spec.keys) for spec in operator.pipeline.tables})
+
+
+def colliding(rows: pa.Table) -> Hashes:
+    """One hash for every key."""
+    return np.full(rows.num_rows, 7, dtype=np.uint64)
+
+
+@dataclass
+class Streamed:
+    """A running operator, fed epoch by epoch."""
+
+    operator: RunningAggregate
+    state: DictState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = state_of(self.operator)
+
+    def epoch(self, *batches: pa.Table) -> list[dict[str, object]]:
+        """The epoch's changes."""
+        for batch in batches:
+            self.operator.on_rows(colliding(batch), batch, self.state, CONTEXT)
+        changes = self.operator.finish(self.state, CONTEXT).rows
+        self.state.next_epoch()
+        return list(changes.to_pylist())
+
+    def table(self) -> pa.Table:
+        (table,) = self.state.tables.values()
+        return self.operator.table(table.live())
+
+
+def aggregated(rows: pa.Table, keys: Iterable[str] = ("k",), **aggregations: Aggregation) -> Mapping[object, Any]:
+    """The one aggregate asked for, by the one key, over all rows as one batch."""
+    streamed = Streamed(build(rows.schema, tuple(keys), None, **aggregations))
+    streamed.epoch(rows)
+    (name,), (key,) = aggregations, keys
+    result = streamed.table().to_pydict()
+    return dict(zip(result[key], result[name], strict=True))

@@ -1,0 +1,70 @@
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.table import Found
+from dagster_ckpt.operators import agg
+from dagster_ckpt.operators.changes import changes_between, inserts
+from tests.unit.operators.streams import Streamed, build
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+def rows(**values: int | None) -> pa.Table:
+    return pa.Table.from_pylist([{"k": key, "v": value} for key, value in values.items()], schema=SCHEMA)
+
+
+def test_a_new_key_is_an_insert_and_a_known_one_two_rows() -> None:
+    streamed = Streamed(build(SCHEMA, ("k",), total=agg.sum("v")))
+    assert streamed.epoch(rows(a=1)) == [{"k": "a", "total": 1, "_change_type": "insert"}]
+    assert streamed.epoch(rows(a=2, b=3)) == [
+        {"k": "a", "total": 1, "_change_type": "update_preimage"},
+        {"k": "a", "total": 3, "_change_type": "update_postimage"},
+        {"k": "b", "total": 3, "_change_type": "insert"},
+    ]
+
+
+def test_several_batches_of_an_epoch_are_one_change() -> None:
+    streamed = Streamed(build(SCHEMA, ("k",), total=agg.sum("v")))
+    assert streamed.epoch(rows(a=1), rows(a=2), rows(a=4)) == [{"k": "a", "total": 7, "_change_type": "insert"}]
+
+
+def test_a_row_that_is_what_it_was_is_no_change() -> None:
+    streamed = Streamed(build(SCHEMA, ("k",), greatest=agg.max("v")))
+    streamed.epoch(rows(a=5, b=None))
+    assert streamed.epoch(rows(a=4, b=None)) == []
+    assert [change["k"] for change in streamed.epoch(rows(a=4, b=1))] == ["b", "b"]
+
+
+def test_a_result_that_stays_nan_is_no_change() -> None:
+    streamed = Streamed(build(pa.schema([("k", pa.string()), ("v", pa.float64())]), ("k",), total=agg.sum("v")))
+    batch = pa.table({"k": ["a"], "v": [float("nan")]})
+    streamed.epoch(batch)
+    assert streamed.epoch(batch) == []
+
+
+def test_an_epoch_without_rows_has_no_changes_but_their_columns() -> None:
+    streamed = Streamed(build(SCHEMA, ("k",), total=agg.sum("v")))
+    assert streamed.epoch() == []
+    assert streamed.epoch(rows()) == []
+    assert Streamed(streamed.operator).operator.finish(streamed.state, None).rows.column_names == [  # type: ignore[arg-type]
+        "k",
+        "total",
+        "_change_type",
+    ]
+
+
+def test_a_key_that_went_is_a_delete() -> None:
+    before = Found(np.array([True, True, False]), rows(a=1, b=2))
+    after = Found(np.array([False, True, False]), rows(b=3))
+    assert changes_between(before, after).rows.to_pylist() == [
+        {"k": "b", "v": 2, "_change_type": "update_preimage"},
+        {"k": "b", "v": 3, "_change_type": "update_postimage"},
+        {"k": "a", "v": 1, "_change_type": "delete"},
+    ]
+
+
+def test_appended_rows_are_inserts_and_keep_their_order() -> None:
+    assert inserts(rows(b=1, a=2)).rows.to_pylist() == [
+        {"k": "b", "v": 1, "_change_type": "insert"},
+        {"k": "a", "v": 2, "_change_type": "insert"},
+    ]
