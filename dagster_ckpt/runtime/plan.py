@@ -1,0 +1,112 @@
+"""The user's DataFrame as Spark has analysed it: which sources it reads, and that no step of it keeps state."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.classic.dataframe import DataFrame
+
+from dagster_ckpt.errors import InvalidPipelineError
+
+_KEEPS_A_ROW = (
+    "Stream(df).key_by(...).aggregate(...), which keeps one row a key, such as agg.first or agg.last of a column"
+)
+_COUNTS = "Stream(df).key_by(...).aggregate(...)"
+_NOTHING_YET = "nothing in this release"
+
+_STATEFUL = {
+    "Aggregate": ("groupBy().agg() or distinct()", _COUNTS),
+    "Deduplicate": ("dropDuplicates() or distinct()", _KEEPS_A_ROW),
+    "DeduplicateWithinWatermark": ("dropDuplicatesWithinWatermark()", _KEEPS_A_ROW),
+    "Distinct": ("distinct()", _KEEPS_A_ROW),
+    "EventTimeWatermark": ("withWatermark()", 'Stream(df).with_watermark("column", "delay")'),
+    "Except": ("exceptAll() or subtract()", _NOTHING_YET),
+    "FlatMapGroupsInArrow": ("groupBy().applyInArrow()", _COUNTS),
+    "FlatMapGroupsInPandas": ("groupBy().applyInPandas()", _COUNTS),
+    "FlatMapGroupsInPandasWithState": ("applyInPandasWithState()", _COUNTS),
+    "FlatMapGroupsWithState": ("flatMapGroupsWithState()", _COUNTS),
+    "GlobalLimit": ("limit()", _NOTHING_YET),
+    "Intersect": ("intersect()", _NOTHING_YET),
+    "LocalLimit": ("limit()", _NOTHING_YET),
+    "Offset": ("offset()", _NOTHING_YET),
+    "Sort": ("orderBy()", "sorting the stream's table where it is read"),
+    "TransformWithState": ("transformWithState()", _COUNTS),
+    "TransformWithStateInPySpark": ("transformWithState() or transformWithStateInPandas()", _COUNTS),
+    "Window": ("a function over(Window)", _COUNTS),
+}
+"""Spark's steps that keep state or need the whole stream, by the name of their logical plan; and ours instead."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One streaming relation of the plan, in the order in which Spark writes their offsets.
+
+    `number` is the folder below `sources/` in Spark's checkpoint. A relation that the plan uses twice is two leaves of
+    one number.
+    """
+
+    relation: Any
+    number: int
+
+
+def analysed_plan(asset: str, frame: object) -> Any:
+    """Spark's analysed logical plan of a DataFrame. Raises `InvalidPipelineError` for one that does not stream."""
+    if not isinstance(frame, DataFrame):
+        raise InvalidPipelineError(
+            "Stream takes a DataFrame of a classic SparkSession, made from the `spark` that the asset's function gets. "
+            f"asset={asset}, found={type(frame).__module__}.{type(frame).__name__}"
+        )
+    if not frame.isStreaming:
+        raise InvalidPipelineError(
+            f"the DataFrame does not stream: read it with spark.readStream, not spark.read. asset={asset}"
+        )
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+
+
+def refuse_stateful_steps(asset: str, plan: Any) -> None:
+    """Raise `InvalidPipelineError` if a step over a stream keeps state: no checkpoint of ours would hold it."""
+    for node in _nodes(plan):
+        if not node.isStreaming():
+            continue
+        name = str(node.getClass().getSimpleName())
+        if name in _STATEFUL:
+            _refuse(asset, *_STATEFUL[name])
+        if name == "Join" and all(child.isStreaming() for child in _children(node)):
+            _refuse(asset, "a join of two streams", _NOTHING_YET)
+
+
+def refuse_unknown_state(asset: str) -> None:
+    """Raise for a step that no list here names, found by the state it was about to write."""
+    _refuse(asset, "a step that keeps state", "one of Stream's own steps")
+
+
+def leaves(plan: Any) -> tuple[Leaf, ...]:
+    """The plan's streaming relations, each occurrence once, in the order of Spark's offset log."""
+    found: list[Leaf] = []
+    for node in _nodes(plan):
+        if not node.getClass().getSimpleName().startswith("StreamingRelation"):
+            continue
+        # As Spark does: relations that are equal share one source, and sources are numbered as they are first met.
+        twins = [leaf.number for leaf in found if leaf.relation.equals(node)]
+        number = twins[0] if twins else len({leaf.number for leaf in found})
+        found.append(Leaf(node, number))
+    return tuple(found)
+
+
+def _refuse(asset: str, step: str, ours: str) -> None:
+    raise InvalidPipelineError(
+        "the DataFrame may use stateless steps only: Spark's own state is in no checkpoint of this stream and would be "
+        f"lost with the first crash. asset={asset}, step={step}, instead={ours}"
+    )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _children(plan):
+        yield from _nodes(child)
+
+
+def _children(node: Any) -> Iterator[Any]:
+    children = node.children().iterator()
+    while children.hasNext():
+        yield children.next()

@@ -1,0 +1,127 @@
+"""The inputs of a stream: what makes a source the same one after a restart, and how far each has been read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.protocol.manifest import SourceIdentity, SourcePosition
+from dagster_ckpt.runtime.plan import Leaf
+
+_CHOOSING = {
+    "kafka": ("subscribe", "subscribepattern", "assign"),
+    "rate": ("rowspersecond", "rampuptime"),
+    "rate-micro-batch": ("rowsperbatch", "starttimestamp"),
+}
+"""The options that choose what a source reads, by its format. A source of an unknown format is known by its address
+alone: any option of it could be a secret."""
+
+_CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
+_ADDRESSES = {"kafka": "kafka.bootstrap.servers"}
+_NOT_REPLAYABLE = ("socket", "textsocket")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of a running plan.
+
+    `number` is its folder below `sources/` in Spark's checkpoint, `lines` its places in Spark's offset log (a plan that
+    uses a source twice writes its offset twice). A file source keeps its positions as the files it has seen.
+    """
+
+    identity: SourceIdentity
+    number: int
+    lines: tuple[int, ...]
+    reads_files: bool
+
+
+def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
+    """The distinct sources of a plan, in the order in which it first names them.
+
+    Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
+    """
+    found: dict[int, Source] = {}
+    for line, leaf in enumerate(leaves):
+        if leaf.number in found:
+            twin = found[leaf.number]
+            found[leaf.number] = replace(twin, lines=(*twin.lines, line))
+            continue
+        source = _source(asset, session, leaf, line)
+        ordinal = sum(replace(other.identity, ordinal=0) == source.identity for other in found.values())
+        found[leaf.number] = replace(source, identity=replace(source.identity, ordinal=ordinal))
+    return tuple(found.values())
+
+
+def positions_by_source(sources: Sequence[Source], positions: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+    """The position of each source of the plan, in the plan's order: that of the manifest, whatever the order there.
+
+    Raises `IncompatibleStateError` where the stream has read other sources than these.
+    """
+    known = {position.source: position for position in positions}
+    wanted = [source.identity for source in sources]
+    if known and known.keys() != set(wanted):
+        gone = [_named(identity) for identity in known if identity not in wanted]
+        new = [_named(identity) for identity in wanted if identity not in known]
+        raise IncompatibleStateError(
+            "the stream's inputs are not those its state was made from: restore them, or start again with rollback(0) "
+            f"or with fork(..., epoch=0) beside it. gone={gone}, new={new}"
+        )
+    return tuple(known.get(identity, SourcePosition(identity)) for identity in wanted)
+
+
+def without_secrets(address: str) -> str:
+    """An address without the user and password that a URL may carry."""
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else address
+
+
+def _source(asset: str, session: SparkSession, leaf: Leaf, line: int) -> Source:
+    relation = leaf.relation
+    if relation.getClass().getSimpleName() == "StreamingRelation":
+        data_source = relation.dataSource()
+        name = str(data_source.className()).lower()
+        options = _scala_map(data_source.options())
+        reads_files = str(data_source.sourceInfo().name()).startswith("FileSource[")
+    else:
+        name = str(relation.sourceName()).lower()
+        options = {str(key).lower(): str(value) for key, value in relation.extraOptions().items()}
+        reads_files = False
+    if name in _NOT_REPLAYABLE:
+        raise InvalidPipelineError(
+            "a socket cannot be read again after a crash: read from files, Kafka or another source that can. "
+            f"asset={asset}, source={name}"
+        )
+    if reads_files and options.get("cleansource", "off").lower() != "off":
+        raise InvalidPipelineError(
+            "cleanSource would remove files that an older epoch still needs to be read again: leave the option out. "
+            f"asset={asset}, cleanSource={options['cleansource']}"
+        )
+    chosen = _CHOOSING_FILES if reads_files else _CHOOSING.get(name, ())
+    address = _qualified(session, options["path"]) if reads_files else options.get(_ADDRESSES.get(name, "path"), "")
+    kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
+    return Source(SourceIdentity(name, without_secrets(address), kept), leaf.number, (line,), reads_files)
+
+
+def _qualified(session: SparkSession, path: str) -> str:
+    """The path as Hadoop spells it in full: a relative one must not become another source in another working folder."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    return str(file_system.makeQualified(hadoop_path).toString())
+
+
+def _scala_map(options: Any) -> Mapping[str, str]:
+    found = {}
+    entries = options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())  # noqa: SLF001  (a Scala pair's names)
+    return found
+
+
+def _named(identity: SourceIdentity) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in identity.options)
+    return f"{identity.format} {identity.address} {options}".strip()
