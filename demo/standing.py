@@ -1,0 +1,32 @@
+"""How far a stream has come, by what it has committed and nothing else."""
+
+from dataclasses import dataclass
+
+from dagster_ckpt import CheckpointStore, InvalidPipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stream's newest epoch: its number, how many there were, the rows and days of input that are in it."""
+
+    epoch: int = 0
+    epochs: int = 0
+    rows: int = 0
+    days: int = 0
+
+
+def standing(store: CheckpointStore, stream: str) -> Standing:
+    """Where `stream` stands now; nowhere if nobody has opened it yet."""
+    try:
+        history = store.stream(stream)
+    except InvalidPipelineError:
+        return Standing()
+    newest = history.manifest()
+    return Standing(
+        epoch=newest.epoch,
+        epochs=newest.statistics.total_epochs,
+        rows=newest.statistics.total_rows_in,
+        days=sum(
+            len(source.files.tail) + sum(stretch.entries for stretch in source.files.index) for source in newest.sources
+        ),
+    )
