@@ -1,0 +1,78 @@
+"""Which retained epoch is meant: by number, by time, or the current one. Pure: it only looks at the newest manifest."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history.epoch_info import is_abandoned, moment_of
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.manifest import Manifest, Retained
+
+
+def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | None = None) -> Retained:
+    """The retained epoch that is meant. Raises `InvalidPipelineError`, which lists what is retained."""
+    if epoch is not None and as_of is not None:
+        raise InvalidPipelineError(
+            f"give an epoch or a time, not both. epoch={epoch}, as_of={as_of}, stream={newest.stream!r}"
+        )
+    if as_of is not None:
+        return _committed_by(newest, _time(as_of))
+    wanted = newest.epoch if epoch is None else epoch
+    for retained in newest.retained:
+        if retained.epoch == wanted:
+            return retained
+    raise InvalidPipelineError(
+        f"{_why_not(newest, wanted)}. epoch={wanted}, current={newest.epoch}, retained={_listed(newest)}, "
+        f"stream={newest.stream!r}"
+    )
+
+
+def _committed_by(newest: Manifest, time: datetime) -> Retained:
+    """The newest epoch of the lineage committed by then: what a rollback left behind is read only by its number."""
+    lineage = [retained for retained in newest.retained if not is_abandoned(retained.epoch, newest)]
+    by_then = [retained for retained in lineage if moment_of(retained.time_ms * 1_000) <= time]
+    if by_then:
+        return max(by_then, key=lambda retained: retained.epoch)
+    oldest = min(lineage, key=lambda retained: retained.epoch, default=None)
+    first = "none" if oldest is None else f"{oldest.epoch} ({moment_of(oldest.time_ms * 1_000).isoformat()})"
+    raise InvalidPipelineError(
+        f"no retained epoch had been committed by then: ask for a later time, or keep more epochs with `retained`. "
+        f"as_of={time.isoformat()}, oldest={first}, stream={newest.stream!r}"
+    )
+
+
+def _time(as_of: datetime | str) -> datetime:
+    """A naive time is taken as UTC: the same call must mean the same on every machine."""
+    if isinstance(as_of, str):
+        try:
+            as_of = datetime.fromisoformat(as_of)
+        except ValueError:
+            raise InvalidPipelineError(
+                f"not a time: write it as 2013-01-05T12:00:00 (UTC) or with an offset, 2013-01-05T12:00:00+01:00. "
+                f"as_of={as_of!r}"
+            ) from None
+    return as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+
+
+def _why_not(newest: Manifest, wanted: int) -> str:
+    epochs = [retained.epoch for retained in newest.retained]
+    if wanted > max([newest.version, *epochs]):
+        return "there is no such epoch yet: choose one that is retained"
+    if epochs and 0 <= wanted < min(epochs):
+        return "this epoch is no longer kept: choose one that is retained, and keep more with `retained` in future"
+    return "there is no such epoch (numbers have gaps): choose one that is retained"
+
+
+def _listed(newest: Manifest) -> str:
+    return ranges(retained.epoch for retained in newest.retained) or "none"
+
+
+def ranges(epochs: Iterable[Epoch]) -> str:
+    """Epochs as people write them: `0, 3-7, 9`."""
+    spans: list[tuple[int, int]] = []
+    for epoch in sorted(epochs):
+        if spans and epoch == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], epoch)
+        else:
+            spans.append((epoch, epoch))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

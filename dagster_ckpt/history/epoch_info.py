@@ -1,0 +1,83 @@
+"""What can be said of an epoch without reading its rows."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.protocol.manifest import Manifest, Retained
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochInfo:
+    """One retained epoch of a stream. All times are aware and in UTC; they are the writer's clock, for people to read.
+
+    `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `abandoned`: a
+    rollback left it behind; it can still be read by its number. `rows_in`, `rows_out` (rows of the change log),
+    `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did; `state_rows` and `state_bytes` what the stream
+    held after it; `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest
+    event time any input had seen by then, `lag_seconds` how far it was behind `committed_at`; both None where the
+    stream has no event time.
+    """
+
+    stream: str
+    epoch: Epoch
+    version: Version
+    committed_at: datetime
+    current: bool
+    abandoned: bool
+    rows_in: int
+    rows_out: int
+    late_rows: int
+    epoch_ms: int
+    change_bytes: int
+    state_rows: int
+    state_bytes: int
+    total_rows_in: int
+    total_epochs: int
+    watermark: datetime | None
+    event_time: datetime | None
+    lag_seconds: float | None
+
+
+def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
+    """What `shown`, the manifest of a retained epoch, says of it, seen from the stream's newest manifest."""
+    assert shown.epoch == retained.epoch, f"shown={shown.epoch}, retained={retained.epoch}"
+    did = shown.statistics
+    committed_at = moment_of(retained.time_ms * 1_000)
+    event_time = max((moment_of(time_us) for time_us in shown.event_times_us if time_us is not None), default=None)
+    return EpochInfo(
+        stream=newest.stream,
+        epoch=retained.epoch,
+        version=retained.version,
+        committed_at=committed_at,
+        current=retained.epoch == newest.epoch,
+        abandoned=is_abandoned(retained.epoch, newest),
+        rows_in=did.rows_in,
+        rows_out=did.rows_out,
+        late_rows=did.late_rows,
+        epoch_ms=did.epoch_ms,
+        change_bytes=did.change_bytes,
+        state_rows=did.state_rows,
+        state_bytes=did.state_bytes,
+        total_rows_in=did.total_rows_in,
+        total_epochs=did.total_epochs,
+        watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),
+        event_time=event_time,
+        lag_seconds=None if event_time is None else (committed_at - event_time).total_seconds(),
+    )
+
+
+def is_abandoned(epoch: Epoch, newest: Manifest) -> bool:
+    """Whether a rollback left this epoch behind."""
+    return any(abandoned.first <= epoch <= abandoned.last for abandoned in newest.abandoned)
+
+
+def moment_of(time_us: int) -> datetime:
+    """Microseconds since the Unix epoch as a time in UTC, or the nearest one that Python can spell."""
+    try:
+        return _UNIX + timedelta(microseconds=time_us)
+    except OverflowError:
+        # Real event times are like that: one bad row must not hide the stream.
+        return datetime.max.replace(tzinfo=UTC) if time_us > 0 else datetime.min.replace(tzinfo=UTC)
