@@ -34,6 +34,9 @@ _FORGED_LOG = 999_999
 """The number under which a file source's log begins. Spark compacts a log at every multiple of the number of its last
 compact file, plus one: with this one it never does in the life of a folder."""
 
+_FORGED_OFFSET = f'{{"logOffset":{_FORGED_LOG}}}'
+"""As Spark writes it: it compares offsets as texts, and a space more would be a batch without a row."""
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -140,7 +143,7 @@ def forge(
     for index, (source, position) in enumerate(zip(sources, positions, strict=True)):
         offset = position.current
         if source.reads_files and offset is not None:
-            offset = json.dumps({"logOffset": _FORGED_LOG})
+            offset = _FORGED_OFFSET
             entries = [_file_entry(file) for file in files[index]]
             _write(folder / "sources" / str(source.number) / f"{_FORGED_LOG}.compact", [_VERSION, *entries])
         if position.initial is not None:

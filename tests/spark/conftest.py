@@ -1,0 +1,39 @@
+"""One Spark for all of these tests, started as a stream needs it; each test's streams get a session of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.runtime.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("dagster-ckpt-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.stage.maxConsecutiveAttempts", "1")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def spark(spark_of_all: SparkSession) -> SparkSession:
+    return open_session(spark_of_all)
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    return folder
