@@ -28,11 +28,11 @@ test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast
 
 check: $(READY) ## check format, lint, types and import layers
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo
-	@echo "check: format, lint, types and import layers are fine"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@mkdir -p .work && $(BIN)/lint-imports --no-logo >.work/layers.txt || { cat .work/layers.txt; exit 1; }
+	@tail -n 1 .work/layers.txt
 
 format: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix-only .
