@@ -1,0 +1,85 @@
+"""What comes back from an epoch's tasks: one row per shard, an ACK or the reason why there is none, as JSON."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, sequence
+from dagster_ckpt.protocol.manifest_codec import CHANGES, RUN
+
+ACK_ROW = pa.schema([pa.field("word", pa.string(), nullable=False)])
+ACK_ROW_OF_SPARK = "word string"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDecline:
+    """A shard's word that it cannot make its part of the epoch: `error` is the class of what went wrong, by name."""
+
+    shard: Shard
+    host: str
+    error: str
+    reason: str
+
+
+_RUNS = Record(ShardRuns, {"table": TEXT, "runs": RUN.columns()}).codec()
+_ACK = Record(
+    ShardAck,
+    {
+        "shard": COUNT,
+        "tables": sequence(_RUNS),
+        "changes": CHANGES,
+        "rows_in": COUNT,
+        "rows_out": COUNT,
+        "late_rows": COUNT,
+        "state_rows": WHOLE,
+        "event_times_us": sequence(optional(WHOLE)),
+        "milliseconds": COUNT,
+        "host": TEXT,
+    },
+).codec()
+_DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
+
+
+def encode_words(words: Iterable[ShardAck | ShardDecline]) -> pa.RecordBatch:
+    """The rows of a task's words."""
+    texts = [
+        json.dumps({"ack": _ACK.encode(word)} if isinstance(word, ShardAck) else {"decline": _DECLINE.encode(word)})
+        for word in words
+    ]
+    return pa.record_batch([pa.array(texts, pa.string())], schema=ACK_ROW)
+
+
+def decode_word(text: str) -> ShardAck | ShardDecline:
+    """The word of one row."""
+    [(kind, value)] = json.loads(text).items()
+    return _ACK.decode(value) if kind == "ack" else _DECLINE.decode(value)
+
+
+def merged(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:
+    """One ACK a shard. Only an unkeyed stream has several: its partitions each append files of their own."""
+    found: dict[Shard, ShardAck] = {}
+    for ack in acks:
+        known = found.get(ack.shard)
+        found[ack.shard] = ack if known is None else _both(known, ack)
+    return found
+
+
+def _both(one: ShardAck, other: ShardAck) -> ShardAck:
+    assert not one.tables, f"two tasks worked on the state of one shard. shard={one.shard}"
+    assert not other.tables, f"two tasks worked on the state of one shard. shard={one.shard}"
+    return replace(
+        one,
+        changes=one.changes + other.changes,
+        rows_in=one.rows_in + other.rows_in,
+        rows_out=one.rows_out + other.rows_out,
+        late_rows=one.late_rows + other.late_rows,
+        event_times_us=tuple(
+            max((time for time in times if time is not None), default=None)
+            for times in zip(one.event_times_us, other.event_times_us, strict=True)
+        ),
+        milliseconds=max(one.milliseconds, other.milliseconds),
+    )
