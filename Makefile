@@ -39,8 +39,8 @@ format: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff format --quiet .
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
-	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --use-pep517 --report - '.[demo,dev]' \
-		| $(BIN)/python scripts/constraints.py >.work/constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
+		--report - '.[demo,dev]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

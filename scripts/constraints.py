@@ -19,4 +19,7 @@ def pins(report: dict[str, list[dict[str, dict[str, str]]]]) -> list[str]:
 
 
 if __name__ == "__main__":
+    # numpy, for one, has newer versions that only newer Pythons can install.
+    if sys.version_info[:2] != (3, 11):
+        sys.exit("make constraints needs a .venv of Python 3.11: pins must fit the oldest Python we support")
     print(HEADER + "\n".join(pins(json.load(sys.stdin))))
