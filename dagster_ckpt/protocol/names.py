@@ -24,12 +24,17 @@ from dagster_ckpt.ids import Epoch, Shard, Term, Version
 
 MANIFESTS = "manifest"
 LEASES = "lease"
+INDEX = "index"
 TRIMMED = "trimmed.json"
 
 _FOLDER_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*)*")
 _NUMBERED = re.compile(r"(manifest|lease)/([0-9]{20})\.json")
+
+_FILE = re.compile(
+    r"(?:state/[^/]+/[^/]+|changes|index)/([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)(?:-([0-9]+))?\.(?:arrow|parquet|json)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,16 @@ def changes_name(file: FileId) -> str:
 
 
 def index_name(file: FileId) -> str:
-    return f"index/{file}.json"
+    return f"{INDEX}/{file}.json"
+
+
+def file_of(name: str) -> FileId | None:
+    """Who wrote a run, a file of the change log or an index object, by its name; None for any other name."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    term, epoch, shard, attempt, number = (int(digits or 0) for digits in match.groups())
+    return FileId(Term(term), Epoch(epoch), Shard(shard), attempt, number)
 
 
 def request_name(name: str) -> str:

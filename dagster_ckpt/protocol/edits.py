@@ -1,0 +1,224 @@
+"""How one manifest becomes the next: a value, an edit, another value. `manifest_rules` checks what was made."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.manifest import (
+    EpochRange,
+    IndexedList,
+    Manifest,
+    ManifestKind,
+    Owner,
+    Pipeline,
+    Retained,
+    RunRef,
+    SourcePosition,
+    Statistics,
+)
+
+ABANDONED_MAX = 1000
+ROLLBACKS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What each manifest has of its own: the identity of its bytes, and when it was made."""
+
+    nonce: Nonce
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEdit:
+    """All that an epoch changes. It becomes visible as a whole, or not at all.
+
+    `acks` has one for every shard. `sources` are the positions after the epoch, each with its parent's list of files
+    and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark).
+    """
+
+    acks: tuple[ShardAck, ...]
+    sources: tuple[SourcePosition, ...]
+    batch_id: int
+    epoch_ms: int
+    delays_us: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a stream is created with; its number of shards stays."""
+
+    stream: str
+    uuid: StreamUuid
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+
+
+def created(beginning: Beginning, stamp: Stamp) -> Manifest:
+    """Version 1: the empty stream, opened by its creator."""
+    return Manifest(
+        version=FIRST,
+        kind=ManifestKind.OPEN,
+        epoch=EMPTY,
+        term=Term(FIRST),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        stream=beginning.stream,
+        uuid=beginning.uuid,
+        owner=beginning.owner,
+        pipeline=beginning.pipeline,
+        shards=beginning.shards,
+        runs=_no_runs(beginning.pipeline, beginning.shards),
+    )
+
+
+def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> Manifest:
+    """The parent's epoch under a new term."""
+    version = Version(parent.version + 1)
+    return replace(
+        parent,
+        version=version,
+        kind=ManifestKind.OPEN,
+        term=Term(version),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        owner=owner,
+        pipeline=pipeline,
+    )
+
+
+def rolled_back(parent: Manifest, target: Manifest | None, root_run: str) -> Manifest:
+    """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
+
+    What lies between is abandoned. `root_run` asked for it, and will not be obeyed again.
+    """
+    epoch = EMPTY if target is None else target.epoch
+    shown = _emptied(parent) if target is None else _shown(parent, target)
+    return replace(
+        shown,
+        kind=ManifestKind.ROLLBACK,
+        retained=tuple(entry for entry in parent.retained if entry.epoch <= epoch),
+        abandoned=_abandoned(parent.abandoned, epoch, parent.epoch),
+        rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
+    )
+
+
+def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
+    """The next epoch. Its lists may have grown long: `storage.indexed_lists` shortens them before it is created."""
+    assert sorted(ack.shard for ack in edit.acks) == list(range(parent.shards)), "every shard must ACK exactly once"
+    version = Version(parent.version + 1)
+    runs = _runs(parent, edit.acks)
+    changes = tuple(change for ack in edit.acks for change in ack.changes)
+    event_times_us = _greatest([parent.event_times_us, *(ack.event_times_us for ack in edit.acks)])
+    files = parent.files
+    if not parent.pipeline.tables:  # without state the change log is the stream's table
+        files = IndexedList(files.index, (*files.tail, *changes))
+    return replace(
+        parent,
+        version=version,
+        kind=ManifestKind.EPOCH,
+        epoch=Epoch(version),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        batch_id=edit.batch_id,
+        runs=runs,
+        changes=changes,
+        files=files,
+        watermark_us=_watermark(parent.watermark_us, event_times_us, edit.delays_us),
+        event_times_us=event_times_us,
+        sources=edit.sources,
+        statistics=_statistics(parent.statistics, edit, runs),
+        retained=(*parent.retained, Retained(Epoch(version), version, stamp.time_ms))[-retained:],
+    )
+
+
+def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+    return {table.name: ((),) * shards for table in pipeline.tables}
+
+
+def _emptied(opening: Manifest) -> Manifest:
+    """The stream as it was before any row, under what its new writer brings."""
+    return replace(
+        created(
+            Beginning(opening.stream, opening.uuid, opening.owner, opening.pipeline, opening.shards),
+            Stamp(opening.nonce, opening.time_ms),
+        ),
+        version=opening.version,
+        term=opening.term,
+        parent=opening.parent,
+        ancestors=opening.ancestors,
+    )
+
+
+def _shown(opening: Manifest, target: Manifest) -> Manifest:
+    """What `target` shows, under what the new writer brings."""
+    return replace(
+        target,
+        version=opening.version,
+        term=opening.term,
+        nonce=opening.nonce,
+        time_ms=opening.time_ms,
+        parent=opening.parent,
+        owner=opening.owner,
+        pipeline=opening.pipeline,
+        ancestors=opening.ancestors,
+    )
+
+
+def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
+    """The ranges after going back: those above the shown epoch become part of one."""
+    kept = tuple(entry for entry in before if entry.last <= shown)
+    last = max([newest, *(entry.last for entry in before)])
+    if last <= shown:
+        return kept
+    return (*kept, EpochRange(Epoch(shown + 1), last))[-ABANDONED_MAX:]
+
+
+def _runs(parent: Manifest, acks: Iterable[ShardAck]) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+    """The parent's runs, with those of each shard and table that an ACK names in their place."""
+    shards: dict[str, list[tuple[RunRef, ...]]] = {table: list(runs) for table, runs in parent.runs.items()}
+    for ack in acks:
+        for table in ack.tables:
+            shards[table.table][ack.shard] = table.runs
+    return {table: tuple(runs) for table, runs in shards.items()}
+
+
+def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """For each input the greatest event time there is; None where it has seen none."""
+    inputs = max(map(len, times_us))
+    columns = [[row[at] for row in times_us if at < len(row)] for at in range(inputs)]
+    return tuple(max((time for time in column if time is not None), default=None) for column in columns)
+
+
+def _watermark(
+    before_us: int | None, event_times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]
+) -> int | None:
+    """The least over the inputs of event time minus delay, once each input has shown a time; it never goes back."""
+    reached: list[int | None] = []
+    for at, delay_us in enumerate(delays_us):
+        if delay_us is not None:
+            time_us = event_times_us[at] if at < len(event_times_us) else None
+            reached.append(None if time_us is None else time_us - delay_us)
+    known = [time_us for time_us in reached if time_us is not None]
+    if not known or len(known) < len(reached):
+        return before_us
+    return min(known) if before_us is None else max(before_us, min(known))
+
+
+def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
+    rows_in = sum(ack.rows_in for ack in edit.acks)
+    return Statistics(
+        rows_in=rows_in,
+        rows_out=sum(ack.rows_out for ack in edit.acks),
+        late_rows=sum(ack.late_rows for ack in edit.acks),
+        epoch_ms=edit.epoch_ms,
+        change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
+        state_rows=before.state_rows + sum(ack.state_rows for ack in edit.acks),
+        state_bytes=sum(run.bytes for shards in runs.values() for shard in shards for run in shard),
+        total_rows_in=before.total_rows_in + rows_in,
+        total_epochs=before.total_epochs + 1,
+    )

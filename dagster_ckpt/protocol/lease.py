@@ -1,0 +1,130 @@
+"""The lease: a writer's heartbeat, and what a reader may conclude from it. Advice only: the guard is the term.
+
+A reader cannot compare another host's clock with its own. It can only watch: as long as the counter changes, the writer
+lives; when it has seen one counter unchanged for the lease's time-out of its *own* clock, the lease has lapsed. Two
+things say so at once: the lease was closed, or its process is known to be gone.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.json_codec import COUNT, TEXT, Codec, Record, optional
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process on one machine: never mistaken for a later one with the same number.
+
+    `boot` is the id of the host's boot and `namespace` that of the process numbers (each container has its own);
+    `started_ticks` the clock ticks from boot to its start.
+    """
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """Who writes: the Dagster run, the run-storage id of its Dagster instance, and its process."""
+
+    dagster_run_id: str
+    instance: str
+    process: ProcessId
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a term's writer last said. `counter` changes with each beat; `closed` is why it ended, None before that.
+
+    `epoch` is the newest it has committed or found, `timeout_ms` how long its silence must last to mean its end.
+    """
+
+    term: Term
+    holder: LeaseHolder
+    timeout_ms: int
+    epoch: Epoch
+    counter: int = 1
+    closed: str | None = None
+
+    def beaten(self, epoch: Epoch) -> "Lease":
+        """The next beat."""
+        return replace(self, counter=self.counter + 1, epoch=epoch)
+
+
+_PROCESS = Record(
+    ProcessId, {"host": TEXT, "boot": TEXT, "namespace": TEXT, "pid": COUNT, "started_ticks": COUNT}
+).codec()
+_HOLDER = Record(LeaseHolder, {"dagster_run_id": TEXT, "instance": TEXT, "process": _PROCESS}).codec()
+_LEASE_FIELDS: Mapping[str, Codec[Any]] = {
+    "term": COUNT,
+    "holder": _HOLDER,
+    "timeout_ms": COUNT,
+    "epoch": COUNT,
+    "counter": COUNT,
+    "closed": optional(TEXT),
+}
+_LEASE = Record(Lease, _LEASE_FIELDS).codec()
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """The bytes of a lease: plain JSON, for people too."""
+    return json.dumps(_LEASE.encode(lease), indent=1).encode()
+
+
+def decode_lease(data: bytes) -> Lease | None:
+    """The lease of these bytes; None where they are none, as if there were no lease: it is advice.
+
+    Fields of a newer release are passed over: what this one knows of is enough to be polite.
+    """
+    try:
+        fields = json.loads(data)
+        return _LEASE.decode({name: fields[name] for name in _LEASE_FIELDS if name in fields})
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+class Life(StrEnum):
+    """What is known of the writer of a term."""
+
+    CLOSED = "closed"
+    """It said that it ended."""
+    DEAD = "dead"
+    """Its process is gone."""
+    LAPSED = "lapsed"
+    """It was silent for the time-out."""
+    BEATING = "beating"
+    """It lives, or nobody can know better yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a reader has seen of a term's lease: its counter (0: no lease), and since when on the reader's own clock."""
+
+    term: Term
+    counter: int
+    since_ms: int
+
+
+def watched(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) -> Watch:
+    """The watch after one more look: it begins anew when the term or the counter has changed."""
+    counter = 0 if lease is None else lease.counter
+    if before is not None and (before.term, before.counter) == (term, counter):
+        return before
+    return Watch(term, counter, now_ms)
+
+
+def judged(watch: Watch, lease: Lease | None, now_ms: int, timeout_ms: int, *, process_is_gone: bool) -> Life:
+    """What is known of the writer. `timeout_ms` is the reader's; where the writer's own is longer, that counts."""
+    if lease is not None and lease.closed is not None:
+        return Life.CLOSED
+    if lease is not None and process_is_gone:
+        return Life.DEAD
+    patience_ms = timeout_ms if lease is None else max(timeout_ms, lease.timeout_ms)
+    return Life.LAPSED if now_ms - watch.since_ms >= patience_ms else Life.BEATING

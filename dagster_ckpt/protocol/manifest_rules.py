@@ -1,0 +1,310 @@
+"""Which manifest may follow which: the invariants of a stream, each a named predicate, checked before every create.
+
+A manifest that breaks one was made by a mistake of ours, not by the world: it is never created.
+
+    version   one more than the parent's; 1 for the first
+    epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
+    term      an EPOCH keeps its parent's; any other begins one: its own version. So terms only grow
+    runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
+    sources   read on from where the parent stopped; never anew, never skipped
+    watermark never goes back along a lineage
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
+from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
+from dagster_ckpt.protocol.manifest import HASH_MAX, Manifest, ManifestKind, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.names import file_of
+
+Form = Callable[[Manifest], bool]
+Succession = Callable[[Manifest, Manifest], bool]
+
+
+def violations(parent: Manifest | None, child: Manifest) -> list[str]:
+    """The names of the rules that `child` breaks as the successor of `parent` (None: it is the stream's first)."""
+    broken = malformed(child)
+    if parent is None:
+        return broken if first_is_empty(child) else [*broken, first_is_empty.__name__]
+    rules = [*_ALWAYS, *(_OF_EPOCH if child.kind is ManifestKind.EPOCH else _OF_OPENING)]
+    return [*broken, *(rule.__name__ for rule in rules if not rule(parent, child))]
+
+
+def malformed(manifest: Manifest) -> list[str]:
+    """The names of the rules that the manifest breaks by itself, whatever it follows."""
+    return [rule.__name__ for rule in _FORMS if not rule(manifest)]
+
+
+def check_successor(parent: Manifest | None, child: Manifest) -> None:
+    """Raise AssertionError where `child` must not follow `parent`: a mistake of ours, caught before it is durable."""
+    if broken := violations(parent, child):
+        raise AssertionError(
+            f"a manifest breaks its rules and was not created; please report this. broken={broken}, "
+            f"stream={child.stream}, version={child.version}, kind={child.kind}"
+        )
+
+
+def numbers_agree(manifest: Manifest) -> bool:
+    """A version, a term at or below it, an epoch at or below it."""
+    return (
+        manifest.version >= FIRST
+        and 1 <= manifest.term <= manifest.version
+        and EMPTY <= manifest.epoch <= manifest.version
+    )
+
+
+def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
+    return (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
+
+
+def an_epochs_changes_are_new(manifest: Manifest) -> bool:
+    """An epoch's change log was written by its own term, for it."""
+    epoch = manifest.kind is ManifestKind.EPOCH
+    return not epoch or all(_is_new(manifest, change.path) for change in manifest.changes)
+
+
+def shards_are_a_power_of_two(manifest: Manifest) -> bool:
+    return manifest.shards >= 1 and manifest.shards & (manifest.shards - 1) == 0
+
+
+def each_table_has_every_shard(manifest: Manifest) -> bool:
+    tables = {table.name for table in manifest.pipeline.tables}
+    return manifest.runs.keys() == tables and all(len(runs) == manifest.shards for runs in manifest.runs.values())
+
+
+def hash_ranges_make_sense(manifest: Manifest) -> bool:
+    return all(
+        0 <= run.hashes.lo <= run.hashes.hi <= HASH_MAX
+        and 0 <= run.clip.lo <= run.clip.hi <= HASH_MAX
+        and 0 <= run.moved_lo <= run.moved_hi <= HASH_MAX
+        for shards in manifest.runs.values()
+        for runs in shards
+        for run in runs
+    )
+
+
+def no_run_is_named_twice(manifest: Manifest) -> bool:
+    """Within a shard; a reshard gives one run to several."""
+    return all(len({run.path for run in runs}) == len(runs) for table in manifest.runs.values() for runs in table)
+
+
+def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
+    return all(change.epoch == manifest.epoch and 0 <= change.shard < manifest.shards for change in manifest.changes)
+
+
+def foreign_files_have_a_known_ancestor(manifest: Manifest) -> bool:
+    known = {ancestor.uuid for ancestor in manifest.ancestors}
+    named = {run.ancestor for table in manifest.runs.values() for runs in table for run in runs}
+    named |= {change.ancestor for change in (*manifest.changes, *manifest.files.tail)}
+    named |= {entry.ancestor for entry in manifest.files.index}
+    return named <= {None, *known}
+
+
+def sources_are_distinct(manifest: Manifest) -> bool:
+    return len(_by_source(manifest)) == len(manifest.sources)
+
+
+def retained_are_in_order(manifest: Manifest) -> bool:
+    """Distinct epochs, oldest first, none above the shown one, none abandoned."""
+    epochs = [entry.epoch for entry in manifest.retained]
+    rising = all(before < after for before, after in pairwise(epochs))
+    kept = all(not entry.first <= epoch <= entry.last for epoch in epochs for entry in manifest.abandoned)
+    return rising and kept and all(EMPTY < epoch <= manifest.epoch for epoch in epochs)
+
+
+def the_shown_epoch_is_retained(manifest: Manifest) -> bool:
+    return manifest.epoch == EMPTY or any(entry.epoch == manifest.epoch for entry in manifest.retained)
+
+
+def lists_are_bounded(manifest: Manifest) -> bool:
+    return len(manifest.abandoned) <= ABANDONED_MAX and len(manifest.rollbacks) <= ROLLBACKS_MAX
+
+
+def first_is_empty(manifest: Manifest) -> bool:
+    """Version 1 opens the empty stream. A fork's first has rows; its rules come with it."""
+    empty = (manifest.version, manifest.term, manifest.epoch, manifest.parent) == (FIRST, Term(FIRST), EMPTY, None)
+    rows = any(run for table in manifest.runs.values() for run in table)
+    return empty and manifest.kind is ManifestKind.OPEN and not (rows or manifest.sources or manifest.retained)
+
+
+def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
+    return child.version == parent.version + 1 and child.parent == parent.version
+
+
+def nonce_is_new(parent: Manifest, child: Manifest) -> bool:
+    return child.nonce != parent.nonce
+
+
+def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
+    return (child.uuid, child.stream, child.shards) == (parent.uuid, parent.stream, parent.shards)
+
+
+def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
+    """Unless the list is full: then the oldest ranges are forgotten."""
+    if len(child.abandoned) == ABANDONED_MAX:
+        return True
+    return all(
+        any(after.first <= before.first and before.last <= after.last for after in child.abandoned)
+        for before in parent.abandoned
+    )
+
+
+def rollbacks_are_remembered(parent: Manifest, child: Manifest) -> bool:
+    return child.rollbacks == parent.rollbacks or (
+        child.kind is ManifestKind.ROLLBACK and child.rollbacks[:-1] == (*parent.rollbacks, "")[-ROLLBACKS_MAX:-1]
+    )
+
+
+def term_is_the_parents(parent: Manifest, child: Manifest) -> bool:
+    return child.term == parent.term
+
+
+def writer_is_the_parents(parent: Manifest, child: Manifest) -> bool:
+    """Owner and pipeline change only where a stream is opened."""
+    return child.owner == parent.owner and child.pipeline == parent.pipeline
+
+
+def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
+    before, after = parent.watermark_us, child.watermark_us
+    return before is None or (after is not None and after >= before)
+
+
+def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
+    """Each input keeps the greatest event time that it has seen."""
+    after = child.event_times_us
+    return len(after) >= len(parent.event_times_us) and all(
+        was is None or (now is not None and now >= was) for was, now in zip(parent.event_times_us, after, strict=False)
+    )
+
+
+def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
+    return all(
+        path in before or _is_new(child, path)
+        for table, shards in child.runs.items()
+        for shard, runs in enumerate(shards)
+        for before in [{run.path for run in parent.runs[table][shard]}]
+        for path in (run.path for run in runs)
+    )
+
+
+def batch_follows(parent: Manifest, child: Manifest) -> bool:
+    """The next batch, or the same: then the epoch was the driver's own, or gave up on nothing."""
+    return child.batch_id is not None and (
+        parent.batch_id is None or child.batch_id in (parent.batch_id, parent.batch_id + 1)
+    )
+
+
+def sources_read_on(parent: Manifest, child: Manifest) -> bool:
+    """Each position is the parent's, or begins where the parent's ended; no source is lost."""
+    before, after = _by_source(parent), _by_source(child)
+    return before.keys() <= after.keys() and all(
+        position == before.get(source) or position.previous == (before[source].current if source in before else None)
+        for source, position in after.items()
+    )
+
+
+def retained_grow_by_one(parent: Manifest, child: Manifest) -> bool:
+    """The parent's, without the oldest ones, and this epoch."""
+    *kept, newest = child.retained or (None,)
+    shown = newest is not None and (newest.epoch, newest.version) == (child.epoch, child.version)
+    return shown and tuple(kept) == parent.retained[len(parent.retained) - len(kept) :]
+
+
+def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
+    before, after = parent.statistics, child.statistics
+    return (
+        after.total_rows_in == before.total_rows_in + after.rows_in
+        and after.total_epochs == before.total_epochs + 1
+        and after.state_rows >= 0
+    )
+
+
+def nothing_is_undone(parent: Manifest, child: Manifest) -> bool:
+    """An epoch abandons and honours nothing."""
+    return child.abandoned == parent.abandoned and child.rollbacks == parent.rollbacks
+
+
+def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
+    return child.term == Term(child.version) and child.term > parent.term
+
+
+def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
+    """OPEN shows the parent's epoch, unchanged; ROLLBACK one that the parent retains, or 0."""
+    if child.kind is ManifestKind.ROLLBACK:
+        shown = {EMPTY, *(entry.epoch for entry in parent.retained)}
+        undone = parent.epoch == child.epoch or any(
+            entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
+        )
+        return child.epoch in shown and undone
+    return child.kind is ManifestKind.OPEN and _content(child) == _content(parent)
+
+
+def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
+    return set(child.retained) <= set(parent.retained)
+
+
+def _content(manifest: Manifest) -> tuple[object, ...]:
+    return (
+        manifest.epoch,
+        manifest.runs,
+        manifest.changes,
+        manifest.files,
+        manifest.sources,
+        manifest.batch_id,
+        manifest.watermark_us,
+        manifest.event_times_us,
+        manifest.statistics,
+        manifest.retained,
+        manifest.abandoned,
+    )
+
+
+def _is_new(child: Manifest, path: str) -> bool:
+    file = file_of(path)
+    return file is not None and (file.term, file.epoch) == (child.term, child.epoch)
+
+
+def _by_source(manifest: Manifest) -> dict[SourceIdentity, SourcePosition]:
+    return {position.source: position for position in manifest.sources}
+
+
+_FORMS: tuple[Form, ...] = (
+    numbers_agree,
+    an_epoch_has_its_own_number,
+    an_epochs_changes_are_new,
+    shards_are_a_power_of_two,
+    each_table_has_every_shard,
+    hash_ranges_make_sense,
+    no_run_is_named_twice,
+    changes_are_of_the_shown_epoch,
+    foreign_files_have_a_known_ancestor,
+    sources_are_distinct,
+    retained_are_in_order,
+    the_shown_epoch_is_retained,
+    lists_are_bounded,
+)
+_ALWAYS: tuple[Succession, ...] = (
+    version_is_the_next,
+    nonce_is_new,
+    stream_stays_itself,
+    abandoned_stay_abandoned,
+    rollbacks_are_remembered,
+)
+_OF_EPOCH: tuple[Succession, ...] = (
+    term_is_the_parents,
+    writer_is_the_parents,
+    watermark_does_not_go_back,
+    event_times_do_not_go_back,
+    runs_are_the_parents_or_new,
+    batch_follows,
+    sources_read_on,
+    retained_grow_by_one,
+    statistics_add_up,
+    nothing_is_undone,
+)
+_OF_OPENING: tuple[Succession, ...] = (
+    term_is_its_own_version,
+    an_opening_shows_what_was_there,
+    retained_only_shrink,
+)

@@ -1,0 +1,175 @@
+"""The manifest chain of one stream: find the newest, read one, create the next. Rules 1 to 5 of the protocol live here.
+
+The versions that are there are one unbroken range: each is created once, by whoever gets there first, and retention
+deletes strictly oldest first, never the newest 16. Two things can still lie outside of it, and each is recognised:
+
+- a *sleeper's* manifest: a writer slept for so long that retention freed the number it then created. Its parent is
+  missing. The writer itself sees that right after its create and takes the manifest away; should it die in between,
+  whoever finds it sees the same and passes over it.
+- a late list that still shows, or not yet shows, a manifest. Lists are only a place to begin.
+"""
+
+from dataclasses import dataclass, field
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
+from dagster_ckpt.ids import FIRST, Version
+from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest_codec import decode_manifest, encode_manifest
+from dagster_ckpt.protocol.names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.patience import Patience, Tries
+
+
+@dataclass(frozen=True)
+class ManifestChain:
+    """`store` is the folder of one stream. Every call waits out a store that does not answer, for `patience`."""
+
+    store: ObjectStore
+    clock: Clock
+    patience: Patience = field(default_factory=Patience)
+
+    def newest(self, hint: Version | None = None) -> Manifest | None:
+        """The newest manifest; None for a stream that was never created. `hint` is a version it may be near to.
+
+        Raises `StoreUnavailableError`, also where lists are too late to find it.
+        """
+        tries = self._tries()
+        return tries.until_answered(lambda: self._search(tries, hint))
+
+    def read(self, version: Version) -> Manifest:
+        """The manifest of that version. Raises `CorruptStateError` where it is missing or damaged."""
+        name = manifest_name(version)
+        try:
+            return self._decoded(version, self._tries().until_answered(lambda: self.store.get(name)))
+        except ObjectMissingError as error:
+            raise CorruptStateError(
+                f"a manifest is missing: its epoch is no longer retained, or the folder is not complete. "
+                f"object={name}, store={self.store.url}"
+            ) from error
+
+    def is_newest(self, version: Version) -> bool:
+        """Whether that manifest, which the caller created or read, is still there and none came after it."""
+        tries = self._tries()
+        # In this order: that the next is absent means nothing once this one's number was freed.
+        return not self._exists(Version(version + 1), tries) and self._exists(version, tries)
+
+    def settle(self) -> None:
+        """Make what is visible durable: whoever builds on a manifest it found does so first."""
+        self._tries().until_answered(lambda: self.store.settle(MANIFESTS))
+
+    def create(self, manifest: Manifest) -> None:
+        """Create the manifest: when this returns it is durable, and it is the one successor of its parent.
+
+        Raises `FencedError` where another writer was there first, and `StoreUnavailableError` where the store did not
+        answer to the end: then the manifest may exist or may yet appear, and its nonce must not be used for other
+        bytes. A crash in the middle leaves the manifest or nothing.
+        """
+        data = encode_manifest(manifest)
+        # What cannot be read back would cost the whole stream.
+        assert decode_manifest(data, manifest_name(manifest.version)) == manifest, manifest.version
+        tries = self._tries()
+        while not self._created(manifest, data, tries):
+            pass
+        self._check_parent(manifest, tries)
+
+    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+        """Whether the manifest is there, by this try or an earlier one; False to try again."""
+        name = manifest_name(manifest.version)
+        if tries.until_answered(lambda: self.store.put_if_absent(name, data)):
+            return True
+        try:
+            found = tries.until_answered(lambda: self.store.get(name))
+        except ObjectMissingError:
+            return False  # another sleeper took its manifest away, or retention ours: the parent check will tell
+        theirs = self._decoded(manifest.version, found)
+        if theirs.nonce != manifest.nonce:
+            raise FencedError(
+                f"another writer took over the stream; this one has stopped and changed nothing since. "
+                f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}, theirs={theirs.term}"
+            )
+        # An earlier try made it visible, but its answer did not come: perhaps because it could not be made durable.
+        tries.until_answered(lambda: self.store.settle(MANIFESTS))
+        return True
+
+    def _check_parent(self, manifest: Manifest, tries: Tries) -> None:
+        parent = manifest.parent
+        if parent is None:
+            if self._is_trimmed(tries):
+                self._take_away(manifest, tries)
+                raise StoreUnavailableError(
+                    f"the store's list was late and hid the stream's manifests: nothing was changed, try again. "
+                    f"stream={manifest.stream}, store={self.store.url}"
+                )
+        elif not self._exists(parent, tries):
+            self._take_away(manifest, tries)
+            raise FencedError(
+                f"this writer slept for so long that others took over the stream and retired its epoch; it has stopped "
+                f"and changed nothing. stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
+            )
+
+    def _take_away(self, manifest: Manifest, tries: Tries) -> None:
+        tries.until_answered(lambda: self.store.delete(manifest_name(manifest.version)))
+
+    def _search(self, tries: Tries, hint: Version | None) -> Manifest | None:
+        """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late."""
+        for start in (hint, FIRST):
+            if start is not None and self._exists(start, tries):
+                found = self._last_from(start, tries)
+                # Version 1 leads on only while nothing was ever deleted; later it can only be a sleeper's.
+                if found and (start != FIRST or not self._is_trimmed(tries)):
+                    return found
+        # Read after version 1 was found missing: whoever deletes that has created this before.
+        trimmed = self._is_trimmed(tries)
+        listed = [version for name in self._listed(tries) if (version := parse_manifest_name(name)) is not None]
+        if not listed and not trimmed:
+            return None
+        for start in sorted(listed, reverse=True):
+            if self._exists(start, tries) and (found := self._last_from(start, tries)):
+                return found
+        raise StoreUnavailableError(
+            f"the stream's manifests moved on while they were looked for: try again. store={self.store.url}"
+        )
+
+    def _last_from(self, start: Version, tries: Tries) -> Manifest | None:
+        """The manifest at the end of the range that `start` is in; None where that is not, or no longer, the newest."""
+        present, step = start, 1
+        while self._exists(Version(present + step), tries):
+            present, step = Version(present + step), step * 2
+        absent = Version(present + step)
+        while absent - present > 1:
+            middle = Version((present + absent) // 2)
+            if self._exists(middle, tries):
+                present = middle
+            else:
+                absent = middle
+        # That the next is absent counts only if this one is present afterwards: numbers are freed from below.
+        try:
+            data = tries.until_answered(lambda: self.store.get(manifest_name(present)))
+        except ObjectMissingError:
+            return None
+        manifest = self._decoded(present, data)
+        whole = manifest.parent is None or self._exists(manifest.parent, tries)
+        return manifest if whole else None
+
+    def _listed(self, tries: Tries) -> list[str]:
+        return tries.until_answered(lambda: list(self.store.list(MANIFESTS)))
+
+    def _is_trimmed(self, tries: Tries) -> bool:
+        return tries.until_answered(lambda: self.store.exists(TRIMMED))
+
+    def _exists(self, version: Version, tries: Tries) -> bool:
+        return tries.until_answered(lambda: self.store.exists(manifest_name(version)))
+
+    def _tries(self) -> Tries:
+        return Tries(self.clock, self.patience)
+
+    def _decoded(self, version: Version, data: bytes) -> Manifest:
+        name = manifest_name(version)
+        manifest = decode_manifest(data, name)
+        if manifest.version != version:
+            raise CorruptStateError(
+                f"a manifest lies under another's name: restore the folder from a backup. "
+                f"object={name}, version={manifest.version}, store={self.store.url}"
+            )
+        return manifest

@@ -1,0 +1,95 @@
+"""Lists that grow for ever (an append-only stream's files, the files a source has seen), kept small in the manifest.
+
+The newest entries lie in the manifest itself, the tail. A long tail is spilled into an index object; whenever `MERGED`
+objects of one level have come together they are merged into one of the next. So a manifest names few objects, each
+entry is rewritten only a few times in its life, and no object grows beyond bounds. An index object is durable before a
+manifest names it; a crash leaves an object that nobody names.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.protocol.json_codec import Codec
+from dagster_ckpt.protocol.manifest import IndexedList, IndexRef
+from dagster_ckpt.protocol.manifest_codec import decode_entries, encode_entries
+from dagster_ckpt.protocol.names import INDEX, file_of
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.patience import Patience, Tries
+
+Entry = TypeVar("Entry")
+
+TAIL_MAX = 500
+MERGED = 8
+ENTRIES_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class IndexedLists(Generic[Entry]):
+    """Reads and shortens lists of one kind in a stream's folder. `codec` is `CHANGES` or `FILES_SEEN`."""
+
+    store: ObjectStore
+    codec: Codec[tuple[Entry, ...]]
+    clock: Clock
+    patience: Patience = field(default_factory=Patience)
+
+    def entries(self, listed: IndexedList[Entry]) -> tuple[Entry, ...]:
+        """All entries, oldest first. Raises `CorruptStateError` where an index object is missing or damaged."""
+        return (*self._read(listed.index), *listed.tail)
+
+    def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str]) -> IndexedList[Entry]:
+        """The same entries with a tail of at most `TAIL_MAX`; the index objects it names are durable.
+
+        `fresh_name` gives a name that nobody has used.
+        """
+        if len(listed.tail) <= TAIL_MAX:
+            return listed
+        index = [*listed.index, self._write(listed.tail, 0, fresh_name())]
+        while parts := _mergeable(index):
+            index[-len(parts) :] = [self._write(self._read(parts), parts[0].level + 1, fresh_name())]
+        return IndexedList(tuple(index))
+
+    def _write(self, entries: tuple[Entry, ...], level: int, name: str) -> IndexRef:
+        data = encode_entries(self.codec, entries)
+        tries = Tries(self.clock, self.patience)
+        if not tries.until_answered(lambda: self.store.put_if_absent(name, data)):
+            # Our own, from a try whose answer was lost, or else a mistake of ours.
+            assert tries.until_answered(lambda: self.store.get(name)) == data, (
+                f"an index object's name is used. {name=}"
+            )
+            tries.until_answered(lambda: self.store.settle(INDEX))
+        return IndexRef(name, len(entries), len(data), _checksum(data), level)
+
+    def _read(self, index: Sequence[IndexRef]) -> tuple[Entry, ...]:
+        return tuple(entry for ref in index for entry in self._read_one(ref))
+
+    def _read_one(self, ref: IndexRef) -> tuple[Entry, ...]:
+        try:
+            data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.path))
+        except ObjectMissingError:
+            data = None
+        if data is None or _checksum(data) != ref.checksum:
+            raise CorruptStateError(
+                f"an index object is {'missing' if data is None else 'damaged'}: restore it from a backup, or go back "
+                f"to an epoch before epoch {_epoch(ref)}. object={ref.path}, store={self.store.url}"
+            )
+        return decode_entries(self.codec, data, ref.path)
+
+
+def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:
+    """The newest objects, if there are enough of one level to become one of the next; else none."""
+    parts = index[-MERGED:]
+    alike = len(parts) == MERGED and len({ref.level for ref in parts}) == 1
+    return parts if alike and sum(ref.entries for ref in parts) <= ENTRIES_MAX else ()
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _epoch(ref: IndexRef) -> int:
+    file = file_of(ref.path)
+    return 0 if file is None else file.epoch

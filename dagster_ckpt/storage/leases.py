@@ -1,0 +1,83 @@
+"""Leases in the store: read, and kept beating by a thread of its own."""
+
+import logging
+import threading
+from dataclasses import replace
+
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.lease import Lease, decode_lease, encode_lease
+from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+BEATS_PER_TIMEOUT = 3
+
+
+def read_lease(store: ObjectStore, term: Term) -> Lease | None:
+    """The lease of that term in the stream's folder `store`; None where there is none, or none that can be read.
+
+    Raises `StoreUnavailableError`: a store that does not answer is no verdict on anybody.
+    """
+    try:
+        return decode_lease(store.get(lease_name(term)))
+    except ObjectMissingError:
+        return None
+
+
+class LeaseHeartbeat:
+    """Keeps one lease beating until it is closed. A store that does not answer is tried again at the next beat.
+
+    The lease is advice: nothing here ever raises into the writer's work, nor stops it.
+    """
+
+    def __init__(self, store: ObjectStore, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"lease-{lease.term}", daemon=True)
+
+    @property
+    def lease(self) -> Lease:
+        """What the lease says now."""
+        with self._lock:
+            return self._lease
+
+    def begin(self) -> None:
+        """Write the lease at once, then keep it beating from a thread of its own."""
+        self._write(self.lease)
+        self._thread.start()
+
+    def beat(self) -> None:
+        """One beat."""
+        with self._lock:
+            self._lease = self._lease.beaten(self._lease.epoch)
+        self._write(self.lease)
+
+    def reached(self, epoch: Epoch) -> None:
+        """The newest epoch; readers learn of it with the next beat."""
+        with self._lock:
+            self._lease = replace(self._lease, epoch=epoch)
+
+    def end(self, reason: str) -> None:
+        """Mark the lease closed, so that nobody waits for it. Calls after the first change nothing."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        if self._thread.is_alive():
+            # A last beat would open the lease again. If the store hangs, so be it: then the lease lapses.
+            self._thread.join(self._lease.timeout_ms / 1000)
+        with self._lock:
+            self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason)
+        self._write(self.lease)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT):
+            self.beat()
+
+    def _write(self, lease: Lease) -> None:
+        try:
+            self._store.put(lease_name(lease.term), encode_lease(lease))
+        except Exception as error:  # noqa: BLE001  (a thread that dies of surprise would look like a dead writer)
+            _log.warning("the lease of term %s could not be written; the work goes on. reason=%s", lease.term, error)

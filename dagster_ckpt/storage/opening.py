@@ -1,0 +1,229 @@
+"""Opening a stream: the one act that fences, and the manners that go before it.
+
+A writer opens by creating the next manifest, which begins its term; whoever wrote before meets that manifest at its
+next create and stops. Because that is all it takes, an opener is polite: it waits for a writer whose lease still beats,
+and gives up if that goes on. It goes ahead at once where the writer is known to have ended, where it was given the
+right to fence exactly the newest term, or where a person told it to take over.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term
+from dagster_ckpt.protocol.compatibility import breaking_changes
+from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
+from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.manifest_rules import check_successor
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.leases import BEATS_PER_TIMEOUT, read_lease
+from dagster_ckpt.storage.patience import Tries
+from dagster_ckpt.storage.processes import is_gone
+
+_log = logging.getLogger(__name__)
+
+_LOOKS_PER_BEAT = 10
+
+
+class Takeover(StrEnum):
+    """Whether a live writer, or one of another owner, may be fenced."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """All that a writer brings when it opens a stream.
+
+    `shards` counts only where the stream is created. `retained` is how many epochs stay readable. `may_fence` is the
+    one term that may be fenced without waiting. `from_epoch` is gone back to once for each `root_run`: the Dagster run
+    that all its retries and relaunches stem from.
+    """
+
+    stream: str
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+    holder: LeaseHolder
+    root_run: str
+    lease_timeout_ms: int = 30_000
+    retained: int = 20
+    take_over: Takeover = Takeover.NEVER
+    may_fence: Term | None = None
+    from_epoch: Epoch | None = None
+
+    def __post_init__(self) -> None:
+        if self.shards < 1 or self.shards & (self.shards - 1):
+            raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={self.shards}")
+        if self.retained < 1:
+            raise InvalidPipelineError(f"at least the newest epoch must be retained. retained={self.retained}")
+        if self.lease_timeout_ms < 1:
+            raise InvalidPipelineError(f"lease_timeout must be positive. lease_timeout_ms={self.lease_timeout_ms}")
+        if self.from_epoch is not None and self.from_epoch < EMPTY:
+            raise InvalidPipelineError(f"from_epoch must be 0 or a retained epoch. from_epoch={self.from_epoch}")
+
+
+def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
+    """Begin a term: the durable manifest it begins with. A crash leaves that or nothing.
+
+    Raises `FencedError` where another writer lives and goes on living, `IncompatibleStateError` where the pipeline no
+    longer fits the state, `InvalidPipelineError` for another owner's stream or an epoch that is not there.
+    """
+    while True:
+        newest = chain.newest()
+        if newest is not None:
+            successor = _successor(chain, newest, opening)  # a mistake is told before anybody waits
+            if not _may_fence(newest.term, opening):
+                _wait_for_its_end(chain, newest, opening)
+                if not chain.is_newest(newest.version):
+                    continue
+        else:
+            successor = _first(chain.clock, opening)
+        if _create(chain, newest, successor):
+            return successor
+
+
+def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Manifest:
+    """Begin a new term after one's own, which `before` is the newest known manifest of: nobody has to be waited for.
+
+    Raises `FencedError` where another writer has opened the stream meanwhile.
+    """
+    while True:
+        newest = chain.newest(before.version)
+        if newest is None or newest.term != before.term:
+            raise FencedError(
+                f"another writer took over the stream; this one has stopped and changed nothing since. "
+                f"stream={before.stream}, mine={before.term}, theirs={newest and newest.term}"
+            )
+        successor = _successor(chain, newest, opening)
+        if _create(chain, newest, successor):
+            return successor
+
+
+def _create(chain: ManifestChain, newest: Manifest | None, successor: Manifest) -> bool:
+    """Create the manifest; False where somebody else was quicker: then one has to look again who it is."""
+    check_successor(newest, successor)
+    # Who created the newest may have died before it was durable.
+    chain.settle()
+    try:
+        chain.create(successor)
+    except FencedError:
+        return False
+    return True
+
+
+def _first(clock: Clock, opening: Opening) -> Manifest:
+    if opening.from_epoch:
+        raise InvalidPipelineError(
+            f"there is no such epoch to go back to: the stream is new. "
+            f"stream={opening.stream}, from_epoch={opening.from_epoch}"
+        )
+    beginning = Beginning(opening.stream, StreamUuid(clock.unique()), opening.owner, opening.pipeline, opening.shards)
+    manifest = created(beginning, _stamp(clock))
+    # An empty stream is at epoch 0 already; but the retry of this Dagster run must not go back to it.
+    return manifest if opening.from_epoch is None else replace(manifest, rollbacks=(opening.root_run,))
+
+
+def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest:
+    """The manifest that would begin the opener's term after `newest`."""
+    _check_owner(newest, opening)
+    if newest.shards != opening.shards:
+        _log.warning(
+            "the stream keeps its number of shards until it is resharded. stream=%s, shards=%s, asked=%s",
+            newest.stream,
+            newest.shards,
+            opening.shards,
+        )
+    successor = opened(newest, opening.owner, opening.pipeline, _stamp(chain.clock))
+    if opening.from_epoch is None or opening.root_run in newest.rollbacks:
+        _check_pipeline(newest, opening)
+        return successor
+    if opening.from_epoch == EMPTY:
+        return rolled_back(successor, None, opening.root_run)
+    target = _retained(chain, newest, opening.from_epoch)
+    _check_pipeline(target, opening)
+    return rolled_back(successor, target, opening.root_run)
+
+
+def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
+    for entry in newest.retained:
+        if entry.epoch == epoch:
+            return chain.read(entry.version)
+    retained = [entry.epoch for entry in newest.retained]
+    raise InvalidPipelineError(
+        f"the stream cannot go back to an epoch that is not retained: choose one that is, or 0 for the empty stream. "
+        f"stream={newest.stream}, from_epoch={epoch}, retained={retained}"
+    )
+
+
+def _check_owner(newest: Manifest, opening: Opening) -> None:
+    theirs, mine = newest.owner, opening.owner
+    same = (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
+    if not same and opening.take_over is Takeover.NEVER:
+        raise InvalidPipelineError(
+            f"the stream belongs to another Dagster instance or asset: use another store, or set take_over to make it "
+            f"yours. stream={newest.stream}, owner={theirs.instance}:{theirs.asset_key} ({theirs.location}), "
+            f"mine={mine.instance}:{mine.asset_key} ({mine.location})"
+        )
+
+
+def _check_pipeline(shown: Manifest, opening: Opening) -> None:
+    changes = breaking_changes(shown.pipeline, opening.pipeline)
+    if changes:
+        raise IncompatibleStateError(
+            f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
+            f"Change it back; or begin again from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
+            f"or keep the old stream and begin a new one with fork(..., epoch=0). stream={shown.stream}"
+        )
+
+
+def _may_fence(term: Term, opening: Opening) -> bool:
+    return opening.take_over is Takeover.ALWAYS or opening.may_fence == term
+
+
+def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> None:
+    """Return once the writer of the newest term is known to have ended. Raises `FencedError` while it lives on.
+
+    That takes one time-out, and less than two where its last beat came while we watched.
+    """
+    clock, watch = chain.clock, None
+    end_ms = None
+    while True:
+        lease = Tries(clock, chain.patience).until_answered(lambda: read_lease(chain.store, newest.term))
+        now_ms = clock.monotonic_ms()
+        watch = watched(watch, newest.term, lease, now_ms)
+        timeout_ms = opening.lease_timeout_ms if lease is None else max(opening.lease_timeout_ms, lease.timeout_ms)
+        gone = lease is not None and is_gone(lease.holder.process)
+        life = judged(watch, lease, now_ms, timeout_ms, process_is_gone=gone)
+        if life is not Life.BEATING:
+            _log.info(
+                "the stream's last writer has ended. stream=%s, term=%s, lease=%s", newest.stream, newest.term, life
+            )
+            return
+        end_ms = now_ms + timeout_ms if end_ms is None else end_ms
+        if lease is not None and now_ms >= end_ms and _beat_lately(watch, now_ms, timeout_ms):
+            raise FencedError(_live(newest, lease))
+        clock.sleep_ms(max(1, timeout_ms // BEATS_PER_TIMEOUT // _LOOKS_PER_BEAT))
+
+
+def _beat_lately(watch: Watch, now_ms: int, timeout_ms: int) -> bool:
+    """Whether its next beat is not yet overdue: two periods, of which it has three before it lapses."""
+    return now_ms - watch.since_ms < timeout_ms * 2 // BEATS_PER_TIMEOUT
+
+
+def _live(newest: Manifest, lease: Lease) -> str:
+    holder = lease.holder
+    return (
+        f"another Dagster run is writing this stream; it goes on unharmed, and this one has stopped. Wait for its end, "
+        f"or end it, or set take_over in the run config to fence it. stream={newest.stream}, "
+        f"dagster_run={holder.dagster_run_id}, host={holder.process.host}, pid={holder.process.pid}, "
+        f"instance={holder.instance}, term={newest.term}"
+    )
+
+
+def _stamp(clock: Clock) -> Stamp:
+    return Stamp(Nonce(clock.unique()), clock.now_ms())

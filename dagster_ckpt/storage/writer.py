@@ -1,0 +1,135 @@
+"""The one writer of a stream, from its opening to its end."""
+
+from dataclasses import replace
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointError, FencedError
+from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
+from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed
+from dagster_ckpt.protocol.lease import Lease
+from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
+from dagster_ckpt.protocol.manifest_rules import check_successor
+from dagster_ckpt.protocol.names import FileId, index_name
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.leases import LeaseHeartbeat
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Opening, open_again, open_manifest
+from dagster_ckpt.storage.probe import prove_atomic_create
+
+
+def open_stream(store: ObjectStore, opening: Opening, clock: Clock) -> "StreamWriter":
+    """Open the stream in the folder `store`, creating it if there is none, and begin a term whose lease beats.
+
+    Waits for a writer that may still live, as `Opening` says. Raises `FencedError` while one does,
+    `InvalidPipelineError` for a store that cannot create atomically or a stream of another owner,
+    `IncompatibleStateError` for a pipeline that no longer fits the state. Nothing was changed then.
+    """
+    prove_atomic_create(store, clock)
+    chain = ManifestChain(store, clock)
+    writer = StreamWriter(chain, opening, open_manifest(chain, opening))
+    writer.heartbeat.begin()
+    return writer
+
+
+class StreamWriter:
+    """Commits the epochs of one term. Once a commit has failed it never commits again: see `reopen`.
+
+    Its methods are called by one thread at a time.
+    """
+
+    def __init__(self, chain: ManifestChain, opening: Opening, manifest: Manifest) -> None:
+        self._chain = chain
+        self._opening = opening
+        self._manifest = manifest
+        self._ended: CheckpointError | None = None
+        self._index_objects = 0
+        self.heartbeat = LeaseHeartbeat(
+            chain.store,
+            Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch),
+        )
+
+    @property
+    def store(self) -> ObjectStore:
+        """The stream's folder."""
+        return self._chain.store
+
+    @property
+    def term(self) -> Term:
+        """The fencing token of this writer."""
+        return self._manifest.term
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest of this writer: what the next epoch builds on."""
+        return self._manifest
+
+    @property
+    def next_epoch(self) -> Epoch:
+        """The epoch that the next commit makes: what its tasks' file names say."""
+        return Epoch(self._manifest.version + 1)
+
+    def commit(self, edit: EpochEdit) -> Manifest:
+        """Make the epoch visible: state, output and source positions at once. Every file it names is durable already.
+
+        Raises `FencedError` where another writer took over: the epoch is nobody's. Raises `StoreUnavailableError` where
+        the store did not answer to the end: nobody knows whether it is committed until the stream is opened again.
+        A crash leaves the epoch or nothing of it.
+        """
+        if self._ended is not None:
+            raise self._ended
+        clock = self._chain.clock
+        try:
+            manifest = committed(
+                self._manifest, edit, self._opening.retained, Stamp(Nonce(clock.unique()), clock.now_ms())
+            )
+            manifest = self._with_short_lists(manifest)
+            check_successor(self._manifest, manifest)
+            self._chain.create(manifest)
+        except CheckpointError as error:
+            self._ended = error
+            raise
+        self._manifest = manifest
+        self.heartbeat.reached(manifest.epoch)
+        return manifest
+
+    def check_term(self) -> None:
+        """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""
+        if not self._chain.is_newest(self._manifest.version):
+            raise FencedError(
+                f"another writer took over the stream; this one has stopped and changed nothing since. "
+                f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
+            )
+
+    def reopen(self) -> "StreamWriter":
+        """End this term and begin the next, by the same holder: what a restart of the query does.
+
+        Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over.
+        """
+        writer = StreamWriter(self._chain, self._opening, open_again(self._chain, self._opening, self._manifest))
+        writer.heartbeat.begin()
+        self.close("reopened")  # not earlier, or somebody who waits politely would come in between
+        return writer
+
+    def close(self, reason: str) -> None:
+        """End this writer and say so in its lease, so that nobody waits for it. Never raises."""
+        if self._ended is None:
+            self._ended = FencedError(f"this writer was closed and must open the stream again. reason={reason}")
+        self.heartbeat.end(reason)
+
+    def _with_short_lists(self, manifest: Manifest) -> Manifest:
+        store, clock, patience = self._chain.store, self._chain.clock, self._chain.patience
+        changes = IndexedLists(store, CHANGES, clock, patience)
+        files = IndexedLists(store, FILES_SEEN, clock, patience)
+        name = self._fresh_index_name
+        return replace(
+            manifest,
+            files=changes.shortened(manifest.files, name),
+            sources=tuple(replace(source, files=files.shortened(source.files, name)) for source in manifest.sources),
+        )
+
+    def _fresh_index_name(self) -> str:
+        # Counted over the whole term: an epoch that was given up and tried again has the same number.
+        self._index_objects += 1
+        return index_name(FileId(self.term, self.next_epoch, Shard(0), 0, self._index_objects))

@@ -1,0 +1,259 @@
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dagster_ckpt.errors import FencedError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.ids import Epoch, Shard, Version
+from dagster_ckpt.protocol.manifest import FileSeen, ManifestKind, Pipeline
+from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
+from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists
+from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Opening, Takeover
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from tests.worlds.clock import StillClock
+from tests.worlds.faulty_store import Fault, FaultyStore, Scripted
+from tests.worlds.manifests import PIPELINE
+from tests.worlds.streams import SHARDS, a_store, an_edit, an_opening, with_files
+
+CLOCK = StillClock()
+
+
+class Writers:
+    """Opens writers and ends their threads when the test is over."""
+
+    def __init__(self) -> None:
+        self._open: list[StreamWriter] = []
+
+    def __call__(self, store: ObjectStore, opening: Opening | None = None) -> StreamWriter:
+        return self.kept(open_stream(store, opening or an_opening(), CLOCK))
+
+    def kept(self, writer: StreamWriter) -> StreamWriter:
+        self._open.append(writer)
+        return writer
+
+    def end(self) -> None:
+        for writer in self._open:
+            writer.close("the test is over")
+
+
+@pytest.fixture
+def writers() -> Any:
+    opened = Writers()
+    yield opened
+    opened.end()
+
+
+def test_the_first_writer_creates_the_stream(writers: Writers) -> None:
+    writer = writers(a_store())
+    assert (writer.manifest.version, writer.term, writer.manifest.epoch, writer.next_epoch) == (1, 1, 0, 2)
+    assert writer.manifest.kind is ManifestKind.OPEN
+    assert writer.manifest.runs == {"total": ((), ())}
+    assert ManifestChain(writer.store, CLOCK).newest() == writer.manifest
+
+
+def test_an_epoch_shows_state_output_and_positions_together(writers: Writers) -> None:
+    writer = writers(a_store())
+    first = writer.commit(an_edit(writer.manifest))
+    second = writer.commit(an_edit(writer.manifest))
+    assert (first.epoch, second.epoch) == (2, 3)
+    assert second.kind is ManifestKind.EPOCH
+    assert second.parent == first.version
+    assert [run.epoch for run in second.runs["total"][0]] == [3, 2]
+    assert {change.epoch for change in second.changes} == {3}
+    assert (second.sources[0].previous, second.sources[0].current) == ('{"logOffset":1}', '{"logOffset":2}')
+    assert second.batch_id == 2
+    assert second.statistics.total_rows_in == 28
+    assert second.statistics.rows_in == 14
+    assert second.statistics.state_bytes == 4000
+    assert second.statistics.total_epochs == 2
+    assert second.watermark_us == 3_000_000 - 1_000
+    assert [entry.epoch for entry in second.retained] == [2, 3]
+    assert ManifestChain(writer.store, CLOCK).newest() == second
+
+
+def test_only_so_many_epochs_stay_retained(writers: Writers) -> None:
+    writer = writers(a_store(), an_opening(retained=2))
+    for _ in range(4):
+        writer.commit(an_edit(writer.manifest))
+    assert [entry.epoch for entry in writer.manifest.retained] == [4, 5]
+
+
+def test_an_opened_stream_goes_on_where_it_ended(writers: Writers) -> None:
+    store = a_store()
+    first = writers(store)
+    first.commit(an_edit(first.manifest))
+    first.close("done")
+    second = writers(store, an_opening("run-2"))
+    assert (second.term, second.manifest.epoch, second.next_epoch) == (3, 2, 4)
+    assert second.manifest.runs == first.manifest.runs
+    assert second.manifest.uuid == first.manifest.uuid
+    assert second.commit(an_edit(second.manifest)).epoch == 4
+
+
+def test_a_zombie_cannot_commit_after_a_new_term(writers: Writers) -> None:
+    store = a_store()
+    zombie = writers(store)
+    zombie.commit(an_edit(zombie.manifest))
+    successor = writers(store, an_opening("run-2", take_over=Takeover.ALWAYS))
+    successor.commit(an_edit(successor.manifest))
+    with pytest.raises(FencedError, match=r"took over.* mine=1, theirs=3"):
+        zombie.commit(an_edit(zombie.manifest))
+    with pytest.raises(FencedError):
+        zombie.commit(an_edit(zombie.manifest))
+    with pytest.raises(FencedError):
+        zombie.check_term()
+    with pytest.raises(FencedError):
+        zombie.reopen()
+    successor.check_term()
+    assert ManifestChain(store, CLOCK).newest() == successor.manifest
+
+
+def test_a_writer_that_gave_up_opens_again_and_learns_whether_its_epoch_is_there(writers: Writers) -> None:
+    for fault, epoch in [(Fault.LOST_REPLY, 2), (Fault.LOST_REQUEST, 0)]:
+        store = FaultyStore(a_store())
+        writer = writers(store)
+
+        class Deaf:
+            fault = Fault.NONE
+
+            def __call__(self, call: Any) -> Fault:
+                return self.fault if "manifest" in call.name else Fault.NONE
+
+        store.decide = deaf = Deaf()
+        deaf.fault = fault
+        with pytest.raises(StoreUnavailableError):
+            writer.commit(an_edit(writer.manifest))
+        deaf.fault = Fault.NONE
+        with pytest.raises(StoreUnavailableError):
+            writer.commit(an_edit(writer.manifest))
+        again = writers.kept(writer.reopen())
+        assert again.manifest.epoch == epoch
+        again.commit(an_edit(again.manifest, attempt=1))
+        assert again.manifest.epoch == Epoch(again.manifest.version)
+
+
+def test_a_late_epoch_of_a_writer_that_gave_up_never_overtakes_it(writers: Writers) -> None:
+    store = FaultyStore(a_store())
+    writer = writers(store)
+    store.decide = lambda call: Fault.LATE if call.verb == "put_if_absent" else Fault.NONE
+    with pytest.raises(StoreUnavailableError):
+        writer.commit(an_edit(writer.manifest))
+    store.decide = Scripted()
+    again = writers.kept(writer.reopen())
+    store.land()
+    again.check_term()
+    assert (again.manifest.version, again.manifest.epoch) == (2, 0)
+
+
+def test_a_late_epoch_that_landed_first_is_built_upon(writers: Writers) -> None:
+    store = FaultyStore(a_store())
+    writer = writers(store)
+    store.decide = lambda call: Fault.LATE if call.verb == "put_if_absent" else Fault.NONE
+    with pytest.raises(StoreUnavailableError):
+        writer.commit(an_edit(writer.manifest))
+    store.decide = landing = Scripted(("settle", "", Fault.NONE))
+
+    def land_before_the_create(call: Any) -> Fault:
+        if call.verb == "put_if_absent":
+            store.land()
+        return landing(call)
+
+    store.decide = land_before_the_create
+    again = writers.kept(writer.reopen())
+    assert (again.manifest.version, again.manifest.epoch) == (3, 2)
+
+
+def test_a_restart_within_one_dagster_run_begins_a_term_without_waiting(writers: Writers) -> None:
+    writer = writers(a_store())
+    writer.commit(an_edit(writer.manifest))
+    began = CLOCK.monotonic_ms()
+    again = writers.kept(writer.reopen())
+    assert again.term == 3
+    assert CLOCK.monotonic_ms() == began
+    lease = read_lease(writer.store, writer.term)
+    assert lease is not None
+    assert lease.closed == "reopened"
+    with pytest.raises(FencedError):
+        writer.commit(an_edit(writer.manifest))
+
+
+def test_a_missing_or_double_ack_is_a_mistake_of_ours(writers: Writers) -> None:
+    writer = writers(a_store())
+    edit = an_edit(writer.manifest)
+    for acks in [edit.acks[:1], (*edit.acks, edit.acks[0]), (edit.acks[0], replace(edit.acks[1], shard=Shard(0)))]:
+        with pytest.raises(AssertionError, match="every shard"):
+            writer.commit(replace(edit, acks=acks))
+    assert writer.commit(edit).epoch == 2
+
+
+def test_a_broken_manifest_is_never_created(writers: Writers) -> None:
+    writer = writers(a_store())
+    writer.commit(an_edit(writer.manifest))
+    wrongs: list[dict[str, Any]] = [{"batch_id": 7}, {"sources": ()}]
+    for wrong in wrongs:
+        with pytest.raises(AssertionError, match="breaks its rules"):
+            writer.commit(an_edit(writer.manifest, **wrong))
+    assert not writer.store.exists(manifest_name(Version(3)))
+
+
+def test_the_lease_tells_how_far_the_writer_is_and_that_it_ended(writers: Writers) -> None:
+    writer = writers(a_store())
+    opened = read_lease(writer.store, writer.term)
+    assert opened is not None
+    assert (opened.epoch, opened.counter, opened.closed) == (0, 1, None)
+    writer.commit(an_edit(writer.manifest))
+    writer.heartbeat.beat()
+    beaten = read_lease(writer.store, writer.term)
+    assert beaten is not None
+    assert (beaten.epoch, beaten.counter) == (2, 2)
+    writer.close("success")
+    writer.close("again")
+    closed = read_lease(writer.store, writer.term)
+    assert closed is not None
+    assert (closed.closed, closed.counter) == ("success", 3)
+
+
+def test_long_lists_leave_the_manifest_and_are_read_back_whole(writers: Writers) -> None:
+    writer = writers(a_store())
+    seen = []
+    for batch in range(30):
+        files = [FileSeen(f"file:///data/{batch}-{number}", number) for number in range(200)]
+        seen += files
+        edit = an_edit(writer.manifest)
+        writer.commit(replace(edit, sources=(with_files(edit.sources[0], *files),)))
+        assert len(writer.manifest.sources[0].files.tail) <= TAIL_MAX
+    lists = IndexedLists(writer.store, FILES_SEEN, CLOCK)
+    assert list(lists.entries(writer.manifest.sources[0].files)) == seen
+    assert len(writer.manifest.sources[0].files.index) < 8
+
+
+def test_an_append_only_streams_table_is_the_list_of_all_its_files(writers: Writers) -> None:
+    pipeline: Pipeline = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+    writer = writers(a_store(), an_opening(pipeline=pipeline))
+    for _ in range(3):
+        writer.commit(an_edit(writer.manifest))
+    files = IndexedLists(writer.store, CHANGES, CLOCK).entries(writer.manifest.files)
+    assert [file.epoch for file in files] == [2, 2, 3, 3, 4, 4]
+    assert len(writer.manifest.changes) == SHARDS
+
+
+def test_a_keyed_streams_table_is_its_state_and_lists_no_files(writers: Writers) -> None:
+    writer = writers(a_store())
+    writer.commit(an_edit(writer.manifest))
+    assert writer.manifest.files.tail == ()
+
+
+def test_a_manifest_too_large_ends_the_writer_and_changes_nothing(writers: Writers) -> None:
+    writer = writers(a_store())
+    edit = an_edit(writer.manifest)
+    change = edit.acks[0].changes[0]
+    checksums = (hashlib.sha512(b"%d" % number).hexdigest() for number in range(80_000))
+    huge = replace(edit.acks[0], changes=tuple(replace(change, checksum=checksum) for checksum in checksums))
+    with pytest.raises(InvalidPipelineError, match="too large"):
+        writer.commit(replace(edit, acks=(huge, edit.acks[1])))
+    assert ManifestChain(writer.store, CLOCK).newest() == writer.manifest
