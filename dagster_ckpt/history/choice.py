@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history.epoch_info import is_abandoned, moment_of
-from dagster_ckpt.ids import Epoch
+from dagster_ckpt.history.epoch_info import moment_of
+from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 
 
@@ -21,6 +21,8 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
     for retained in newest.retained:
         if retained.epoch == wanted:
             return retained
+    if wanted == newest.epoch == EMPTY:
+        return Retained(EMPTY, newest.version, newest.time_ms)  # opened, and nothing committed yet
     raise InvalidPipelineError(
         f"{_why_not(newest, wanted)}. epoch={wanted}, current={newest.epoch}, retained={_listed(newest)}, "
         f"stream={newest.stream!r}"
@@ -28,12 +30,10 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
 
 
 def _committed_by(newest: Manifest, time: datetime) -> Retained:
-    """The newest epoch of the lineage committed by then: what a rollback left behind is read only by its number."""
-    lineage = [retained for retained in newest.retained if not is_abandoned(retained.epoch, newest)]
-    by_then = [retained for retained in lineage if moment_of(retained.time_ms * 1_000) <= time]
+    by_then = [retained for retained in newest.retained if moment_of(retained.time_ms * 1_000) <= time]
     if by_then:
         return max(by_then, key=lambda retained: retained.epoch)
-    oldest = min(lineage, key=lambda retained: retained.epoch, default=None)
+    oldest = min(newest.retained, key=lambda retained: retained.epoch, default=None)
     first = "none" if oldest is None else f"{oldest.epoch} ({moment_of(oldest.time_ms * 1_000).isoformat()})"
     raise InvalidPipelineError(
         f"no retained epoch had been committed by then: ask for a later time, or keep more epochs with `retained`. "
@@ -56,7 +56,9 @@ def _time(as_of: datetime | str) -> datetime:
 
 def _why_not(newest: Manifest, wanted: int) -> str:
     epochs = [retained.epoch for retained in newest.retained]
-    if wanted > max([newest.version, *epochs]):
+    if any(abandoned.first <= wanted <= abandoned.last for abandoned in newest.abandoned):
+        return "a rollback left this epoch behind: choose one that is retained"
+    if wanted > newest.version:
         return "there is no such epoch yet: choose one that is retained"
     if epochs and 0 <= wanted < min(epochs):
         return "this epoch is no longer kept: choose one that is retained, and keep more with `retained` in future"

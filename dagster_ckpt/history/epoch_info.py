@@ -13,12 +13,11 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 class EpochInfo:
     """One retained epoch of a stream. All times are aware and in UTC; they are the writer's clock, for people to read.
 
-    `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `abandoned`: a
-    rollback left it behind; it can still be read by its number. `rows_in`, `rows_out` (rows of the change log),
-    `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did; `state_rows` and `state_bytes` what the stream
-    held after it; `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest
-    event time any input had seen by then, `lag_seconds` how far it was behind `committed_at`; both None where the
-    stream has no event time.
+    `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `rows_in`,
+    `rows_out` (rows of the change log), `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did;
+    `state_rows` and `state_bytes` what the stream held after it; `total_rows_in` and `total_epochs` count from the
+    stream's beginning. `event_time` is the greatest event time any input had seen by then, `lag_seconds` how far it was
+    behind `committed_at`; both None where the stream has no event time.
     """
 
     stream: str
@@ -26,7 +25,6 @@ class EpochInfo:
     version: Version
     committed_at: datetime
     current: bool
-    abandoned: bool
     rows_in: int
     rows_out: int
     late_rows: int
@@ -53,7 +51,6 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         version=retained.version,
         committed_at=committed_at,
         current=retained.epoch == newest.epoch,
-        abandoned=is_abandoned(retained.epoch, newest),
         rows_in=did.rows_in,
         rows_out=did.rows_out,
         late_rows=did.late_rows,
@@ -67,11 +64,6 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         event_time=event_time,
         lag_seconds=None if event_time is None else (committed_at - event_time).total_seconds(),
     )
-
-
-def is_abandoned(epoch: Epoch, newest: Manifest) -> bool:
-    """Whether a rollback left this epoch behind."""
-    return any(abandoned.first <= epoch <= abandoned.last for abandoned in newest.abandoned)
 
 
 def moment_of(time_us: int) -> datetime:

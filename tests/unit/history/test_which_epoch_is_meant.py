@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.choice import choose, ranges
-from dagster_ckpt.history.epoch_info import info_of, is_abandoned, moment_of
+from dagster_ckpt.history.epoch_info import info_of, moment_of
 from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import (
     EpochRange,
@@ -80,10 +80,16 @@ def test_a_time_after_all_epochs_means_the_newest() -> None:
     assert choose(newest([2, 3, 4]), as_of="9999-12-31T23:59:59-10:00").epoch == 4
 
 
-def test_a_time_never_means_an_epoch_that_a_rollback_left_behind() -> None:
-    rolled_back = replace(newest([2, 3, 4, 6]), abandoned=(EpochRange(Epoch(3), Epoch(4)),))
-    assert choose(rolled_back, as_of="2013-01-05T12:00:05").epoch == 2
-    assert choose(rolled_back, epoch=4).epoch == 4
+def test_an_epoch_that_a_rollback_left_behind_is_refused_with_that_reason() -> None:
+    rolled_back = replace(newest([2, 6]), abandoned=(EpochRange(Epoch(3), Epoch(4)),))
+    for epoch in (3, 4):
+        with pytest.raises(InvalidPipelineError, match=r"rollback left this epoch behind.*retained=2, 6"):
+            choose(rolled_back, epoch=epoch)
+
+
+def test_a_stream_that_has_committed_nothing_shows_epoch_0() -> None:
+    opened = replace(newest([2]), version=Version(1), epoch=Epoch(0), retained=())
+    assert choose(opened) == choose(opened, epoch=0) == Retained(Epoch(0), Version(1), opened.time_ms)
 
 
 def test_a_time_before_all_retained_epochs_is_refused_with_the_oldest() -> None:
@@ -114,7 +120,7 @@ def test_the_lag_is_how_far_the_newest_event_was_behind_the_commit() -> None:
     info = info_of(manifest.retained[1], manifest, manifest)
     assert info.lag_seconds == 4.0
     assert info.committed_at == datetime(2013, 1, 5, 12, 0, 3, tzinfo=UTC)
-    assert (info.rows_in, info.epoch_ms, info.current, info.abandoned) == (7, 12, True, False)
+    assert (info.rows_in, info.epoch_ms, info.current) == (7, 12, True)
 
 
 def test_a_stream_without_event_time_has_no_lag() -> None:
@@ -125,8 +131,3 @@ def test_a_stream_without_event_time_has_no_lag() -> None:
 def test_an_event_time_that_python_cannot_spell_hides_nothing() -> None:
     assert moment_of(2**62) == datetime.max.replace(tzinfo=UTC)
     assert moment_of(-(2**62)) == datetime.min.replace(tzinfo=UTC)
-
-
-def test_abandoned_ranges_hold_both_their_ends() -> None:
-    manifest = replace(newest([9]), abandoned=(EpochRange(Epoch(3), Epoch(4)),))
-    assert [epoch for epoch in range(7) if is_abandoned(Epoch(epoch), manifest)] == [3, 4]

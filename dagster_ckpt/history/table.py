@@ -1,0 +1,57 @@
+"""A stream's table, made from the objects that one manifest names."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
+from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
+from dagster_ckpt.protocol.manifest_codec import CHANGES
+from dagster_ckpt.state import change_log
+from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.object_store import ObjectStore
+
+
+def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
+    """The table that the manifest shows; `store` is the stream's folder. Raises `CorruptStateError`."""
+    names = _checked(manifest, columns)
+    operator = from_pipeline(manifest.pipeline)
+    if isinstance(operator, AppendOnly):
+        schema = pa.schema([manifest.pipeline.output.field(name) for name in names])
+        return change_log.read(store, files_of(store, clock, manifest), schema)
+    return _keyed(store, manifest, operator).select(names)
+
+
+def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:
+    """The files that are the table of an append-only stream."""
+    return IndexedLists(store, CHANGES, clock).entries(manifest.files)
+
+
+def _keyed(store: ObjectStore, manifest: Manifest, operator: Operator) -> pa.Table:
+    [spec] = manifest.pipeline.tables
+    # A shard at a time: the operator wants each column in one array, which cannot be larger than 2 GiB.
+    shards = [replace(manifest, runs={spec.name: (runs,)}) for runs in manifest.runs[spec.name] if runs]
+    tables = [operator.table(live_rows(store, shard, spec.name)) for shard in shards]
+    return pa.concat_tables([manifest.pipeline.output.empty_table(), *tables])
+
+
+def _checked(manifest: Manifest, columns: Sequence[str] | None) -> list[str]:
+    """The columns to read. Raises `InvalidPipelineError` for one that there is not."""
+    there = manifest.pipeline.output.names
+    if columns is None:
+        return list(there)
+    if isinstance(columns, str):
+        raise InvalidPipelineError(f"columns is a list of names, not one name. columns={columns!r}")
+    for name in columns:
+        if name not in there:
+            close = get_close_matches(name, there, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise InvalidPipelineError(
+                f"the table has no such column.{meant} column={name!r}, columns={there}, stream={manifest.stream!r}"
+            )
+    return list(columns)

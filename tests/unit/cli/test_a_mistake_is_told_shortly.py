@@ -1,0 +1,76 @@
+"""Exit status 1: it could not be done, and stderr says why; 2: the command was written wrongly. Never a traceback."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_ckpt.cli import main
+from tests.unit.cli.conftest import Command
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["read", "departure"], "Did you mean 'departures'?"),
+        (["epochs", "nothing like it"], "no such stream"),
+        (["read", "departures", "--epoch", "99"], "retained=2"),
+        (["show", "departures", "--as-of", "1999-01-01"], "oldest=2"),
+        (["show", "departures", "--as-of", "noon"], "2013-01-05T12:00:00"),
+        (["read", "departures", "--columns", "carier"], "Did you mean 'carrier'?"),
+        (["read", "departures", "--epoch", "2", "--as-of", "2013-01-01"], "not both"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_1_and_the_reason(command: Command, words: list[str], told: str) -> None:
+    result = command(*words)
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["reed", "departures"], ["read"], ["read", "departures", "--epoch", "two"], ["read", "x", "--limit", "-1"]],
+)
+def test_a_command_written_wrongly_ends_with_2(command: Command, words: list[str]) -> None:
+    assert command(*words).exit_code == 2
+
+
+def test_without_a_store_it_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_CKPT_STORE", raising=False)
+    result = CliRunner().invoke(main, ["streams"])
+    assert result.exit_code == 2
+    assert "DAGSTER_CKPT_STORE" in result.stderr
+
+
+def test_the_store_may_come_from_the_environment_or_after_the_command(url: str) -> None:
+    by_environment = CliRunner().invoke(main, ["streams", "--json"], env={"DAGSTER_CKPT_STORE": url})
+    after = CliRunner().invoke(main, ["streams", "--store", url, "--json"], env={"DAGSTER_CKPT_STORE": "file:///other"})
+    assert json.loads(by_environment.stdout) == json.loads(after.stdout)
+    assert json.loads(after.stdout)["store"] == url
+
+
+def test_a_secret_in_the_url_is_not_repeated() -> None:
+    result = CliRunner().invoke(main, ["--store", "s3://key:hunter2@bucket/checkpoints", "streams"])
+    assert result.exit_code == 1
+    assert "hunter2" not in result.output
+
+
+def test_a_damaged_stream_does_not_hide_the_others(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "departures/manifest/00000000000000000002.json").write_bytes(b"not gzip")
+    result = command("streams", "--json")
+    assert result.exit_code == 1
+    assert [one["stream"] for one in json.loads(result.stdout)["streams"]] == ["empty", "flights/delays"]
+    assert "departures:" in result.stderr
+    assert "manifest/00000000000000000002.json" in result.stderr
+
+
+def test_help_is_there_at_once_because_nothing_heavy_is_loaded() -> None:
+    look = "import sys\nfrom dagster_ckpt.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", look], check=True, timeout=60, capture_output=True, text=True)
+    assert "Look into the checkpoints" in ran.stdout
+    assert not {"pyarrow", "numpy", "rich", "dagster", "pyspark", "fsspec"} & set(ran.stdout.split())

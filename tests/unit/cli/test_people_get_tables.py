@@ -1,0 +1,87 @@
+from click.testing import CliRunner
+
+from dagster_ckpt.cli import main
+from tests.unit.cli.conftest import Command
+
+
+def lines(command: Command, *words: str) -> list[list[str]]:
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_streams_has_a_line_for_each_with_its_current_epoch(command: Command) -> None:
+    header, *rows = lines(command, "streams")
+    assert header[:2] == ["stream", "epoch"]
+    assert [row[:2] for row in rows] == [["departures", "2"], ["empty", "0"], ["flights/delays", "3"]]
+
+
+def test_a_store_without_streams_says_so(tmp_path_factory: object) -> None:
+    result = CliRunner().invoke(main, ["--store", "file:///nowhere/at/all", "streams"])
+    assert result.exit_code == 0
+    assert result.stdout == "No streams in file:///nowhere/at/all yet.\n"
+
+
+def test_epochs_has_the_newest_first_and_marks_the_current_one(command: Command) -> None:
+    _, newest, oldest, closing = lines(command, "epochs", "flights/delays")
+    assert (newest[0], newest[-1]) == ("3", "current")
+    assert (oldest[0], oldest[-1]) == ("2", "kB")
+    assert closing == ["2", "epochs", "of", "flights/delays", "can", "be", "read."]
+
+
+def test_show_tells_the_pipeline_the_state_and_the_sources(command: Command) -> None:
+    shown = command("show", "flights/delays").stdout
+    for fact in (
+        "aggregate flights=count(), mean_delay=avg(dep_delay)",
+        "carrier string, flights int64, mean_delay double",
+        "event time",
+        "1970-01-01 01:00:00 UTC",
+        "parquet file:///data/departures, 2 files seen",
+        "Dagster instance instance-1, code location flights",
+    ):
+        assert fact in shown
+
+
+def test_show_of_an_older_epoch_shows_that_one(command: Command) -> None:
+    assert "flights/delays epoch 2" in command("show", "flights/delays", "--epoch", "2").stdout
+
+
+def test_read_prints_the_table_in_the_order_of_its_key(command: Command) -> None:
+    assert lines(command, "read", "flights/delays") == [
+        ["carrier", "flights", "mean_delay"],
+        ["AA", "1", "nan"],
+        ["UA", "3", "4"],
+        ["null", "1", "3"],
+        ["3", "rows", "of", "flights/delays", "at", "epoch", "3."],
+    ]
+
+
+def test_read_of_an_older_epoch_and_of_some_columns(command: Command) -> None:
+    read = lines(command, "read", "flights/delays", "--epoch", "2", "--columns", "flights, carrier")
+    assert read[:3] == [["flights", "carrier"], ["2", "UA"], ["1", "null"]]
+
+
+def test_a_long_table_is_cut_to_a_screenful_and_says_so(command: Command) -> None:
+    read = lines(command, "read", "departures")
+    assert len(read) == 1 + 50 + 1
+    assert read[-1] == [
+        "50",
+        "of",
+        "60",
+        "rows",
+        "of",
+        "departures",
+        "at",
+        "epoch",
+        "2.",
+        "--limit",
+        "N",
+        "prints",
+        "more.",
+    ]
+    assert len(lines(command, "read", "departures", "--limit", "60")) == 1 + 60 + 1
+
+
+def test_no_cell_is_cut_where_the_output_is_a_pipe(command: Command) -> None:
+    for words in (["streams"], ["epochs", "flights/delays"], ["show", "flights/delays"]):
+        assert "…" not in command(*words).stdout

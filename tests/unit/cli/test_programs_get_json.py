@@ -1,0 +1,108 @@
+import json
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.cli import documents
+from dagster_ckpt.history import EpochInfo
+from tests.unit.cli.conftest import Command
+
+INFO = {
+    "stream",
+    "epoch",
+    "version",
+    "committed_at",
+    "current",
+    "rows_in",
+    "rows_out",
+    "late_rows",
+    "epoch_ms",
+    "change_bytes",
+    "state_rows",
+    "state_bytes",
+    "total_rows_in",
+    "total_epochs",
+    "watermark",
+    "event_time",
+    "lag_seconds",
+}
+
+
+def document(command: Command, *words: str) -> Any:
+    result = command(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_streams(command: Command, url: str) -> None:
+    found = document(command, "streams")
+    assert found.keys() == {"store", "streams"}
+    assert found["store"] == url
+    assert [one["stream"] for one in found["streams"]] == ["departures", "empty", "flights/delays"]
+    assert all(one.keys() == INFO for one in found["streams"])
+
+
+def test_epochs_have_raw_numbers_and_times_in_utc(command: Command) -> None:
+    found = document(command, "epochs", "flights/delays")
+    assert (found["stream"], [one["epoch"] for one in found["epochs"]]) == ("flights/delays", [3, 2])
+    newest = found["epochs"][0]
+    assert newest.keys() == INFO
+    assert (newest["rows_in"], newest["current"], newest["event_time"]) == (2, True, "1970-01-01T02:00:00+00:00")
+    assert datetime.fromisoformat(newest["committed_at"]).utcoffset() is not None
+
+
+def test_show_has_the_pipeline_the_state_and_the_sources(command: Command) -> None:
+    found = document(command, "show", "flights/delays", "--epoch", "2")
+    assert found.keys() > INFO
+    assert found["epoch"] == 2
+    assert found["owner"] == {"instance": "instance-1", "asset_key": "flights/delays", "location": "flights"}
+    assert found["pipeline"]["keys"] == ["carrier"]
+    assert found["pipeline"]["columns"][1] == {"name": "flights", "type": "int64", "nullable": False}
+    assert found["state"][0]["table"] == "groups"
+    assert found["state"][0]["rows"] == 2
+    assert found["sources"][0]["files_seen"] == 1
+    assert found["changes"]["rows"] == 2
+
+
+def test_read_has_all_rows_or_as_many_as_asked_for(command: Command) -> None:
+    found = document(command, "read", "departures")
+    assert (found["stream"], found["epoch"], found["rows"], len(found["data"])) == ("departures", 2, 60, 60)
+    assert found["columns"][0] == {"name": "carrier", "type": "string", "nullable": True}
+    assert found["data"][0] == {"carrier": "UA", "dep_delay": 1.0}
+    found = document(command, "read", "departures", "--limit", "1")
+    assert (found["rows"], len(found["data"])) == (60, 1)
+
+
+def test_json_may_be_asked_for_before_the_command_too(command: Command) -> None:
+    assert json.loads(command("--json", "streams").stdout) == document(command, "streams")
+
+
+def test_what_json_has_no_type_for_is_text(capsys: pytest.CaptureFixture[str], command: Command) -> None:
+    found = document(command, "read", "flights/delays", "--limit", "1")
+    assert found["data"] == [{"carrier": "AA", "flights": 1, "mean_delay": "NaN"}]
+    table = pa.table(
+        {
+            "time": pa.array([0], pa.timestamp("us", "UTC")),
+            "date": pa.array([0], pa.date32()),
+            "decimal": pa.array([1], pa.int64()).cast(pa.decimal128(21, 2)),
+            "bytes": [b"\xff"],
+            "least": [float("-inf")],
+            "nested": [[{"a": float("inf")}]],
+            "null": pa.nulls(1),
+        }
+    )
+    figures: dict[str, Any] = dict.fromkeys(INFO, 0)
+    documents.read(EpochInfo(**figures), table, None)
+    assert json.loads(capsys.readouterr().out)["data"] == [
+        {
+            "time": "1970-01-01T00:00:00+00:00",
+            "date": "1970-01-01",
+            "decimal": "1.00",
+            "bytes": "/w==",
+            "least": "-Infinity",
+            "nested": [{"a": "Infinity"}],
+            "null": None,
+        }
+    ]

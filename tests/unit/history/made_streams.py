@@ -1,0 +1,148 @@
+"""Real streams in a real store, made as a driver and its tasks make them, without Spark."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.operators import AppendOnly, EpochContext, RunningAggregate, agg
+from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.edits import EpochEdit
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest import (
+    FileSeen,
+    IndexedList,
+    InputSpec,
+    Manifest,
+    Owner,
+    SourceIdentity,
+    SourcePosition,
+)
+from dagster_ckpt.protocol.names import FileId, folder_of
+from dagster_ckpt.state import change_log
+from dagster_ckpt.state.shard_state import open_shard
+from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.opening import Opening, Takeover
+from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+
+DEPARTURES = pa.schema([("carrier", pa.string()), ("dep_delay", pa.float64())])
+SOURCE = SourceIdentity("parquet", "file:///data/departures")
+SHARDS = 2
+HOUR_US = 3_600_000_000
+
+
+def aggregate() -> RunningAggregate:
+    """Flights and mean delay by carrier."""
+    aggregations = {"flights": agg.count(), "mean_delay": agg.avg("dep_delay")}
+    return RunningAggregate.build(("carrier",), aggregations, InputSpec((SOURCE,), DEPARTURES))
+
+
+def append() -> AppendOnly:
+    """Each departure once."""
+    return AppendOnly.build(InputSpec((SOURCE,), DEPARTURES))
+
+
+def departures(rows: dict[str | None, list[float]]) -> pa.Table:
+    """Departures of carriers: `{"UA": [1.0, 5.0]}` is two."""
+    pairs = [(carrier, delay) for carrier, delays in rows.items() for delay in delays]
+    return pa.table({"carrier": [c for c, _ in pairs], "dep_delay": [d for _, d in pairs]}, schema=DEPARTURES)
+
+
+@dataclass
+class MadeStream:
+    """A stream and its one writer. `url` is the store's."""
+
+    url: str
+    name: str
+    operator: RunningAggregate | AppendOnly = field(default_factory=aggregate)
+    retained: int = 20
+    instance: str = "instance-1"
+    writer: StreamWriter = field(init=False)
+    _batches: "itertools.count[int]" = field(default_factory=itertools.count)
+    _runs: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self, from_epoch: int | None = None) -> Manifest:
+        """Open the stream, as a Dagster run does; back at `from_epoch` if given."""
+        opening = Opening(
+            stream=self.name,
+            owner=Owner(self.instance, self.name, "flights"),
+            pipeline=self.operator.pipeline,
+            shards=SHARDS,
+            holder=LeaseHolder("dagster-run-1", self.instance, this_process()),
+            root_run=f"dagster-run-{next(self._runs)}",
+            retained=self.retained,
+            take_over=Takeover.ALWAYS,
+            from_epoch=None if from_epoch is None else Epoch(from_epoch),
+        )
+        store = folder_store(open_store(self.url), folder_of(self.name.split("/")))
+        self.writer = open_stream(store, opening, SystemClock())
+        if from_epoch is not None:
+            self._batches = itertools.count((self.writer.manifest.batch_id or -1) + 1)
+        return self.writer.manifest
+
+    def commit(self, rows: pa.Table | None = None, hours: int | None = None) -> int:
+        """Commit an epoch with these rows, whose greatest event time is so many hours after 1970; its number."""
+        rows = DEPARTURES.empty_table() if rows is None else rows
+        shard_of = np.array([_shard_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.int64)
+        acks = tuple(
+            self._work(Shard(shard), rows.filter(pa.array(shard_of == shard)), hours) for shard in range(SHARDS)
+        )
+        batch = next(self._batches)
+        edit = EpochEdit(acks, (self._position(batch),), batch, epoch_ms=12, delays_us=(HOUR_US,))
+        return self.writer.commit(edit).epoch
+
+    def close(self) -> None:
+        """End the writer's lease."""
+        self.writer.close("the test is over")
+
+    def _position(self, batch: int) -> SourcePosition:
+        before = {position.source: position for position in self.writer.manifest.sources}.get(SOURCE)
+        seen = FileSeen(f"file:///data/departures/{batch}.parquet", 1_700_000_000_000 + batch)
+        files: IndexedList[FileSeen] = IndexedList() if before is None else before.files
+        return SourcePosition(
+            SOURCE,
+            current=f'{{"logOffset":{batch}}}',
+            previous=None if before is None else before.current,
+            files=IndexedList(files.index, (*files.tail, seen)),
+        )
+
+    def _work(self, shard: Shard, rows: pa.Table, hours: int | None) -> ShardAck:
+        writer, manifest = self.writer, self.writer.manifest
+        file = FileId(writer.term, writer.next_epoch, shard, 0)
+        if isinstance(self.operator, AppendOnly):
+            tables: tuple[ShardRuns, ...] = ()
+            changes, state_rows = self.operator.changes(rows).rows, 0
+        else:
+            state = open_shard(writer.store, manifest, shard, file)
+            context = EpochContext(writer.next_epoch, shard, SHARDS, manifest.watermark_us)
+            hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
+            self.operator.on_rows(hashes, rows, state, context)
+            changes = self.operator.finish(state, context).rows
+            tables, state_rows = state.flush(), state.state_rows_delta
+        written = change_log.write(writer.store, file, changes)
+        return ShardAck(
+            shard=shard,
+            tables=tables,
+            changes=() if written is None else (written,),
+            rows_in=rows.num_rows,
+            rows_out=changes.num_rows,
+            state_rows=state_rows,
+            event_times_us=(None if hours is None else hours * HOUR_US,),
+        )
+
+
+def _hash_of(carrier: str | None) -> int:
+    """Any hash will do that is the same each time."""
+    return int.from_bytes((carrier or "\0").encode().ljust(8, b"\x5a")[:8], "little") * 0x9E3779B97F4A7C15 % 2**64
+
+
+def _shard_of(carrier: str | None) -> int:
+    return _hash_of(carrier) >> 63

@@ -1,0 +1,109 @@
+"""Rule 15: damage is an error that names the file and the newest epoch that does not need it, never a wrong answer."""
+
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from tests.unit.history.made_streams import MadeStream, append, departures
+
+NAME = "delays"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / NAME
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> list[int]:
+    """A keyed stream's epochs; each changes both shards."""
+    stream = MadeStream(tmp_path.as_uri(), NAME)
+    epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(3)]
+    stream.close()
+    return epochs
+
+
+@pytest.fixture
+def appended(tmp_path: Path) -> list[int]:
+    stream = MadeStream(tmp_path.as_uri(), NAME, append())
+    epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(3)]
+    stream.close()
+    return epochs
+
+
+def history(folder: Path) -> StreamHistory:
+    return CheckpointStore(folder.parent.as_uri()).stream(NAME)
+
+
+def flip(path: Path, at: int = 200) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def of_epoch(folder: Path, below: str, epoch: int) -> Path:
+    return next(path for path in sorted((folder / below).rglob(f"1-{epoch}-*")))
+
+
+def test_a_flipped_bit_in_a_run(folder: Path, keyed: list[int]) -> None:
+    damaged = of_epoch(folder, "state", keyed[1])
+    for at in range(0, damaged.stat().st_size, 97):
+        flip(damaged, at)
+        with pytest.raises(CorruptStateError) as error:
+            history(folder).read(keyed[1])
+        assert str(damaged.relative_to(folder)) in str(error.value)
+        assert f"good_epoch={keyed[0]}" in str(error.value)
+        flip(damaged, at)
+    assert history(folder).read(keyed[1]).num_rows == 2
+
+
+def test_a_missing_run(folder: Path, keyed: list[int]) -> None:
+    missing = of_epoch(folder, "state", keyed[2])
+    missing.unlink()
+    with pytest.raises(CorruptStateError, match=f"good_epoch={keyed[1]}$") as error:
+        history(folder).read()
+    assert str(missing.relative_to(folder)) in str(error.value)
+    assert history(folder).read(keyed[1]).num_rows == 2
+
+
+def test_a_run_that_all_epochs_need_leaves_no_good_one(folder: Path, keyed: list[int]) -> None:
+    of_epoch(folder, "state", keyed[0]).unlink()
+    with pytest.raises(CorruptStateError, match=r"good_epoch=None$"):
+        history(folder).read()
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_a_damaged_file_of_an_append_only_table(folder: Path, appended: list[int], damage: object) -> None:
+    damaged = of_epoch(folder, "changes", appended[1])
+    damage(damaged)  # type: ignore[operator]
+    with pytest.raises(CorruptStateError, match=f"good_epoch={appended[0]}$") as error:
+        history(folder).read()
+    assert damaged.name in str(error.value)
+    assert history(folder).read(appended[0]).num_rows == 2
+
+
+def test_a_damaged_index_object(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 4)
+    stream = MadeStream(tmp_path.as_uri(), NAME, append())
+    epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(3)]
+    stream.close()
+    [index] = stream.writer.manifest.files.index
+    flip(folder / index.path, 40)
+    with pytest.raises(CorruptStateError, match=f"good_epoch={epochs[1]}$") as error:
+        history(folder).read()
+    assert index.path in str(error.value)
+
+
+def test_a_damaged_manifest_of_an_older_epoch(folder: Path, keyed: list[int]) -> None:
+    flip(folder / f"manifest/{keyed[1]:020d}.json", 40)
+    with pytest.raises(CorruptStateError, match=rf"manifest/0+{keyed[1]}\.json.*good_epoch={keyed[2]}$"):
+        history(folder).read(keyed[1])
+    assert history(folder).read().num_rows == 2
+
+
+def test_a_damaged_newest_manifest_names_the_newest_that_can_be_read(folder: Path, keyed: list[int]) -> None:
+    flip(folder / f"manifest/{keyed[2]:020d}.json", 40)
+    with pytest.raises(CorruptStateError, match=rf"manifest/0+{keyed[2]}\.json.*good_epoch={keyed[1]}$"):
+        CheckpointStore(folder.parent.as_uri()).stream(NAME)
