@@ -5,7 +5,28 @@ Dagster's import takes seconds. Each public name is loaded when it is first used
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dagster_ckpt.errors import CheckpointDeclinedError as CheckpointDeclinedError
+    from dagster_ckpt.errors import CheckpointError as CheckpointError
+    from dagster_ckpt.errors import CheckpointTimeoutError as CheckpointTimeoutError
+    from dagster_ckpt.errors import CorruptStateError as CorruptStateError
+    from dagster_ckpt.errors import FencedError as FencedError
+    from dagster_ckpt.errors import IncompatibleStateError as IncompatibleStateError
+    from dagster_ckpt.errors import InvalidPipelineError as InvalidPipelineError
+    from dagster_ckpt.errors import StoreUnavailableError as StoreUnavailableError
+    from dagster_ckpt.history import CheckpointStore as CheckpointStore
+    from dagster_ckpt.history import StreamHistory as StreamHistory
+    from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
+    from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
+    from dagster_ckpt.integration.io_manager import EpochIOManager as EpochIOManager
+    from dagster_ckpt.integration.recovery import Recovery as Recovery
+    from dagster_ckpt.integration.resources import CheckpointCoordinatorResource as CheckpointCoordinatorResource
+    from dagster_ckpt.integration.resources import LsmStateBackendResource as LsmStateBackendResource
+    from dagster_ckpt.integration.sensor import build_recovery_sensor as build_recovery_sensor
+    from dagster_ckpt.operators import agg as agg
+    from dagster_ckpt.runtime.stream import Stream as Stream
 
 _HOMES = {
     "CheckpointCoordinatorResource": "dagster_ckpt.integration.resources",
@@ -32,13 +53,15 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'dagster_ckpt' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # A type checker that saw this would take any name for a public one.
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'dagster_ckpt' has no attribute {name!r}")
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
