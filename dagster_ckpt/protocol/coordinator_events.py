@@ -1,0 +1,130 @@
+"""What the coordinator of epochs is told (events) and what it asks for (effects)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.protocol.ack import ShardAck
+
+
+class FailureKind(StrEnum):
+    """Why an epoch was given up."""
+
+    DECLINED = "declined"
+    TIMED_OUT = "timed out"
+    ABORTED = "aborted"
+    NOT_COMMITTED = "not committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an epoch was given up, in words, and by which shards on which hosts (empty where nobody knows)."""
+
+    kind: FailureKind
+    reason: str
+    shards: tuple[Shard, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsRegistered:
+    """These shards take part in every epoch from now on."""
+
+    shards: frozenset[Shard]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A barrier was reached: begin this epoch."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAcked:
+    """A shard's part is durable."""
+
+    epoch: Epoch
+    ack: ShardAck
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDeclined:
+    """A shard's part cannot be made. `shard` is None where only the failure of the whole job is known."""
+
+    epoch: Epoch
+    shard: Shard | None
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The epoch took longer than it may. `hosts` are those still silent, where Spark knows them."""
+
+    epoch: Epoch
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The epoch is not wanted any more: the Dagster run ends."""
+
+    epoch: Epoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """Every task has ended, and all that they said was handed on."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The manifest is there, and durable."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The manifest is not there, or nobody knows: the writer has ended and must open the stream again."""
+
+    epoch: Epoch
+    reason: str
+
+
+Word = ShardAcked | ShardDeclined | TimedOut | Aborted | JobEnded | Committed | CommitFailed
+"""What is said of one epoch."""
+
+Event = ShardsRegistered | Begin | Word
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Let every shard do its part."""
+
+    epoch: Epoch
+    shards: frozenset[Shard]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitManifest:
+    """Create the manifest from these ACKs, one for each shard, in order."""
+
+    epoch: Epoch
+    acks: tuple[ShardAck, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Cancel what still runs of the epoch. `failures_in_a_row` counts this one."""
+
+    epoch: Epoch
+    failure: Failure
+    failures_in_a_row: int
+
+
+Effect = Work | CommitManifest | GiveUp
