@@ -2,4 +2,4 @@
 
 from dagster_ckpt.cli import main
 
-main()
+main(prog_name="dagster-ckpt")

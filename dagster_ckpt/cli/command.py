@@ -87,14 +87,14 @@ def _asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[...,
 @click.option("--json", "output", flag_value="json", help="Print one JSON document instead of a table.")
 @click.version_option(package_name="dagster-ckpt")
 def main(url: str | None, output: str | None) -> None:
-    r"""Look into the checkpoints of streaming assets.
+    """Look into the checkpoints of streaming assets.
 
     \b
     dagster-ckpt --store file:///data/checkpoints streams
-    dagster-ckpt --store file:///data/checkpoints read delay_by_carrier --as-of 2013-01-05T12:00
+    dagster-ckpt --store file:///data/checkpoints read delay_by_carrier --limit 10
 
     Nothing here changes anything; it can be used while the streams run.
-    """
+    """  # noqa: D301  (click's mark of a paragraph that keeps its lines is a backspace character)
 
 
 @main.command()
@@ -131,7 +131,10 @@ _as_of = click.option("--as-of", metavar="TIME", help="The newest epoch committe
 @_as_of
 @_asked
 def show(request: Request, stream: str, epoch: int | None, as_of: str | None) -> None:
-    """Show one epoch of STREAM: its pipeline, state, files, sources and figures."""
+    """Show one epoch of STREAM.
+
+    Its pipeline, state, files, sources and figures.
+    """
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     request.printer.show(info, history.manifest(info.epoch))
@@ -147,7 +150,10 @@ def show(request: Request, stream: str, epoch: int | None, as_of: str | None) ->
 def read(
     request: Request, stream: str, epoch: int | None, as_of: str | None, columns: str | None, limit: int | None
 ) -> None:
-    """Print the table of STREAM as it was at an epoch, in the order of its key."""
+    """Print the table of STREAM as it was at an epoch.
+
+    Its rows come in the order of its key.
+    """
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     chosen = None if columns is None else [column.strip() for column in columns.split(",")]

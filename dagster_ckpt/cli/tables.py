@@ -99,7 +99,7 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "manifest", f"version {info.version}, term {manifest.term}, {manifest.kind}"
     if info.epoch:
         late = f", {plain.count(info.late_rows)} too late" if info.late_rows else ""
-        yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out)} changes out{late}"
+        yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
         yield "took", plain.duration(info.epoch_ms)
     if info.event_time is not None:
         yield "event time", f"{plain.moment(info.event_time)} UTC, {_lag(info)} behind the commit"
