@@ -1,0 +1,45 @@
+"""`docs/format.md` names everything that is written: a field that nobody described would be unreadable in ten years."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.lsm import run_file
+from dagster_ckpt.operators.operator import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
+from dagster_ckpt.protocol import manifest
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId
+from dagster_ckpt.protocol.manifest_codec import FORMAT
+
+PAGE = (Path(__file__).parents[2] / "docs/format.md").read_text()
+WORDS = set(re.findall(r"[a-z0-9_]+", " ".join(re.findall(r"`([^`\n]+)`", PAGE))))
+
+WRITTEN = [
+    *(kind for kind in vars(manifest).values() if dataclasses.is_dataclass(kind) and isinstance(kind, type)),
+    Lease,
+    LeaseHolder,
+    ProcessId,
+    run_file._Descriptor,
+]
+
+
+@pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: kind.__name__)
+def test_each_field_that_is_written_is_on_the_page(kind: type) -> None:
+    # A range is written as one text, not as an object with fields.
+    fields = [] if kind is manifest.HashRange else [field.name for field in dataclasses.fields(kind)]
+    assert [name for name in fields if name not in WORDS] == []
+
+
+def test_each_word_of_an_enumeration_is_on_the_page() -> None:
+    kinds = (manifest.ManifestKind, manifest.SortKind, manifest.ChangeKind, manifest.BackfillStatus)
+    assert [word for kind in kinds for word in kind if word not in WORDS] == []
+
+
+def test_the_columns_and_words_of_the_change_log_are_on_the_page() -> None:
+    words = (EPOCH, CHANGE_TYPE, INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE, run_file.HASH, run_file.TOMBSTONE)
+    assert [word for word in words if word not in WORDS] == []
+
+
+def test_the_page_is_of_the_format_that_is_written() -> None:
+    assert f"Format number **{FORMAT}**" in PAGE
