@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.mode import Mode
 
@@ -92,7 +93,8 @@ class RunView:
 
     `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
     it. `reached`: its step for this stream has started. `passed_over`: it will never start it, because a step before it
-    failed. `left_to_dagster`: Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
+    failed. `unfit`: it ended because its pipeline cannot work as written. `left_to_dagster`: Dagster's own run retries
+    will take it on. `same_ms`: for how long it was seen like this.
     """
 
     state: RunState
@@ -101,23 +103,26 @@ class RunView:
     opened: bool = False
     reached: bool = True
     passed_over: bool = False
+    unfit: bool = False
     left_to_dagster: bool = False
     same_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The lease of the newest term. A term without a lease has one that stands at 0.
+    """The lease of the newest term; a term without one has a lease that stands at 0.
 
-    `ours`: its writer belonged to this Dagster instance. `dead`: its process is known to be gone. `silent_ms`: for how
-    long its counter has been seen unchanged.
+    `ours`: its writer belonged to this Dagster instance. `silent_ms`: for how long its counter has been seen unchanged.
     """
 
     term: Term
+    life: Life
     ours: bool = True
-    closed: bool = False
-    dead: bool = False
     silent_ms: int = 0
+
+    @property
+    def lives(self) -> bool:
+        return self.life is Life.BEATING
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,7 @@ def decide(view: StreamView, recovery: Recovery) -> Verdict:
     if lease is not None and not lease.ours:
         return Verdict("its last writer belongs to another Dagster instance")
     if run is None:
-        return _never_run(view, recovery)
+        return _never_run(view)
     match run.state:
         case RunState.WAITING | RunState.CANCELED:
             waiting = run.state is RunState.WAITING
@@ -174,18 +179,18 @@ def decide(view: StreamView, recovery: Recovery) -> Verdict:
         case RunState.FAILED:
             return _failed(view, run, recovery)
         case RunState.SUCCEEDED:
-            return _succeeded(view, run, recovery)
+            return _succeeded(view, run)
 
 
-def _never_run(view: StreamView, recovery: Recovery) -> Verdict:
+def _never_run(view: StreamView) -> Verdict:
     if view.mode is Mode.CONTINUOUS and view.autostart:
-        return _start_next(view, recovery)
+        return _start_next(view)
     return Verdict("it has never run")
 
 
-def _succeeded(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
-    if Mode.CONTINUOUS in (view.mode, run.mode):
-        return _start_next(view, recovery)
+def _succeeded(view: StreamView, run: RunView) -> Verdict:
+    if Mode.CONTINUOUS in {view.mode, run.mode}:
+        return _start_next(view)
     return Verdict("it has ended")
 
 
@@ -193,18 +198,22 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
     if not run.opened or lease is None:
         return _not_open(view, run, recovery)
-    if lease.closed:
-        return Verdict("its step has ended, its Dagster run goes on")
-    if not _lapsed(lease, recovery):
-        return Verdict("live")
-    why = "its process is gone" if lease.dead else f"its lease was not renewed for {lease.silent_ms / 1000:g} s"
-    return _recover(view, run, recovery, why, lease.silent_ms)
+    match lease.life:
+        case Life.CLOSED:
+            return Verdict("its step has ended, its Dagster run goes on")
+        case Life.BEATING:
+            return Verdict("live")
+        case Life.DEAD:
+            return _recover(view, run, recovery, "its process is gone", lease.silent_ms)
+        case Life.LAPSED:
+            why = f"its lease was not renewed for {lease.silent_ms / 1000:g} s"
+            return _recover(view, run, recovery, why, lease.silent_ms)
 
 
 def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     if not run.reached:
         return Verdict("its Dagster run is busy with other steps")
-    if _beats(view.lease, recovery):
+    if view.lease is not None and view.lease.lives:
         return Verdict("its Dagster run waits for another that is live")
     if run.same_ms < recovery.start_timeout_ms:
         return Verdict("its Dagster run has not opened it yet")
@@ -215,11 +224,13 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
     if run.left_to_dagster:
         return Verdict("Dagster retries its run by itself")
-    if not run.opened and _beats(lease, recovery):
+    if run.unfit:
+        return Verdict("its pipeline cannot work as it is written: a person must change it and start it again")
+    if not run.opened and lease is not None and lease.lives:
         return Verdict("another writer of it is live")
-    if run.passed_over or (run.opened and lease is not None and lease.closed):
+    if run.passed_over or (run.opened and lease is not None and lease.life is Life.CLOSED):
         if run.mode is Mode.CONTINUOUS:
-            return _start_next(view, recovery)
+            return _start_next(view)
         return Verdict("its own step had ended; its Dagster run failed elsewhere")
     return _recover(view, run, recovery, "its Dagster run failed", run.same_ms)
 
@@ -241,24 +252,16 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
     )
 
 
-def _start_next(view: StreamView, recovery: Recovery) -> Verdict:
+def _start_next(view: StreamView) -> Verdict:
     lease = view.lease
     # Where the lease names the very run that has ended, Dagster's word is enough.
     own = view.run is not None and view.run.opened
-    if not own and _beats(lease, recovery):
+    if not own and lease is not None and lease.lives:
         return Verdict("another writer of it is live")
     mode = view.run.mode if view.run is not None and view.mode is not Mode.CONTINUOUS else view.mode
     return Verdict("the next run is due", launch=Launch(0, _may_fence(lease), mode))
 
 
-def _beats(lease: LeaseView | None, recovery: Recovery) -> bool:
-    return lease is not None and not lease.closed and not _lapsed(lease, recovery)
-
-
-def _lapsed(lease: LeaseView, recovery: Recovery) -> bool:
-    return lease.dead or lease.silent_ms >= recovery.lease_timeout_ms
-
-
 def _may_fence(lease: LeaseView | None) -> Term | None:
     """A closed lease needs no fencing: its stream opens at once."""
-    return None if lease is None or lease.closed else lease.term
+    return None if lease is None or lease.life is Life.CLOSED else lease.term

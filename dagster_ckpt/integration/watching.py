@@ -1,4 +1,4 @@
-"""What the recovery sensor remembers from tick to tick: how long it has seen each stream unchanged, on its own clock.
+"""What the recovery sensor remembers from tick to tick: since when it has seen each stream unchanged, on its own clock.
 
 It lives in the sensor's cursor as JSON. Losing it only makes the sensor wait once more.
 """
@@ -7,56 +7,58 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
+from dagster_ckpt.ids import Term
+from dagster_ckpt.protocol.lease import Watch
+
 TICK_MS_MAX = 10_000
 """A tick never counts for more. A laptop that slept for an hour has slept together with the writer it watches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """One stream as last seen.
+class Seen:
+    """One stream as last seen: its newest lease, and all that was seen of its newest Dagster run, and since when."""
 
-    `silent_ms`: for how long its newest lease (`term`, `counter`) has stood still; `same_ms`: its newest run.
-    """
+    term: int
+    counter: int
+    lease_since_ms: int
+    run: str
+    run_since_ms: int
 
-    term: int = 0
-    counter: int = 0
-    silent_ms: int = 0
-    run: str = ""
-    same_ms: int = 0
+    @property
+    def lease(self) -> Watch:
+        return Watch(Term(self.term), self.counter, self.lease_since_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Every stream as last seen, and when (milliseconds since the Unix epoch, the sensor's own clock)."""
+    """Every stream as last seen. `watched_ms` is the sensor's own clock: it stands still while the sensor does.
+
+    `now_ms` is the wall clock at the last tick.
+    """
 
     now_ms: int
-    watches: Mapping[str, Watch]
+    watched_ms: int
+    streams: Mapping[str, Seen]
 
     @classmethod
     def read(cls, cursor: str | None, now_ms: int) -> "Memory":
-        """What a cursor holds; nothing where there is none, or one of another release."""
+        """What a cursor holds, a tick later; nothing where there is none, or one of another release."""
         try:
             written = json.loads(cursor or "")
-            watches = {stream: Watch(**watch) for stream, watch in written["watches"].items()}
-            return cls(int(written["now_ms"]), watches)
+            streams = {stream: Seen(**seen) for stream, seen in written["streams"].items()}
+            passed_ms = min(max(now_ms - int(written["now_ms"]), 0), TICK_MS_MAX)
+            return cls(now_ms, int(written["watched_ms"]) + passed_ms, streams)
         except (ValueError, TypeError, KeyError, AttributeError):
-            return cls(now_ms, {})
+            return cls(now_ms, 0, {})
 
     def write(self) -> str:
-        return json.dumps(
-            {"now_ms": self.now_ms, "watches": {name: asdict(watch) for name, watch in self.watches.items()}}
-        )
+        return json.dumps(asdict(self))
 
-    def elapsed_ms(self, now_ms: int) -> int:
-        return min(max(now_ms - self.now_ms, 0), TICK_MS_MAX)
+    def remember(self, stream: str, seen: Seen) -> "Memory":
+        return replace(self, streams={**self.streams, stream: seen})
 
-
-def seen_lease(before: Watch, term: int, counter: int, elapsed_ms: int) -> Watch:
-    """The watch after the newest lease was seen at this counter."""
-    silent_ms = before.silent_ms + elapsed_ms if (before.term, before.counter) == (term, counter) else 0
-    return replace(before, term=term, counter=counter, silent_ms=silent_ms)
-
-
-def seen_run(before: Watch, run: str, elapsed_ms: int) -> Watch:
-    """The watch after the newest run was seen; `run` is its id and all that was seen of it."""
-    return replace(before, run=run, same_ms=before.same_ms + elapsed_ms if before.run == run else 0)
+    def see(self, stream: str, lease: Watch, run: str) -> Seen:
+        """The stream as seen now. `run` says all there was to see of its newest Dagster run; a change counts anew."""
+        before = self.streams.get(stream)
+        since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
+        return Seen(lease.term, lease.counter, lease.since_ms, run, since_ms)

@@ -17,14 +17,15 @@ from dagster_ckpt.integration.recovery import (
     Verdict,
     decide,
 )
+from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.runtime.mode import Mode
 
 NOW, CONTINUOUS = Mode.AVAILABLE_NOW, Mode.CONTINUOUS
 TERM = Term(7)
-LIVE = LeaseView(TERM, silent_ms=12_000)
-LAPSED = LeaseView(TERM, silent_ms=30_000)
-DEAD = LeaseView(TERM, dead=True)
-CLOSED = LeaseView(TERM, closed=True, silent_ms=999_000)
+LIVE = LeaseView(TERM, Life.BEATING, silent_ms=12_000)
+LAPSED = LeaseView(TERM, Life.LAPSED, silent_ms=30_000)
+DEAD = LeaseView(TERM, Life.DEAD)
+CLOSED = LeaseView(TERM, Life.CLOSED, silent_ms=999_000)
 
 NOTHING = None
 RECOVER = Launch(1, TERM, NOW)
@@ -151,6 +152,11 @@ def test_a_writer_of_another_dagster_instance_is_not_ours(state: RunState, lease
 def test_a_run_that_dagster_retries_is_left_to_dagster() -> None:
     verdict = judge(replace(ran(RunState.FAILED), left_to_dagster=True), LAPSED)
     assert (verdict.launch, verdict.declare_failed) == (None, False)
+
+
+def test_a_pipeline_that_cannot_work_as_written_is_not_tried_again() -> None:
+    for opened, lease in ((False, None), (False, CLOSED), (False, LAPSED), (True, LAPSED)):
+        assert judge(replace(ran(RunState.FAILED, opened=opened), unfit=True), lease, CONTINUOUS).launch is None
 
 
 def test_a_run_that_has_not_reached_the_streams_step_is_never_timed_out() -> None:

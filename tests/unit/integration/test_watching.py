@@ -1,33 +1,37 @@
-from dagster_ckpt.integration.watching import TICK_MS_MAX, Memory, Watch, seen_lease, seen_run
+from dataclasses import replace
+
+from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.watching import TICK_MS_MAX, Memory, Seen
+from dagster_ckpt.protocol.lease import Watch
+
+SEEN = Seen(term=3, counter=2, lease_since_ms=1_000, run="run started", run_since_ms=7)
+MEMORY = Memory(now_ms=1_000_000, watched_ms=40_000, streams={"delay/by carrier": SEEN})
 
 
-def test_a_lease_is_silent_for_as_long_as_its_counter_stands_still() -> None:
-    watch = seen_lease(Watch(), term=3, counter=0, elapsed_ms=5_000)
-    assert watch.silent_ms == 0
-    watch = seen_lease(seen_lease(watch, 3, 0, 5_000), 3, 0, 5_000)
-    assert watch.silent_ms == 10_000
-    assert seen_lease(watch, 3, 1, 5_000).silent_ms == 0
-    assert seen_lease(watch, 4, 0, 5_000).silent_ms == 0
-
-
-def test_a_run_is_the_same_for_as_long_as_nothing_of_it_changes() -> None:
-    watch = seen_run(seen_run(Watch(), "a started", 5_000), "a started", 5_000)
-    assert watch.same_ms == 5_000
-    assert seen_run(watch, "a failed", 5_000).same_ms == 0
+def test_the_memory_survives_in_a_cursor_and_its_clock_goes_on() -> None:
+    later = Memory.read(MEMORY.write(), now_ms=1_005_000)
+    assert later == replace(MEMORY, now_ms=1_005_000, watched_ms=45_000)
 
 
 def test_a_clock_that_jumps_counts_for_one_tick_at_most() -> None:
-    memory = Memory(now_ms=1_000_000, watches={})
-    assert memory.elapsed_ms(1_005_000) == 5_000
-    assert memory.elapsed_ms(1_000_000 + 3_600_000) == TICK_MS_MAX
-    assert memory.elapsed_ms(900_000) == 0
-
-
-def test_the_memory_survives_in_a_cursor() -> None:
-    memory = Memory(5, {"delay/by carrier": Watch(3, 2, 1_000, "run started", 7)})
-    assert Memory.read(memory.write(), now_ms=9) == memory
+    assert Memory.read(MEMORY.write(), now_ms=1_000_000 + 3_600_000).watched_ms == 40_000 + TICK_MS_MAX
+    assert Memory.read(MEMORY.write(), now_ms=900_000).watched_ms == 40_000
 
 
 def test_a_cursor_nobody_understands_is_an_empty_memory() -> None:
-    for cursor in (None, "", "{}", "[]", "nonsense", '{"now_ms": 1, "watches": {"s": {"unknown": 1}}}'):
-        assert Memory.read(cursor, now_ms=9) == Memory(9, {})
+    for cursor in (
+        None,
+        "",
+        "{}",
+        "[]",
+        "nonsense",
+        '{"now_ms": 1, "watched_ms": 2, "streams": {"s": {"unknown": 1}}}',
+    ):
+        assert Memory.read(cursor, now_ms=9) == Memory(9, 0, {})
+
+
+def test_a_run_is_the_same_for_as_long_as_nothing_of_it_changes() -> None:
+    lease = Watch(Term(3), 2, 1_000)
+    assert MEMORY.see("delay/by carrier", lease, "run started").run_since_ms == 7
+    assert MEMORY.see("delay/by carrier", lease, "run failed").run_since_ms == 40_000
+    assert MEMORY.see("another", lease, "run started").run_since_ms == 40_000

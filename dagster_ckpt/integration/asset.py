@@ -1,0 +1,166 @@
+"""`@streaming_asset`: a function that returns a `Stream` becomes an ordinary Dagster asset."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Unpack, overload
+
+import dagster as dg
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
+from dagster_ckpt.integration.names import op_name_of, pool_name_of
+from dagster_ckpt.integration.options import stream_options
+from dagster_ckpt.integration.parameters import read_parameters
+from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+from dagster_ckpt.integration.run_config import RESERVED, config_class
+from dagster_ckpt.integration.step import run_step
+from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
+from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.session import announce_settings
+
+IO_MANAGER_KEY = "epochs"
+"""The resource key of the IO manager through which ordinary assets read a stream's table."""
+
+_RESOURCES: Mapping[str, Any] = {
+    # Whatever lies under this key: PySparkResource and LazyPySparkResource have no base class in common.
+    "spark": dg.ResourceParam[object],
+    "checkpoints": CheckpointCoordinatorResource,
+    "state": LsmStateBackendResource,
+}
+
+
+@overload
+def streaming_asset(function: Function, /) -> dg.AssetsDefinition: ...
+
+
+@overload
+def streaming_asset(**options: Unpack[AssetOptions]) -> Callable[[Function], dg.AssetsDefinition]: ...
+
+
+def streaming_asset(
+    function: Function | None = None, /, **options: Unpack[AssetOptions]
+) -> dg.AssetsDefinition | Callable[[Function], dg.AssetsDefinition]:
+    """Make an asset of a function that returns a `Stream`.
+
+    Each Dagster run of it opens the stream, works its sources in exactly-once epochs and ends with the newest one's
+    numbers. Takes what `@dg.asset` takes and:
+
+    - `mode`: "available_now" (work through what is there, then end) or "continuous" (an epoch every interval).
+    - `checkpoint_interval`: the time between two epochs; the coordinator resource's own by default.
+    - `shards`: hash partitions of the keys, a power of two; counts only when the stream is created.
+    - `run_for`: a continuous run ends cleanly after this long, and the recovery sensor starts the next.
+    - `autostart`: the sensor also starts a continuous stream that has never run.
+    - `run_tags`: tags for the Dagster runs of its job.
+    - `recovery`: how it comes back after a crash.
+
+    Raises `InvalidPipelineError` for options and parameters that cannot work.
+    """
+    check_names(options)
+
+    def decorate(function: Function) -> dg.AssetsDefinition:
+        key = _key(function, options)
+        try:
+            return _build(function, key, options)
+        except InvalidPipelineError as error:
+            raise InvalidPipelineError(f"{error}, asset={key.to_user_string()}") from error
+
+    return decorate if function is None else decorate(function)
+
+
+def _key(function: Function, options: AssetOptions) -> dg.AssetKey:
+    key, name, prefix = options.get("key"), options.get("name"), options.get("key_prefix")
+    if key is None:
+        prefixes = [prefix] if isinstance(prefix, str) else list(prefix or [])
+        return dg.AssetKey([*prefixes, name or str(getattr(function, "__name__", ""))])
+    if name or prefix:
+        raise InvalidPipelineError(
+            f"a key says all: leave out name and key_prefix, or the key. key={key}, name={name}, key_prefix={prefix}"
+        )
+    return dg.AssetKey.from_coercible(key)
+
+
+def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetsDefinition:
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise InvalidPipelineError(f"a streaming function returns its Stream; it cannot yield or await. function={key}")
+    streaming = StreamingFunction(function, read_parameters(function), stream_options(**own_options(options)))
+    _check(streaming, options)
+    # A resource may start Spark before the step's first line runs: from here on, a new JVM gets the settings it needs.
+    announce_settings(os.environ)
+    op_name = op_name_of(key)
+    own_config = config_class(streaming.parameters.config_type, streaming.options.mode, op_name)
+    user_schema = options.get("config_schema")
+    return dg.multi_asset(
+        name=op_name,
+        outs={"result": _output(function, key, options)},
+        deps=options.get("deps"),
+        config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},
+        resource_defs=options.get("resource_defs"),
+        hooks=options.get("hooks"),
+        op_tags=options.get("op_tags"),
+        retry_policy=options.get("retry_policy"),
+        pool=options.get("pool") or pool_name_of(key),
+    )(_compute(streaming, own_config if user_schema is None else None))
+
+
+def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
+    parameters = streaming.parameters
+    for name, expected in _RESOURCES.items():
+        given = parameters.resources.get(name, expected)
+        if name != "spark" and given is not expected:
+            raise InvalidPipelineError(
+                f"the resource key {name!r} is every streaming asset's own: give yours another. annotation={given}"
+            )
+    if options.get("automation_condition") is not None and streaming.options.mode is Mode.CONTINUOUS:
+        raise InvalidPipelineError(
+            "a continuous stream takes no automation_condition: it could start a second Dagster run beside the live "
+            "one; the recovery sensor keeps it running. option=automation_condition"
+        )
+    user_schema = options.get("config_schema")
+    if user_schema is not None and parameters.config_type is not None:
+        raise InvalidPipelineError(
+            f"declare the config once: as a config_schema or as a parameter. parameter={parameters.config}"
+        )
+    taken = sorted(set(RESERVED) & set(user_schema or ()))
+    if taken:
+        raise InvalidPipelineError(f"these config fields are every streaming asset's own: rename yours. fields={taken}")
+
+
+def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetOut:
+    return dg.AssetOut(
+        key=key,
+        io_manager_key=IO_MANAGER_KEY,
+        description=options.get("description") or inspect.getdoc(function),
+        metadata=options.get("metadata"),
+        tags=options.get("tags"),
+        group_name=options.get("group_name"),
+        code_version=options.get("code_version"),
+        automation_condition=options.get("automation_condition"),
+        freshness_policy=options.get("freshness_policy"),
+        owners=options.get("owners"),
+        kinds=set(options.get("kinds") or {"spark", "streaming"}),
+    )
+
+
+def _compute(streaming: StreamingFunction, config_type: type[dg.Config] | None) -> Callable[..., Any]:
+    """The op's function. Its signature is made here, for Dagster reads from it what to hand over."""
+
+    def compute(
+        context: dg.AssetExecutionContext, config: dg.Config | None = None, **resources: object
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        yield run_step(context, streaming, config, resources)
+
+    annotations: dict[str, Any] = {"context": dg.AssetExecutionContext}
+    if config_type is not None:
+        annotations["config"] = config_type
+    annotations |= {**_RESOURCES, **streaming.parameters.resources}
+    by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter(name, by_name, annotation=each) for name, each in annotations.items()]
+    )
+    vars(compute)["__signature__"] = signature
+    attach(compute, streaming)
+    compute.__annotations__ = annotations
+    compute.__name__ = compute.__qualname__ = getattr(streaming.function, "__name__", "compute")
+    compute.__module__ = streaming.function.__module__
+    return compute

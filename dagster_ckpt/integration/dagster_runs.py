@@ -1,0 +1,153 @@
+"""What Dagster says about the newest run of a stream, as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, MAY_FENCE_TAG, STREAM_TAG, UNFIT_TAG
+from dagster_ckpt.integration.recovery import RunState, RunView
+from dagster_ckpt.integration.run_config import op_config
+from dagster_ckpt.runtime.mode import Mode
+
+WILL_RETRY_TAG = "dagster/will_retry"
+"""Dagster's own word that its run retries will take a failed run on."""
+
+_STATES: Mapping[dg.DagsterRunStatus, RunState] = {
+    dg.DagsterRunStatus.NOT_STARTED: RunState.WAITING,
+    dg.DagsterRunStatus.QUEUED: RunState.WAITING,
+    dg.DagsterRunStatus.MANAGED: RunState.WAITING,
+    dg.DagsterRunStatus.STARTING: RunState.WAITING,
+    dg.DagsterRunStatus.STARTED: RunState.STARTED,
+    dg.DagsterRunStatus.SUCCESS: RunState.SUCCEEDED,
+    dg.DagsterRunStatus.FAILURE: RunState.FAILED,
+    dg.DagsterRunStatus.CANCELING: RunState.CANCELED,
+    dg.DagsterRunStatus.CANCELED: RunState.CANCELED,
+}
+
+_UNFINISHED = [status for status, state in _STATES.items() if state in {RunState.WAITING, RunState.STARTED}]
+_UNFINISHED_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class StreamAsset:
+    """A streaming asset as the sensor knows it: its stream's name, its op, and the job that runs it alone."""
+
+    key: dg.AssetKey
+    stream: str
+    op_name: str
+    job_name: str
+    mode: Mode
+
+
+def unfinished_runs(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
+    """Every Dagster run that waits or works: asked for once a tick, for all streams."""
+    return instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED), limit=_UNFINISHED_MAX)
+
+
+def newest_run(
+    instance: dg.DagsterInstance, asset: StreamAsset, unfinished: Sequence[dg.RunRecord], lease_run_id: str | None
+) -> dg.RunRecord | None:
+    """The Dagster run whose fate is the stream's.
+
+    That is the run which the newest term's lease names while Dagster has it unfinished; else the youngest of the
+    asset's last run and those on their way. Dagster's `last_run_id` alone will not do: any event claims it.
+    """
+    named = None if lease_run_id is None else instance.get_run_record_by_id(lease_run_id)
+    if named is not None and not named.dagster_run.is_finished:
+        return named
+    on_their_way = [record for record in unfinished if _works_on(record.dagster_run, asset)]
+    candidates = [record for record in (named, _last_run(instance, asset.key), *on_their_way) if record is not None]
+    youngest = max(candidates, key=lambda record: record.storage_id, default=None)
+    if named is not None and youngest is not None and youngest.dagster_run.is_finished:
+        # A second run that was turned away beside a live one ended before it: the live one's end is the newer word.
+        return max(named, youngest, key=lambda record: record.end_time or 0)
+    return youngest
+
+
+def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, lease_run_id: str | None) -> RunView:
+    """The run as the decision sees it; `same_ms` is for the sensor to fill in."""
+    state = _STATES[run.status]
+    opened = lease_run_id == run.run_id
+    reached, passed_over = True, False
+    if state in {RunState.STARTED, RunState.FAILED} and not opened and not _is_alone(run, asset):
+        reached, passed_over = _step(instance, run, asset)
+    mode = op_config(run.run_config, asset.op_name).get("mode")
+    return RunView(
+        state=state,
+        mode=asset.mode if mode is None else Mode(str(mode)),
+        attempt=_number(run.tags, ATTEMPT_TAG) or 0,
+        opened=opened,
+        reached=reached,
+        passed_over=passed_over,
+        unfit=run.tags.get(UNFIT_TAG) == asset.stream,
+        left_to_dagster=run.tags.get(WILL_RETRY_TAG) == "true",
+    )
+
+
+def instance_id(instance: dg.DagsterInstance) -> str:
+    """What tells this Dagster instance from every other. Raises `InvalidPipelineError` for a storage that has no id."""
+    found = getattr(instance.run_storage, "get_run_storage_id", None)
+    if found is None:
+        raise InvalidPipelineError(
+            "this Dagster instance cannot be told from another, so nobody could say whose a stream is: use a run "
+            f"storage of Dagster's own (SQLite, PostgreSQL, MySQL). run_storage={type(instance.run_storage).__name__}"
+        )
+    return str(found())
+
+
+def may_fence_tag(run: dg.DagsterRun) -> Term | None:
+    """The one term that the sensor lets this run fence without waiting."""
+    term = _number(run.tags, MAY_FENCE_TAG)
+    return None if term is None else Term(term)
+
+
+def location_of(run: dg.DagsterRun) -> str:
+    """The code location that the run came from: information for people, empty for a run from a script."""
+    origin = run.remote_job_origin
+    return "" if origin is None else origin.repository_origin.code_location_origin.location_name
+
+
+def epoch_at_launch(run: dg.DagsterRun) -> int | None:
+    """The newest epoch when the sensor launched this run; None for a run that it did not launch."""
+    return _number(run.tags, EPOCH_TAG)
+
+
+def _last_run(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.RunRecord | None:
+    records = instance.get_asset_records([key])
+    run_id = records[0].asset_entry.last_run_id if records else None
+    return None if run_id is None else instance.get_run_record_by_id(run_id)
+
+
+def _is_alone(run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    """Whether the run has no step but the stream's."""
+    return run.job_name == asset.job_name or run.asset_selection == {asset.key}
+
+
+def _works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    return (
+        run.job_name == asset.job_name
+        or run.tags.get(STREAM_TAG) == asset.stream
+        or asset.key in (run.asset_selection or ())
+    )
+
+
+def _step(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> tuple[bool, bool]:
+    """Whether the stream's step has started, and whether it never will because another failed."""
+    wanted = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_FAILURE}
+    events = [
+        event
+        for record in instance.get_records_for_run(run.run_id, of_type=wanted).records
+        if (event := record.event_log_entry.dagster_event) is not None
+    ]
+    reached = any(event.step_key == asset.op_name for event in events)
+    failed = any(event.event_type is dg.DagsterEventType.STEP_FAILURE for event in events)
+    return reached, failed and not reached
+
+
+def _number(tags: Mapping[str, str], tag: str) -> int | None:
+    """A tag of ours as a number. People can write tags too: what is no number is as good as none."""
+    text = tags.get(tag, "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,34 @@
+"""Everything a code location needs to run streams, in one call."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from dagster_ckpt.integration.asset import IO_MANAGER_KEY
+from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+from dagster_ckpt.integration.sensor import build_recovery_sensor
+
+_STATE = LsmStateBackendResource()
+"""One object for all calls: Dagster merges definitions that share a resource only where it is the very same."""
+
+
+def build_streaming_definitions(
+    assets: Sequence[dg.AssetsDefinition],
+    checkpoints: CheckpointCoordinatorResource | None = None,
+    state: LsmStateBackendResource | None = _STATE,
+    spark: object | None = None,
+    name: str | None = None,
+) -> dg.Definitions:
+    """The assets, a job for each of them, the recovery sensor and the resources under the keys they need.
+
+    A resource that is None is taken from the location's own, of the same key: `checkpoints`, `state` and `spark`.
+    `name` is put before the names of the jobs and the sensor, for a second call in one location. The location's
+    executor is left alone. Raises `InvalidPipelineError` for an asset that @streaming_asset did not make.
+    """
+    given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
+    return dg.Definitions(
+        assets=list(assets),
+        sensors=[build_recovery_sensor(assets, name=name)],
+        resources={key: resource for key, resource in given.items() if resource is not None},
+    )

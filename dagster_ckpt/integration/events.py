@@ -1,0 +1,106 @@
+"""What Dagster hears of a stream at work: its newest epoch, at most every `event_interval`, never at the stream's cost.
+
+The newest epoch's event is held back, because the step's end will tell it; the one before is logged in its stead. Where
+a stream goes quiet the held event is logged after all, so Dagster's UI is never much more than one interval behind.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata
+from dagster_ckpt.protocol.manifest import Manifest
+
+_LOG = logging.getLogger(__name__)
+
+TRIES = 3
+RETRY_MS = 200
+
+
+@dataclass(frozen=True)
+class Told:
+    """One epoch and how fast it was."""
+
+    manifest: Manifest
+    pace: Pace
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Where events go: the asset they are of, and Dagster's `log_event`."""
+
+    asset_key: dg.AssetKey
+    stream: str
+    code_version: str | None
+    log_event: Callable[[dg.AssetMaterialization], None]
+
+    def materialization(self, told: Told) -> dg.AssetMaterialization:
+        """The event of an epoch, with the tags that Dagster itself would put on a result with a data version."""
+        tags = {
+            "dagster/data_version": data_version(self.stream, told.manifest),
+            "dagster/data_version_is_user_provided": "true",
+        }
+        if self.code_version is not None:
+            tags["dagster/code_version"] = self.code_version
+        metadata = epoch_metadata(told.manifest, told.pace)
+        return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
+
+
+class EpochEvents:
+    """The events of one stream in one step.
+
+    Thread-safe: epochs are committed in a thread of Spark's while the step waits in its own.
+    """
+
+    def __init__(self, audience: Audience, interval_ms: int, clock: Clock) -> None:
+        self._audience = audience
+        self._interval_ms = interval_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._newest: Told | None = None
+        self._newest_is_logged = False
+        self._newest_since_ms = 0
+        self._logged_ms: int | None = None
+
+    @property
+    def newest(self) -> Told | None:
+        """The newest epoch committed in this step."""
+        return self._newest
+
+    def committed(self, told: Told) -> None:
+        """A new epoch: hold its event back, and log the one that was held if its time has come."""
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            held = None if self._newest_is_logged else self._newest
+            self._newest, self._newest_is_logged, self._newest_since_ms = told, False, now_ms
+            if held is not None and (self._logged_ms is None or now_ms - self._logged_ms >= self._interval_ms):
+                self._log(held)
+
+    def idle(self) -> None:
+        """Nothing has happened for a moment: log the held event once it was held for the whole interval."""
+        if self._clock.monotonic_ms() - self._newest_since_ms >= self._interval_ms:
+            self.flush()
+
+    def flush(self) -> None:
+        """Log the held event now: the step ends without a result that could carry it."""
+        with self._lock:
+            if self._newest is not None and not self._newest_is_logged:
+                self._newest_is_logged = True
+                self._log(self._newest)
+
+    def _log(self, told: Told) -> None:
+        self._logged_ms = self._clock.monotonic_ms()
+        event = self._audience.materialization(told)
+        for trial in range(1, TRIES + 1):
+            try:
+                self._audience.log_event(event)
+                return
+            except Exception as error:  # noqa: BLE001 (an event is news, never truth: the epoch is safe either way)
+                text = "Dagster did not take the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"
+                _LOG.warning(text, told.manifest.epoch, trial, TRIES, error)
+                if trial < TRIES:
+                    self._clock.sleep_ms(RETRY_MS)

@@ -1,0 +1,77 @@
+"""An epoch as Dagster metadata: always the same labels, because each number is a plot of its own in Dagster's UI."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.manifest import Manifest, SourcePosition
+
+Metadata = dict[str, dg.MetadataValue[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast an epoch was, which its manifest cannot know. All zero for one that an earlier Dagster run committed."""
+
+    commit_ms: int = 0
+    rows_per_second: float = 0.0
+    lag_seconds: float = 0.0
+
+
+def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
+    """The epoch that the manifest shows. State bytes, state rows and row count are those of the whole stream at it."""
+    statistics = manifest.statistics
+    numbers: dict[str, int | float] = {
+        "epoch": manifest.epoch,
+        "rows_in": statistics.rows_in,
+        "rows_out": statistics.rows_out,
+        "rows_per_second": pace.rows_per_second,
+        "epoch_milliseconds": statistics.epoch_ms,
+        "commit_milliseconds": pace.commit_ms,
+        "state_rows": statistics.state_rows,
+        "state_bytes": statistics.state_bytes,
+        "late_rows": statistics.late_rows,
+        "lag_seconds": pace.lag_seconds,
+        "dagster/row_count": row_count(manifest),
+    }
+    metadata: Metadata = {
+        label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)
+        for label, number in numbers.items()
+    }
+    metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
+    return metadata
+
+
+def row_count(manifest: Manifest) -> int:
+    """The rows of the stream's table: one for each live key, or each row that ever came in where there are no keys."""
+    statistics = manifest.statistics
+    return statistics.state_rows if manifest.pipeline.tables else statistics.total_rows_in
+
+
+def data_version(stream: str, manifest: Manifest) -> str:
+    """What Dagster compares to know whether the table changed: the stream and its epoch."""
+    return f"{stream}@{manifest.epoch}"
+
+
+def is_empty(manifest: Manifest) -> bool:
+    """Whether nothing was ever committed."""
+    return manifest.epoch == EMPTY
+
+
+def _position(position: SourcePosition) -> dict[str, object]:
+    """One source and how far it was read. A source identity holds no secret options."""
+    source = position.source
+    return {"format": source.format, "address": source.address, "position": _json(position.current)}
+
+
+def _json(text: str | None) -> object:
+    """The source's own offset as JSON where it is JSON; Spark's sources each have a form of their own."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

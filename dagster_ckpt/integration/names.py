@@ -1,0 +1,58 @@
+"""Names that Dagster sees: of ops, jobs, sensors and pools, made from asset keys, and our run tags.
+
+Dagster refuses in an op's name what it allows in an asset key (dots, slashes, letters outside ASCII), so those get a
+name of their own that no other key can have.
+"""
+
+import re
+from hashlib import sha256
+
+import dagster as dg
+
+ATTEMPT_TAG = "dagster_ckpt/attempt"
+"""Which relaunch in a row a Dagster run is; the first is 1."""
+
+EPOCH_TAG = "dagster_ckpt/epoch"
+"""The newest epoch when a Dagster run was relaunched: a later one is progress."""
+
+MAY_FENCE_TAG = "dagster_ckpt/may_fence"
+"""The one term that a Dagster run may fence without waiting, because the sensor has judged its writer dead."""
+
+STREAM_TAG = "dagster_ckpt/stream"
+"""The stream that a Dagster run works on."""
+
+CODE_VERSION_TAG = "dagster_ckpt/code_version"
+"""The asset's code version that a continuous Dagster run was started with."""
+
+DRAIN_TAG = "dagster_ckpt/drain"
+"""Put on a live Dagster run to end it cleanly at its next epoch. The value says why."""
+
+UNFIT_TAG = "dagster_ckpt/unfit"
+"""The stream of a Dagster run whose pipeline cannot work as it is written."""
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_FOREIGN = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def op_name_of(key: dg.AssetKey) -> str:
+    """The name of the op that computes this asset: Dagster's own where there is one, else one that ends in a hash."""
+    name = "__".join(key.path).replace("-", "_")
+    if _NAME.fullmatch(name):
+        return name
+    digest = sha256("\0".join(key.path).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_FOREIGN.sub('_', name).strip('_')}_{digest}".lstrip("_")
+
+
+def job_name_of(key: dg.AssetKey, prefix: str | None = None) -> str:
+    """The name of the job that runs this stream alone. Not the op's: Dagster wants the two to differ."""
+    return "_".join(part for part in (prefix, op_name_of(key), "job") if part)
+
+
+def pool_name_of(key: dg.AssetKey) -> str:
+    """The concurrency pool of this stream; limited to one Dagster run, it keeps a second one in the queue."""
+    return f"dagster_ckpt/{op_name_of(key)}"
+
+
+def stream_name_of(key: dg.AssetKey) -> str:
+    r"""The stream's name for people: the asset key's parts joined by `/`. A slash inside a part is written `\/`."""
+    return key.to_escaped_user_string()

@@ -1,0 +1,84 @@
+"""The options of one streaming asset, checked where it is decorated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.recovery import Recovery
+from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.runtime.mode import Mode
+
+SHARDS_MAX = 4096
+"""Each shard ACKs in every epoch, and a manifest names every shard's runs: more would cost every epoch dearly."""
+
+OUR_TAGS = "dagster_ckpt/"
+_DAGSTERS_TAGS = ("dagster/", ".dagster/")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's."""
+
+    mode: Mode
+    shards: int
+    run_for_ms: int
+    checkpoint_interval_ms: int | None
+    autostart: bool
+    run_tags: Mapping[str, str]
+    recovery: Recovery
+
+
+def stream_options(
+    *,
+    mode: str = Mode.AVAILABLE_NOW,
+    shards: int = 8,
+    run_for: Duration = "12 hours",
+    checkpoint_interval: Duration | None = None,
+    autostart: bool = False,
+    run_tags: Mapping[str, str] | None = None,
+    recovery: Recovery | None = None,
+) -> StreamOptions:
+    """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
+    if autostart and mode != Mode.CONTINUOUS:
+        raise InvalidPipelineError(
+            f"autostart keeps a continuous stream running: give it mode='continuous', or leave it out. mode={mode!r}"
+        )
+    interval_ms = None if checkpoint_interval is None else milliseconds(checkpoint_interval, "checkpoint_interval")
+    return StreamOptions(
+        mode=run_mode(mode),
+        shards=_shards(shards),
+        run_for_ms=milliseconds(run_for, "run_for"),
+        checkpoint_interval_ms=interval_ms,
+        autostart=autostart,
+        run_tags=_run_tags(run_tags or {}),
+        recovery=recovery or Recovery(),
+    )
+
+
+def run_mode(mode: str) -> Mode:
+    """The mode of that name. Raises `InvalidPipelineError`."""
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise InvalidPipelineError(
+            f"there is no such mode: use 'available_now' or 'continuous'. mode={mode!r}"
+        ) from None
+
+
+def _shards(shards: int) -> int:
+    if type(shards) is not int or not 1 <= shards <= SHARDS_MAX or shards & (shards - 1):
+        raise InvalidPipelineError(
+            f"shards must be a power of two from 1 to {SHARDS_MAX}: each is a range of the 64-bit key hash. "
+            f"shards={shards!r}"
+        )
+    return shards
+
+
+def _run_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
+    reserved = sorted(tag for tag in tags if tag.startswith((OUR_TAGS, *_DAGSTERS_TAGS)))
+    if reserved:
+        raise InvalidPipelineError(
+            "run_tags beginning with 'dagster/', '.dagster/' or 'dagster_ckpt/' steer Dagster and the recovery sensor: "
+            f"choose other names. run_tags={reserved}"
+        )
+    return dict(tags)

@@ -1,0 +1,108 @@
+"""What a streaming function asks for: its parameters, read once when it is decorated."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
+
+import dagster as dg
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.stream import Stream
+
+_RESOURCE_MARK = get_args(dg.ResourceParam[object])[1]
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A streaming function's parameters by what fills them. `resources` maps a resource key to its annotation."""
+
+    context: str | None
+    sparks: tuple[str, ...]
+    config: str | None
+    config_type: type[dg.Config] | None
+    resources: Mapping[str, Any]
+
+    def arguments(
+        self,
+        context: dg.AssetExecutionContext,
+        spark: SparkSession,
+        config: dg.Config | None,
+        resources: Mapping[str, object],
+    ) -> dict[str, object]:
+        """What the function is called with."""
+        arguments: dict[str, object] = {name: resources[name] for name in self.resources}
+        arguments.update(dict.fromkeys(self.sparks, spark))
+        if self.context is not None:
+            arguments[self.context] = context
+        if self.config is not None:
+            arguments[self.config] = config
+        return arguments
+
+
+def read_parameters(function: Callable[..., object]) -> Parameters:
+    """The parameters of a streaming function. Raises `InvalidPipelineError` for one that nothing can fill."""
+    hints = _hints(function)
+    context: str | None = None
+    config: tuple[str, type[dg.Config]] | None = None
+    sparks: list[str] = []
+    resources: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in _BY_NAME:
+            raise InvalidPipelineError(
+                f"a streaming function is called by the names of its parameters: name each one. parameter={parameter}"
+            )
+        hint = hints.get(name)
+        if is_resource(hint) and name not in {"context", "config"}:
+            # First: a ConfigurableResource is a Config as well.
+            resources[name] = hint
+        elif hint is SparkSession or (name == "spark" and hint is None):
+            sparks.append(name)
+        elif name == "context":
+            context = name
+        elif isinstance(hint, type) and issubclass(hint, dg.Config):
+            if config is not None:
+                raise InvalidPipelineError(
+                    f"a streaming function takes one Config: put the fields together. parameters={config[0]}, {name}"
+                )
+            config = (name, hint)
+        else:
+            raise InvalidPipelineError(_nothing_fills(name, hint))
+    config_name, config_type = config or (None, None)
+    return Parameters(context, tuple(sparks), config_name, config_type, resources)
+
+
+def is_resource(hint: object) -> bool:
+    """Whether a parameter annotated so is filled by a Dagster resource."""
+    if isinstance(hint, type) and issubclass(hint, dg.ConfigurableResource | dg.ConfigurableIOManager):
+        return True
+    return getattr(hint, "__metadata__", None) == (_RESOURCE_MARK,)
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidPipelineError(
+            "an annotation names something that is not imported where the function is defined: import it for real, "
+            f"not only for type checkers. name={error.name}"
+        ) from error
+
+
+def _nothing_fills(name: str, hint: object) -> str:
+    if hint in {Stream, DataFrame}:
+        return (
+            "reading an upstream stream comes with a later release: for now, read the sources themselves; an ordinary "
+            f"@dg.asset downstream of a stream loads its table already. parameter={name}"
+        )
+    if hint is None:
+        return (
+            "a streaming function's parameters are named or annotated: `context`, `spark: SparkSession`, a resource or "
+            f"a dg.Config. For an upstream asset that is not read here use deps=[...]. parameter={name}"
+        )
+    return (
+        "nothing can fill this parameter: it may be annotated SparkSession, a ConfigurableResource, a dg.ResourceParam "
+        f"or a dg.Config. parameter={name}, annotation={hint}"
+    )

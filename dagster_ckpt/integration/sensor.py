@@ -1,0 +1,165 @@
+"""The recovery sensor: looks at every stream every few seconds, and starts again what must run.
+
+It is level-triggered: it compares what should be with what is, and needs no event to have been seen. So it also brings
+back what died together with Dagster itself. It reads the store and never writes to it: opening a stream is the only
+fence, and a relaunched run gets the right to fence exactly the term whose writer was found dead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.integration.dagster_runs import (
+    StreamAsset,
+    epoch_at_launch,
+    instance_id,
+    newest_run,
+    run_view,
+    unfinished_runs,
+)
+from dagster_ckpt.integration.jobs import require_streaming, streaming_job
+from dagster_ckpt.integration.names import CODE_VERSION_TAG, DRAIN_TAG, job_name_of, op_name_of, stream_name_of
+from dagster_ckpt.integration.options import StreamOptions
+from dagster_ckpt.integration.recovery import RunState, StreamView, decide
+from dagster_ckpt.integration.relaunch import declare_failed, run_request
+from dagster_ckpt.integration.sight import Sight, lease_view, look
+from dagster_ckpt.integration.watching import Memory
+from dagster_ckpt.storage.object_store import ObjectStore
+
+TICK_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A stream under the sensor's eyes."""
+
+    asset: StreamAsset
+    options: StreamOptions
+    code_version: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One evaluation of the sensor: what it has of the world."""
+
+    context: dg.SensorEvaluationContext
+    store: ObjectStore
+    clock: Clock
+    instance_id: str
+    unfinished: Sequence[dg.RunRecord]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a tick did about one stream, and why."""
+
+    memory: Memory
+    reason: str
+    request: dg.RunRequest | None
+
+
+def build_recovery_sensor(
+    assets: Sequence[dg.AssetsDefinition], *, name: str | None = None, clock: Clock | None = None
+) -> dg.SensorDefinition:
+    """The sensor that keeps these streaming assets going, with a job for each; on as soon as it is deployed.
+
+    `name` is put before the names of the sensor and its jobs. It needs the location's resource `checkpoints`.
+    """
+    watched = [_watched(asset, name) for asset in assets]
+    own_clock = clock or SystemClock()
+
+    @dg.sensor(
+        name="_".join(part for part in (name, "streaming_recovery") if part),
+        jobs=[streaming_job(asset, name) for asset in assets],
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={"checkpoints"},
+        description="Starts a stream again from its last committed epoch when its run, its process or its host died.",
+    )
+    def streaming_recovery(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return _evaluate(context, watched, own_clock)
+
+    return streaming_recovery
+
+
+def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
+    options = require_streaming(asset).options
+    key = asset.key
+    stream = StreamAsset(key, stream_name_of(key), op_name_of(key), job_name_of(key, name), options.mode)
+    return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
+
+
+def _evaluate(context: dg.SensorEvaluationContext, watched: Sequence[Watched], clock: Clock) -> dg.SensorResult:
+    memory = Memory.read(context.cursor, clock.now_ms())
+    instance = context.instance
+    tick = Tick(
+        context=context,
+        store=context.resources.checkpoints.address.open(),
+        clock=clock,
+        instance_id=instance_id(instance),
+        unfinished=unfinished_runs(instance),
+    )
+    requests, reasons = [], []
+    for each in watched:
+        stream = each.asset.stream
+        try:
+            judged = _judge(tick, each, memory)
+        except Exception:
+            # One stream that cannot be judged (its store does not answer, say) must not leave the others unattended.
+            context.log.exception("a stream could not be judged; nothing is done about it now. stream=%s", stream)
+            reasons.append(f"{stream}: could not be judged")
+            continue
+        memory = judged.memory
+        reasons.append(f"{stream}: {judged.reason}")
+        if judged.request is not None:
+            context.log.info("launching a Dagster run. stream=%s, reason=%s", stream, judged.reason)
+            requests.append(judged.request)
+    return dg.SensorResult(
+        run_requests=requests, cursor=memory.write(), skip_reason=None if requests else "; ".join(reasons)
+    )
+
+
+def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
+    """Look at one stream, decide, and do what the decision says about its Dagster run."""
+    asset, instance = watched.asset, tick.context.instance
+    before = memory.streams.get(asset.stream)
+    sight = look(tick.store, asset.key, tick.clock, before)
+    record = newest_run(instance, asset, tick.unfinished, sight.dagster_run_id)
+    run = None if record is None else record.dagster_run
+    view = None if run is None else run_view(instance, run, asset, sight.dagster_run_id)
+    seen = memory.see(asset.stream, sight.watch(before, memory.watched_ms), f"{run and run.run_id} {view}")
+    stream_view = StreamView(
+        mode=watched.options.mode,
+        autostart=watched.options.autostart,
+        run=None if view is None else replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
+        lease=lease_view(sight, seen.lease, memory.watched_ms, watched.options.recovery, tick.instance_id),
+        progressed=_progressed(run, sight),
+    )
+    verdict = decide(stream_view, watched.options.recovery)
+    after, launch = memory.remember(asset.stream, seen), verdict.launch
+    if run is not None and verdict.declare_failed and not declare_failed(instance, run, verdict.reason):
+        return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
+    if run is not None:
+        _drain_old_code(instance, run, stream_view, watched.code_version)
+    request = None
+    if launch is not None:
+        request = run_request(asset, watched.options, launch, run, sight, tick.clock)
+    return Judged(after, verdict.reason, request)
+
+
+def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:
+    """Whether an epoch was committed since the sensor launched this run."""
+    at_launch = None if run is None else epoch_at_launch(run)
+    return at_launch is not None and sight.epoch > at_launch
+
+
+def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:
+    """Tell a live run of another code version to end at its next epoch; a later tick starts the next."""
+    works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
+    started_with = run.tags.get(CODE_VERSION_TAG, code_version)
+    if works and started_with != code_version and DRAIN_TAG not in run.tags:
+        instance.add_run_tags(
+            run.run_id, {DRAIN_TAG: f"code_version {started_with or 'none'} -> {code_version or 'none'}"}
+        )

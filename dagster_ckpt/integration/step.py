@@ -1,0 +1,174 @@
+"""One step of a Dagster run: one stream opened, worked and closed. It translates between Dagster and the runtime."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag
+from dagster_ckpt.integration.events import Audience, EpochEvents, Told
+from dagster_ckpt.integration.metadata import Pace
+from dagster_ckpt.integration.names import CODE_VERSION_TAG, STREAM_TAG, UNFIT_TAG, stream_name_of
+from dagster_ckpt.integration.parent import die_with_parent
+from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource, spark_session
+from dagster_ckpt.integration.result import final_result
+from dagster_ckpt.integration.run_config import RunChoice, op_config, read_choice
+from dagster_ckpt.integration.run_watch import RunWatch, Stop
+from dagster_ckpt.integration.selection import mode_of_run, streams_in_run, works_in_a_child
+from dagster_ckpt.integration.sight import look
+from dagster_ckpt.integration.streaming_function import StreamingFunction
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest import Owner, Pipeline
+from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.job import run_stream
+from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.storage.opening import Opening, Takeover
+from dagster_ckpt.storage.processes import this_process
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step knows when it begins."""
+
+    context: dg.AssetExecutionContext
+    streaming: StreamingFunction
+    coordinator: CheckpointCoordinatorResource
+    state: LsmStateBackendResource
+    choice: RunChoice
+    mode: Mode
+    clock: Clock
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset's key as Dagster has it now, prefixes and all: it names the stream."""
+        key: dg.AssetKey = self.context.asset_key
+        return key
+
+    @property
+    def stream_name(self) -> str:
+        return stream_name_of(self.key)
+
+    @property
+    def code_version(self) -> str | None:
+        version: str | None = self.context.assets_def.get_asset_spec(self.key).code_version
+        return version
+
+
+def run_step(
+    context: dg.AssetExecutionContext,
+    streaming: StreamingFunction,
+    config: dg.Config | None,
+    resources: Mapping[str, Any],
+) -> dg.MaterializeResult[Any]:
+    """Work the stream until its input is done, its time is up or it is told to stop; the result is the newest epoch.
+
+    Raises what ended it otherwise. Dagster's interruption drains: the epoch in work is finished or given up first.
+    """
+    choice = read_choice(op_config(context.run.run_config, context.op_execution_context.op.name))
+    mode = mode_of_run(choice.mode, streaming.options.mode, streams_in_run(context))
+    if works_in_a_child(context):
+        die_with_parent()
+    step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+    spark = open_session(spark_session(resources["spark"]))
+    try:
+        made = streaming.function(**streaming.parameters.arguments(context, spark, config, resources))
+        if not isinstance(made, Stream):
+            raise InvalidPipelineError(
+                "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
+                f"asset={step.stream_name}, returned={type(made).__name__}"
+            )
+        return _work(step, made)
+    except (InvalidPipelineError, IncompatibleStateError):
+        # Starting it again cannot mend it: the sensor leaves it to a person.
+        context.instance.add_run_tags(context.run_id, {UNFIT_TAG: step.stream_name})
+        raise
+
+
+def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
+    context = step.context
+    audience = Audience(step.key, step.stream_name, step.code_version, context.log_event)
+    events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
+    watch = RunWatch(context.instance, context.run_id, step.clock)
+    if step.mode is Mode.CONTINUOUS:
+        # The sensor compares it with the deployed code's, and drains a run whose code is old.
+        tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
+        context.instance.add_run_tags(context.run_id, tags)
+    hooks = JobHooks(
+        on_commit=lambda epoch: events.committed(_told(epoch)), stop_reason=watch.stop_reason, on_idle=events.idle
+    )
+    try:
+        result = run_stream(_job(step, stream), hooks, step.clock)
+    except FencedError:
+        raise  # whoever took over tells Dagster from here on
+    except BaseException:
+        events.flush()
+        raise
+    if watch.stop is Stop.CANCELED:
+        # Dagster's own interruption got lost on its way here: end as it would have.
+        events.flush()
+        raise dg.DagsterExecutionInterruptedError
+    return final_result(context.instance, step.key, step.stream_name, result.manifest, events.newest)
+
+
+def _job(step: Step, stream: Stream) -> StreamJob:
+    options, coordinator = step.streaming.options, step.coordinator
+    interval_ms = options.checkpoint_interval_ms
+    job_options = JobOptions(
+        mode=step.mode,
+        run_for_ms=(step.choice.run_for_ms or options.run_for_ms) if step.mode is Mode.CONTINUOUS else None,
+        checkpoint_interval_ms=coordinator.checkpoint_interval_ms if interval_ms is None else interval_ms,
+        timeout_ms=coordinator.timeout_ms,
+        tolerable_failures=coordinator.tolerable_failures,
+        memory_limit_bytes=step.state.memory_limit_bytes,
+    )
+    opening = _opening(step)
+    return StreamJob(
+        asset=step.stream_name,
+        stream=stream,
+        address=coordinator.address,
+        folder=folder_of(step.key.path),
+        opening=opening,
+        options=job_options,
+    )
+
+
+def _opening(step: Step) -> Callable[[Pipeline], Opening]:
+    run, options, coordinator = step.context.run, step.streaming.options, step.coordinator
+    instance = instance_id(step.context.instance)
+    may_fence = _own_term(step) or may_fence_tag(run)
+
+    def opening(pipeline: Pipeline) -> Opening:
+        return Opening(
+            stream=step.stream_name,
+            owner=Owner(instance, step.stream_name, location_of(run)),
+            pipeline=pipeline,
+            shards=options.shards,
+            holder=LeaseHolder(run.run_id, instance, this_process()),
+            root_run=run.root_run_id or run.run_id,
+            lease_timeout_ms=options.recovery.lease_timeout_ms,
+            retained=coordinator.retained,
+            take_over=Takeover.ALWAYS if step.choice.take_over else Takeover.NEVER,
+            may_fence=may_fence,
+            from_epoch=None if step.choice.from_epoch is None else Epoch(step.choice.from_epoch),
+        )
+
+    return opening
+
+
+def _own_term(step: Step) -> Term | None:
+    """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
+    sight = look(step.coordinator.address.open(), step.key, step.clock, None)
+    mine = sight.newest is not None and sight.dagster_run_id == step.context.run_id
+    return sight.newest.term if mine and sight.newest is not None else None
+
+
+def _told(epoch: CommittedEpoch) -> Told:
+    return Told(epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds))
