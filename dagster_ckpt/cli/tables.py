@@ -23,7 +23,7 @@ _NOTHING = "[dim]-[/]"
 def streams(store: str, newest: Sequence[EpochInfo]) -> None:
     """Every stream with its current epoch."""
     now = _now()
-    table = _table("stream", ">epoch", "committed", ">rows so far", ">state rows", ">state", ">lag")
+    table = _table("stream", ">epoch", "committed", ">rows so far", ">state rows", ">state", "event time (UTC)")
     for info in newest:
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",
@@ -32,7 +32,7 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> None:
             plain.count(info.total_rows_in),
             plain.count(info.state_rows),
             plain.size(info.state_bytes),
-            _lag(info),
+            _NOTHING if info.event_time is None else plain.moment(info.event_time),
         )
     if table.row_count:
         _print(table)
@@ -102,7 +102,7 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
         yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
         yield "took", plain.duration(info.epoch_ms)
     if info.event_time is not None:
-        yield "event time", f"{plain.moment(info.event_time)} UTC, {_lag(info)} behind the commit"
+        yield "event time", f"{plain.moment(info.event_time)} UTC"
     if info.watermark is not None:
         yield "watermark", f"{plain.moment(info.watermark)} UTC"
     yield "", ""
@@ -161,10 +161,6 @@ def _columns(schema: pa.Schema) -> str:
 
 def _standing(info: EpochInfo) -> str:
     return "[green]current[/]" if info.current else ""
-
-
-def _lag(info: EpochInfo) -> str:
-    return _NOTHING if info.lag_seconds is None else plain.duration(max(0, round(info.lag_seconds * 1_000)))
 
 
 def _cell(value: object) -> str:

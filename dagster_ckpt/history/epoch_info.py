@@ -16,8 +16,7 @@ class EpochInfo:
     `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `rows_in`,
     `rows_out` (rows of the change log), `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did;
     `state_rows` and `state_bytes` what the stream held after it; `total_rows_in` and `total_epochs` count from the
-    stream's beginning. `event_time` is the greatest event time any input had seen by then, `lag_seconds` how far it was
-    behind `committed_at`; both None where the stream has no event time.
+    stream's beginning. `event_time` is the greatest event time any input had seen by then, None where there is none.
     """
 
     stream: str
@@ -36,20 +35,18 @@ class EpochInfo:
     total_epochs: int
     watermark: datetime | None
     event_time: datetime | None
-    lag_seconds: float | None
 
 
 def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
     """What `shown`, the manifest of a retained epoch, says of it, seen from the stream's newest manifest."""
     assert shown.epoch == retained.epoch, f"shown={shown.epoch}, retained={retained.epoch}"
     did = shown.statistics
-    committed_at = moment_of(retained.time_ms * 1_000)
-    event_time = max((moment_of(time_us) for time_us in shown.event_times_us if time_us is not None), default=None)
+    event_times = [moment_of(time_us) for time_us in shown.event_times_us if time_us is not None]
     return EpochInfo(
         stream=newest.stream,
         epoch=retained.epoch,
         version=retained.version,
-        committed_at=committed_at,
+        committed_at=moment_of(retained.time_ms * 1_000),
         current=retained.epoch == newest.epoch,
         rows_in=did.rows_in,
         rows_out=did.rows_out,
@@ -61,8 +58,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         total_rows_in=did.total_rows_in,
         total_epochs=did.total_epochs,
         watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),
-        event_time=event_time,
-        lag_seconds=None if event_time is None else (committed_at - event_time).total_seconds(),
+        event_time=max(event_times, default=None),
     )
 
 

@@ -26,7 +26,6 @@ INFO = {
     "total_epochs",
     "watermark",
     "event_time",
-    "lag_seconds",
 }
 
 

@@ -111,21 +111,19 @@ def test_epochs_are_listed_as_ranges() -> None:
     assert ranges(map(Epoch, [9, 3, 4, 5, 0])) == "0, 3-5, 9"
 
 
-def test_the_lag_is_how_far_the_newest_event_was_behind_the_commit() -> None:
+def test_the_event_time_is_the_greatest_of_any_input() -> None:
     manifest = replace(
-        newest([2, 3]),
-        event_times_us=(None, (NOON_MS - 1_000) * 1_000, 0),
-        statistics=Statistics(rows_in=7, epoch_ms=12),
+        newest([2, 3]), event_times_us=(None, 2_000_000, 0), statistics=Statistics(rows_in=7, epoch_ms=12)
     )
     info = info_of(manifest.retained[1], manifest, manifest)
-    assert info.lag_seconds == 4.0
+    assert info.event_time == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     assert info.committed_at == datetime(2013, 1, 5, 12, 0, 3, tzinfo=UTC)
     assert (info.rows_in, info.epoch_ms, info.current) == (7, 12, True)
 
 
-def test_a_stream_without_event_time_has_no_lag() -> None:
+def test_a_stream_without_event_time_has_none() -> None:
     manifest = replace(newest([2]), event_times_us=(None,))
-    assert info_of(manifest.retained[0], manifest, manifest).lag_seconds is None
+    assert info_of(manifest.retained[0], manifest, manifest).event_time is None
 
 
 def test_an_event_time_that_python_cannot_spell_hides_nothing() -> None:
