@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.lease import Lease, Life, Watch, decode_lease, encode_lease, judged, watched
+from tests.worlds.streams import a_holder
+
+LEASE = Lease(Term(3), a_holder(), timeout_ms=30_000, epoch=Epoch(7), counter=5)
+
+
+def test_a_lease_is_read_back_as_it_was_written() -> None:
+    assert decode_lease(encode_lease(LEASE)) == LEASE
+    assert decode_lease(encode_lease(LEASE.beaten(Epoch(8)))) == Lease(Term(3), a_holder(), 30_000, Epoch(8), 6)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b'{"term": "3"}', b"[" * 100_000])
+def test_what_is_no_lease_is_as_none(data: bytes) -> None:
+    assert decode_lease(data) is None
+
+
+def test_what_a_newer_release_says_besides_is_passed_over() -> None:
+    fields = json.loads(encode_lease(LEASE))
+    assert decode_lease(json.dumps({**fields, "mood": "good"}).encode()) == LEASE
+
+
+def test_a_watch_begins_anew_when_term_or_counter_change() -> None:
+    first = watched(None, Term(3), LEASE, 100)
+    assert first == Watch(Term(3), 5, 100)
+    assert watched(first, Term(3), LEASE, 200) == first
+    assert watched(first, Term(3), LEASE.beaten(Epoch(7)), 200) == Watch(Term(3), 6, 200)
+    assert watched(first, Term(4), LEASE, 200) == Watch(Term(4), 5, 200)
+    assert watched(first, Term(3), None, 200) == Watch(Term(3), 0, 200)
+
+
+@pytest.mark.parametrize(
+    ("lease", "now_ms", "gone", "life"),
+    [
+        (LEASE, 0, False, Life.BEATING),
+        (LEASE, 29_999, False, Life.BEATING),
+        (LEASE, 30_000, False, Life.LAPSED),
+        (LEASE, 0, True, Life.DEAD),
+        (None, 19_999, False, Life.BEATING),
+        (None, 20_000, False, Life.LAPSED),
+        (None, 0, True, Life.BEATING),
+        (Lease(Term(3), a_holder(), 30_000, Epoch(7), 5, "success"), 0, False, Life.CLOSED),
+        (Lease(Term(3), a_holder(), 30_000, Epoch(7), 5, "success"), 0, True, Life.CLOSED),
+        (Lease(Term(3), a_holder(), 5_000, Epoch(7), 5), 19_999, False, Life.BEATING),
+    ],
+)
+def test_what_is_known_of_a_writer(lease: Lease | None, now_ms: int, gone: bool, life: Life) -> None:
+    watch = watched(None, Term(3), lease, 0)
+    assert judged(watch, lease, now_ms, 20_000, process_is_gone=gone) is life

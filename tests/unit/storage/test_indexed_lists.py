@@ -1,0 +1,98 @@
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.protocol.manifest import FileSeen, IndexedList
+from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
+from dagster_ckpt.protocol.names import FileId, index_name
+from dagster_ckpt.storage.indexed_lists import ENTRIES_MAX, TAIL_MAX, IndexedLists
+from tests.worlds.clock import StillClock
+from tests.worlds.faulty_store import Fault, FaultyStore, Scripted
+from tests.worlds.streams import a_store
+
+
+def names() -> Callable[[], str]:
+    numbers = count()
+    return lambda: index_name(FileId(Term(1), Epoch(2), Shard(0), next(numbers)))
+
+
+def files(first: int, last: int) -> tuple[FileSeen, ...]:
+    return tuple(FileSeen(f"file:///data/{number}.parquet", number) for number in range(first, last))
+
+
+def lists() -> tuple[IndexedLists[FileSeen], FaultyStore]:
+    store = FaultyStore(a_store())
+    return IndexedLists(store, FILES_SEEN, StillClock()), store
+
+
+def test_a_short_tail_stays_where_it_is() -> None:
+    listed, store = lists()
+    tail = IndexedList(tail=files(0, TAIL_MAX))
+    assert listed.shortened(tail, names()) is tail
+    assert store.calls == []
+
+
+def test_a_long_tail_moves_to_an_object_of_its_own() -> None:
+    listed, store = lists()
+    short = listed.shortened(IndexedList(tail=files(0, TAIL_MAX + 1)), names())
+    assert short.tail == ()
+    assert [ref.entries for ref in short.index] == [TAIL_MAX + 1]
+    assert short.index[0].bytes == store.size(short.index[0].path)
+    assert listed.entries(short) == files(0, TAIL_MAX + 1)
+
+
+def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times() -> None:
+    listed, store = lists()
+    fresh, total, step = names(), 200_000, 2_500
+    grown: IndexedList[FileSeen] = IndexedList()
+    for first in range(0, total, step):
+        grown = listed.shortened(IndexedList(grown.index, (*grown.tail, *files(first, first + step))), fresh)
+        assert len(grown.index) <= 3 * 8
+    assert listed.entries(grown) == files(0, total)
+    assert all(ref.entries <= ENTRIES_MAX for ref in grown.index)
+    written = sum(len(listed._read([ref])) for ref in grown.index)
+    assert written == total
+    assert sum(call.verb == "put_if_absent" for call in store.calls) < 2 * total / step
+
+
+def test_merged_objects_are_left_where_they_are_for_older_epochs() -> None:
+    listed, _ = lists()
+    fresh = names()
+    older = grown = listed.shortened(IndexedList(tail=files(0, 600)), fresh)
+    for first in range(600, 12_000, 600):
+        grown = listed.shortened(IndexedList(grown.index, files(first, first + 600)), fresh)
+    assert listed.entries(older) == files(0, 600)
+    assert listed.entries(grown) == files(0, 12_000)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY])
+def test_an_index_object_is_durable_before_it_is_named(fault: Fault) -> None:
+    listed, store = lists()
+    store.decide = Scripted(("put_if_absent", "index", fault), ("get", "index", fault))
+    short = listed.shortened(IndexedList(tail=files(0, 600)), names())
+    verbs = [call.verb for call in store.calls]
+    assert ("settle" in verbs) == (fault is Fault.LOST_REPLY)
+    assert listed.entries(short) == files(0, 600)
+
+
+def test_a_name_used_twice_is_a_mistake_of_ours() -> None:
+    listed, _ = lists()
+    listed.shortened(IndexedList(tail=files(0, 600)), lambda: "index/1-2-0-0.json")
+    with pytest.raises(AssertionError, match="name is used"):
+        listed.shortened(IndexedList(tail=files(1, 601)), lambda: "index/1-2-0-0.json")
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_missing_or_damaged_index_object_is_named_with_the_epoch_that_needs_it(damage: str) -> None:
+    listed, store = lists()
+    short = listed.shortened(IndexedList(tail=files(0, 600)), names())
+    path = short.index[0].path
+    data = store.get(path)
+    store.delete(path)
+    if damage == "damaged":
+        store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CorruptStateError, match=rf"is {damage}: .* before epoch 2\. object={path}"):
+        listed.entries(short)
