@@ -12,10 +12,8 @@ from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity
+from dagster_ckpt.runtime.layout import HASH
 from dagster_ckpt.runtime.stream import Stream
-
-HASH = "_hash"
-"""The column that carries the 64-bit key hash from Spark's shuffle to the operator."""
 
 
 def build_operator(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> RunningAggregate | AppendOnly:

@@ -4,10 +4,12 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,12 +47,14 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
 
 
-def open_session(spark: SparkSession) -> SparkSession:
+def open_session(spark: "SparkSession") -> "SparkSession":
     """A session of the same context for one stream, with the settings streams need on it alone.
 
     Raises `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no
     stream can work with.
     """
+    from dagster_ckpt.runtime.patient_session import PatientSession
+
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidPipelineError(
             "a stream runs beside its own Spark driver: give it a classic SparkSession, such as dagster-pyspark's "
@@ -71,17 +75,17 @@ def open_session(spark: SparkSession) -> SparkSession:
     if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         # Spark would take the first python3 of PATH, which need not be the one this package is installed for.
         context.pythonExec = sys.executable
-    session = spark.newSession()
+    session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
     return session
 
 
-def is_session_of_a_stream(session: SparkSession) -> bool:
+def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
     return all(session.conf.get(name, None) == value for name, value in _SESSION.items())
 
 
-def is_local(session: SparkSession) -> bool:
+def is_local(session: "SparkSession") -> bool:
     """Whether all of Spark runs on this host, in one JVM."""
     return str(session.sparkContext.master).split("[", maxsplit=1)[0] == "local"

@@ -72,6 +72,10 @@ class LeaseHeartbeat:
             self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason)
         self._write(self.lease)
 
+    def stop(self) -> None:
+        """Let the lease lapse: no beat any more, and no word that it was closed, as if the writer had died."""
+        self._ended.set()
+
     def _run(self) -> None:
         while not self._ended.wait(self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT):
             self.beat()

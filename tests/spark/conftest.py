@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.session import open_session
+from tests.spark.streams import StreamUnderTest
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +38,8 @@ def inbox(tmp_path: Path) -> Path:
     folder = tmp_path / "inbox"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def stream(spark_of_all: SparkSession, tmp_path: Path) -> StreamUnderTest:
+    return StreamUnderTest(spark_of_all, tmp_path)

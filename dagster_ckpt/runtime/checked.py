@@ -1,0 +1,51 @@
+"""All that can be found wrong with a stream before anything of it is opened or written."""
+
+from dataclasses import dataclass
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.runtime.pipeline import build_operator
+from dagster_ckpt.runtime.plan import analysed_plan, leaves, refuse_stateful_steps
+from dagster_ckpt.runtime.session import is_local, is_session_of_a_stream
+from dagster_ckpt.runtime.sources import Source, sources_of
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import StreamJob
+
+
+@dataclass(frozen=True)
+class CheckedStream:
+    """A stream that was found to be in order."""
+
+    sources: tuple[Source, ...]
+    operator: Operator | AppendOnly
+
+
+def check_stream(job: StreamJob) -> CheckedStream:
+    """The stream's sources and its operator. Raises `InvalidPipelineError`; nothing was started then."""
+    if not isinstance(job.stream, Stream):
+        raise InvalidPipelineError(
+            "a streaming asset's function returns a Stream: write Stream(df). "
+            f"asset={job.asset}, returned={type(job.stream).__name__}"
+        )
+    plan = analysed_plan(job.asset, job.stream.frame)
+    session = job.stream.frame.sparkSession
+    if not is_session_of_a_stream(session):
+        raise InvalidPipelineError(
+            "the DataFrame was made with another SparkSession: make it from the `spark` that the asset's function is "
+            f"given. asset={job.asset}"
+        )
+    scheme = job.address.url.split(":", maxsplit=1)[0]
+    if scheme == "memory":
+        raise InvalidPipelineError(
+            f"Spark's workers are processes of their own and cannot reach a memory: store. asset={job.asset}"
+        )
+    if scheme == "file" and not is_local(session):
+        raise InvalidPipelineError(
+            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
+            f"store. asset={job.asset}, master={session.sparkContext.master}"
+        )
+    refuse_stateful_steps(job.asset, plan)
+    sources = sources_of(job.asset, session, leaves(plan))
+    identities = [source.identity for source in sources]
+    return CheckedStream(sources, build_operator(job.asset, job.stream, identities))

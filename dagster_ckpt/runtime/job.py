@@ -1,0 +1,209 @@
+"""A stream's run: open it, make epochs until there is a reason to end, try again what may be tried, leave it clean."""
+
+import logging
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import (
+    CheckpointDeclinedError,
+    CorruptStateError,
+    FencedError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+)
+from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
+from dagster_ckpt.runtime.checked import CheckedStream, check_stream
+from dagster_ckpt.runtime.dataflow import words_of_epochs
+from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
+from dagster_ckpt.runtime.layout import Layout
+from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.query import EpochQuery
+from dagster_ckpt.runtime.scratch import Scratch, forge, remove_abandoned
+from dagster_ckpt.runtime.sources import positions_by_source
+from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
+from dagster_ckpt.runtime.task import TaskSetup
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+
+_LOG = logging.getLogger(__name__)
+
+_TICK_S = 0.2
+_CANCEL_S_MAX = 10.0
+_CHUNKS_IN_MEMORY = 8  # a chunk, its sorted copy, what the operator makes of both, and Arrow's own buffers
+_FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
+"""What trying again cannot mend."""
+
+
+def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
+    """Run a stream until its input is done, its time is up or `stop_reason` has one. Blocks.
+
+    Raises what ended it otherwise: `FencedError`, `InvalidPipelineError` and so on. An exception raised into this
+    thread (an interrupt) ends it too, once the epoch in work was finished or given up; the lease is closed then. After
+    an error the lease is left to lapse, so that the sensor sees a stream that must be recovered.
+    """
+    checked = check_stream(job)
+    remove_abandoned()
+    store = folder_store(job.address.open(), job.folder)
+    writer = open_stream(store, job.opening(checked.operator.pipeline), clock)
+    return _Run(job, checked, hooks, clock, writer).to_the_end()
+
+
+class _Run:
+    """One run: a writer and a query, or several of both, one after another, where epochs failed."""
+
+    def __init__(
+        self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock, writer: StreamWriter
+    ) -> None:
+        self._job = job
+        self._checked = checked
+        self._hooks = hooks
+        self._clock = clock
+        self._writer = writer
+        self._failures = 0
+        run_for_ms = job.options.run_for_ms
+        self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
+
+    def to_the_end(self) -> JobResult:
+        try:
+            result = self._try()
+            while result is None:
+                # A new term: nobody knows what the old one's tasks and its last commit may still do.
+                self._writer = self._writer.reopen()
+                result = self._try()
+        except Exception:
+            self._writer.heartbeat.stop()
+            raise
+        except BaseException as interrupt:
+            self._writer.close(f"interrupted: {type(interrupt).__name__}")
+            raise
+        self._writer.close(result.reason or result.ending)
+        return result
+
+    def _try(self) -> JobResult | None:
+        """How the run ended; None where it may be tried again."""
+        before = self._writer.manifest.epoch
+        try:
+            return self._query_to_the_end()
+        except _FINAL:
+            raise
+        except Exception as error:
+            self._failures = 1 if self._writer.manifest.epoch > before else self._failures + 1
+            if self._failures > self._job.options.tolerable_failures:
+                raise
+            _LOG.warning(
+                "an epoch failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s",
+                self._job.asset,
+                self._failures,
+                self._job.options.tolerable_failures,
+                error,
+            )
+            return self._back_off()
+
+    def _query_to_the_end(self) -> JobResult:
+        scratch = self._scratch()
+        driver = EpochDriver(self._driver_setup(scratch))
+        query = EpochQuery(driver.work)
+        try:
+            query.start(self._stream_writer(scratch))
+            ending, reason = self._watched(query)
+        except AnalysisException as error:
+            raise InvalidPipelineError(
+                f"Spark cannot run this as a stream. asset={self._job.asset}, reason={error}"
+            ) from error
+        finally:
+            if not query.close(self._job.options.drain_ms / 1000):
+                driver.abort("the run was interrupted")
+                query.close(_CANCEL_S_MAX)
+            query.stop()
+            scratch.remove()
+        query.raise_failure()
+        return JobResult(ending, self._writer.manifest, reason)
+
+    def _watched(self, query: EpochQuery) -> tuple[Ending, str | None]:
+        """Wait until the query has ended or has to; then no epoch is in work."""
+        while not query.wait(_TICK_S):
+            self._hooks.on_idle()
+            end = self._reason_to_end()
+            if end is not None:
+                while not query.close(_TICK_S):
+                    self._hooks.on_idle()
+                return end
+        if self._job.options.mode is Mode.CONTINUOUS:
+            query.raise_failure()
+            raise CheckpointDeclinedError(f"somebody stopped the query that runs the stream. asset={self._job.asset}")
+        return Ending.INPUT_DONE, None
+
+    def _reason_to_end(self) -> tuple[Ending, str | None] | None:
+        reason = self._hooks.stop_reason()
+        if reason is not None:
+            return Ending.STOPPED, reason
+        if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
+            return Ending.RUN_FOR, None
+        return None
+
+    def _back_off(self) -> JobResult | None:
+        """Wait before the next try, longer each time; the result where there is a reason to end instead."""
+        options = self._job.options
+        pause_ms = min(options.backoff_ms * 2 ** (self._failures - 1), options.backoff_ms_max)
+        until_ms = self._clock.monotonic_ms() + pause_ms
+        while True:
+            end = self._reason_to_end()
+            if end is not None:
+                return JobResult(end[0], self._writer.manifest, end[1])
+            left_ms = until_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return None
+            self._hooks.on_idle()
+            self._clock.sleep_ms(min(left_ms, round(_TICK_S * 1000)))
+
+    def _scratch(self) -> Scratch:
+        manifest = self._writer.manifest
+        positions = positions_by_source(self._checked.sources, manifest.sources)
+        lists = IndexedLists(self._writer.store, FILES_SEEN, self._clock)
+        files = {
+            index: lists.entries(position.files)
+            for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
+            if source.reads_files
+        }
+        return forge(self._checked.sources, positions, files, manifest.batch_id, self._clock.unique())
+
+    def _driver_setup(self, scratch: Scratch) -> DriverSetup:
+        event_time = self._job.stream.event_time
+        return DriverSetup(
+            asset=self._job.asset,
+            writer=self._writer,
+            scratch=scratch,
+            sources=self._checked.sources,
+            layout=self._layout(),
+            delays_us=(None if event_time is None else event_time.delay_ms * 1000,),
+            timeout_ms=self._job.options.timeout_ms,
+            on_commit=self._hooks.on_commit,
+            clock=self._clock,
+        )
+
+    def _task_setup(self) -> TaskSetup:
+        event_time = self._job.stream.event_time
+        return TaskSetup(
+            address=self._job.address,
+            folder=self._job.folder,
+            layout=self._layout(),
+            event_time=None if event_time is None else event_time.column,
+            chunk_bytes=self._job.options.memory_limit_bytes // _CHUNKS_IN_MEMORY,
+        )
+
+    def _layout(self) -> Layout:
+        if not self._checked.operator.pipeline.keys:
+            return Layout.unkeyed(self._writer.manifest.shards)
+        cores = self._job.stream.frame.sparkSession.sparkContext.defaultParallelism
+        return Layout.keyed(self._writer.manifest.shards, self._job.options.tasks_max or cores)
+
+    def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
+        options = self._job.options
+        words = words_of_epochs(self._job.stream.frame, self._checked.operator.pipeline, self._task_setup())
+        writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
+        if options.mode is Mode.AVAILABLE_NOW:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{options.checkpoint_interval_ms} milliseconds")

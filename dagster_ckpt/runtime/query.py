@@ -1,0 +1,93 @@
+"""A streaming query and its end: between Spark's thread, which hands over micro-batches, and the thread that waits."""
+
+import threading
+from collections.abc import Callable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Work = Callable[[DataFrame, int], None]
+
+_POLL_S = 0.005
+_STOP_S_MAX = 30.0
+
+
+class EpochQuery:
+    """Runs `work` for each micro-batch until it fails, the input ends or `stop` is called.
+
+    A failed micro-batch neither returns to Spark nor raises there. If it returned, Spark would tell the source that its
+    rows are done with, and some sources forget such rows; if it raised, pages of stack traces would hide the reason. It
+    waits until the query is stopped, which drops it.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._at_work = threading.Lock()
+        self._closed = False
+        self._dropped = threading.Event()
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._query: StreamingQuery | None = None
+
+    def start(self, writer: DataStreamWriter) -> None:
+        """Start the query. Raises what Spark finds wrong with its plan."""
+        self._query = writer.foreachBatch(self._hand_over).start()
+        threading.Thread(target=self._await_end, args=(self._query,), name="query-end", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the query has ended, or will not work another batch; waits that long for it."""
+        return self._ended.wait(timeout_s)
+
+    def close(self, timeout_s: float) -> bool:
+        """Let no further epoch begin. Whether the one in work has ended; waits that long for it."""
+        self._closed = True
+        if self._at_work.acquire(timeout=timeout_s):
+            self._at_work.release()
+            return True
+        return False
+
+    def stop(self) -> None:
+        """Stop the query and drop what it was about to do. `close` comes first, or an epoch in work is cut off."""
+        self._closed = True
+        query = self._query
+        if query is None:
+            return
+        # stop() returns only after foreachBatch has, which in turn waits until stop() has begun.
+        stopping = threading.Thread(target=_stop, args=(query,), name="query-stop", daemon=True)
+        stopping.start()
+        while stopping.is_alive() and query.isActive:
+            stopping.join(_POLL_S)
+        self._dropped.set()
+        stopping.join(_STOP_S_MAX)
+
+    def raise_failure(self) -> None:
+        """Raise what ended the query, if it was a failure: that of `work` as it was raised, or else Spark's own."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _hand_over(self, frame: DataFrame, batch_id: int) -> None:
+        with self._at_work:
+            if not self._closed:
+                try:
+                    self._work(frame, batch_id)
+                    return
+                except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
+                    self._failure = error
+                    self._closed = True
+        self._ended.set()
+        self._dropped.wait()
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            if self._failure is None:
+                self._failure = error
+        finally:
+            self._ended.set()
+
+
+def _stop(query: StreamingQuery) -> None:
+    query.stop()

@@ -1,0 +1,124 @@
+"""What runs on Spark's executors: a task makes its shards' part of the epoch durable, and says so.
+
+This module is all that a Python worker loads, so it must never load Dagster. What is the same in every epoch travels
+with the query's plan (`TaskSetup`); what is not, as a property of the epoch's Spark job (`EpochOrder`).
+"""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
+from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.rebuilt import from_pipeline
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.runtime.ack_rows import ShardDecline, encode_words
+from dagster_ckpt.runtime.layout import Layout
+from dagster_ckpt.runtime.shard_work import ShardWork, chunks_of
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import folder_store
+
+ORDER_PROPERTY = "dagster_ckpt.epoch"
+
+_OPEN_RUNS = OpenRuns()
+"""Runs never change: they stay open for as long as Spark keeps this worker process."""
+
+
+@dataclass(frozen=True)
+class TaskSetup:
+    """What the tasks of every epoch are told. `address` may hold secrets: it travels in the closure and is never shown.
+
+    `chunk_bytes` is about how much input is taken in at once.
+    """
+
+    address: StoreAddress
+    folder: str
+    layout: Layout
+    event_time: str | None
+    chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOrder:
+    """Which epoch to make, in which term, and the manifest it builds on."""
+
+    epoch: Epoch
+    term: Term
+    version: Version
+    nonce: Nonce
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> "EpochOrder":
+        return cls(**json.loads(text))
+
+
+def epoch_task(setup: TaskSetup) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "this runs in a Spark task"
+        order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
+        yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), batches))
+
+    return work
+
+
+def words_of(
+    setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
+) -> list[ShardAck | ShardDecline]:
+    """The words of one task. Whatever goes wrong, short of the process dying, declines all its shards.
+
+    A crash at any point leaves files that no manifest names, under names that nobody else has.
+    """
+    shards = setup.layout.shards_of(partition)
+    try:
+        work = _begun(setup, order, attempt)
+        chunks = chunks_of(batches, setup.chunk_bytes)
+        operator = from_pipeline(work.manifest.pipeline)
+        if isinstance(operator, AppendOnly):
+            return [work.append(operator, shards[0], chunks)]
+        return list(work.transform(operator, shards, chunks))
+    except Exception as error:  # noqa: BLE001  (a decline is the answer to all that can be caught)
+        kind = type(error).__name__
+        reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
+        return [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
+
+
+def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
+    clock = SystemClock()
+    store = folder_store(setup.address.open(), setup.folder)
+    manifest = _manifest(ManifestChain(store, clock), order)
+    return ShardWork(
+        store, manifest, order.epoch, order.term, attempt, setup.layout, setup.event_time, clock, _OPEN_RUNS
+    )
+
+
+def _manifest(chain: ManifestChain, order: EpochOrder) -> Manifest:
+    """What the epoch builds on, read from the store: a worker that does not see it would write where nobody reads."""
+    try:
+        manifest = chain.read(order.version)
+    except CorruptStateError as error:
+        raise CheckpointDeclinedError(
+            "this worker cannot read the manifest that the epoch builds on: every host must reach the same store, so a "
+            f"file: store works on one host only. host={socket.gethostname()}, found: {error}"
+        ) from error
+    if manifest.nonce != order.nonce:
+        raise CheckpointDeclinedError(
+            "this worker sees another manifest than the driver: every host must reach the same store. "
+            f"host={socket.gethostname()}, version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
+        )
+    return manifest

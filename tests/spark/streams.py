@@ -1,0 +1,87 @@
+"""A stream of the tests: run it as often as one likes on one store, read it, look at what it left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest import Owner, Pipeline
+from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.job import run_stream
+from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, JobResult, StreamJob
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.processes import this_process
+
+FAST = JobOptions(backoff_ms=10, checkpoint_interval_ms=100)
+
+Function = Callable[[SparkSession], Stream]
+
+
+@dataclass
+class StreamUnderTest:
+    """One stream in a store of its own. `epochs` are those its runs were told of."""
+
+    spark: SparkSession
+    root: Path
+    name: str = "flights/delays"
+    shards: int = 4
+    clock: Clock = field(default_factory=SystemClock)
+    epochs: list[CommittedEpoch] = field(default_factory=list)
+
+    @property
+    def address(self) -> StoreAddress:
+        return StoreAddress((self.root / "store").as_uri())
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "store" / folder_of(self.name.split("/"))
+
+    def run(
+        self,
+        function: Function,
+        options: JobOptions = FAST,
+        hooks: JobHooks | None = None,
+        from_epoch: int | None = None,
+    ) -> JobResult:
+        session = open_session(self.spark)
+        job = StreamJob(
+            asset=self.name,
+            stream=function(session),
+            address=self.address,
+            folder=folder_of(self.name.split("/")),
+            opening=lambda pipeline: self._opening(pipeline, from_epoch),
+            options=options,
+        )
+        return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
+
+    def history(self) -> StreamHistory:
+        return CheckpointStore(self.address.url).stream(self.name)
+
+    def table(self, epoch: int | None = None) -> pa.Table:
+        return self.history().read(epoch)
+
+    def rows(self, epoch: int | None = None) -> list[dict[str, object]]:
+        """The table's rows in an order of their own, so that they can be compared."""
+        return sorted(self.table(epoch).to_pylist(), key=repr)
+
+    def _opening(self, pipeline: Pipeline, from_epoch: int | None) -> Opening:
+        return Opening(
+            stream=self.name,
+            owner=Owner("tests", self.name),
+            pipeline=pipeline,
+            shards=self.shards,
+            holder=LeaseHolder("run", "tests", this_process()),
+            root_run="run",
+            lease_timeout_ms=2_000,
+            from_epoch=None if from_epoch is None else Epoch(from_epoch),
+        )
