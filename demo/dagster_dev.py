@@ -68,7 +68,9 @@ class DagsterDev:
             return "".join(deque(log, lines))
 
 
-def start(home: Path, log: Path, environment: Mapping[str, str], keep_open: Sequence[int] = ()) -> DagsterDev:
+def start(
+    home: Path, log: Path, environment: Mapping[str, str], keep_open: Sequence[int] = (), workspace: Path = WORKSPACE
+) -> DagsterDev:
     """Start `dagster dev` on a free port. DAGSTER_HOME is `home`; the file descriptors `keep_open` stay open in it."""
     home.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(Path(__file__).with_name("dagster.yaml"), home / "dagster.yaml")
@@ -77,7 +79,7 @@ def start(home: Path, log: Path, environment: Mapping[str, str], keep_open: Sequ
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "dagster", "dev"),
-                *("--workspace", str(WORKSPACE), "--host", "127.0.0.1", "--port", str(port)),
+                *("--workspace", str(workspace), "--host", "127.0.0.1", "--port", str(port)),
             ],
             env={**os.environ, **environment, "DAGSTER_HOME": str(home)},
             cwd=WORKSPACE.parent,

@@ -55,7 +55,7 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
     for day in days[: plan.first_days]:
         drop(day, folder.inbox)
     for stream in STREAMS:
-        dagster.api.launch(stream)
+        dagster.api.launch(f"{stream}_job")
     report.say("streams", f"{', '.join(STREAMS)}: a Dagster run each")
     feeder = Feeder(days, folder.inbox, plan.days_per_second, fed=plan.first_days)
     watch = Watch(store, STREAMS, time.monotonic())
@@ -94,7 +94,7 @@ def _through_the_year(plan: Plan, feeder: Feeder, watch: Watch, dagster: Dagster
 
 def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Report) -> Strike:
     """SIGKILL the worker of the stream's Dagster run."""
-    run = next(run for run in dagster.api.runs() if run.job == stream and run.unfinished)
+    run = next(run for run in dagster.api.runs() if run.job == f"{stream}_job" and run.unfinished)
     worker = dagster.api.worker(run.id)
     if worker is None:
         raise DemoError(f"Dagster does not say which process works for the stream. stream={stream}, run={run.id}")

@@ -1,0 +1,12 @@
+"""Where this code location reads and keeps its data: below this checkout, unless the environment says otherwise."""
+
+import os
+from pathlib import Path
+
+WORK = Path(__file__).resolve().parent.parent / ".work"
+
+INPUT = os.environ.get("DAGSTER_CKPT_INPUT", str(WORK / "flights"))
+"""The folder into which the days of flights are dropped."""
+
+STORE = os.environ.get("DAGSTER_CKPT_STORE", (WORK / "checkpoints").as_uri())
+"""The URL of the store that holds every stream."""

@@ -1,0 +1,11 @@
+"""Spark, small enough that four streams and Dagster fit on a laptop: each stream is a process with a JVM of its own."""
+
+from dagster_pyspark import LazyPySparkResource
+
+spark = LazyPySparkResource(
+    spark_config={
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+    }
+)

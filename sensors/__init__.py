@@ -1,0 +1,7 @@
+"""The sensors."""
+
+from sensors.recovery import recovery
+
+SENSORS = [recovery]
+
+__all__ = ["SENSORS"]
