@@ -1,0 +1,45 @@
+"""Immutable objects as the state engine writes and reads them: created once, and all there when read."""
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+
+
+def create(store: ObjectStore, name: str, data: memoryview) -> None:
+    """Create an object, durable when this returns. The name is one that nobody else has (`FileId`).
+
+    A crash leaves an object that no manifest names: garbage, and nothing else.
+    """
+    # A store whose reply was lost and that tried again by itself finds its own bytes there.
+    if not store.put_if_absent(name, data) and store.get(name) != bytes(data):
+        raise CorruptStateError(
+            f"a new file's name is taken by other bytes: report this, and do not run two checkouts of dagster-ckpt on "
+            f"one store. file={name}, store={store.url}"
+        )
+
+
+def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
+    """All bytes of an object of `size` bytes: mapped where it lies on this host's disk, else read.
+
+    Raises `CorruptStateError` where it is missing or has another size. A writer asks first whether a newer term has
+    begun.
+    """
+    try:
+        path = store.local_path(name)
+        if path is None:
+            data = pa.py_buffer(store.get(name))
+        else:
+            with pa.memory_map(str(path)) as mapped:
+                data = mapped.read_buffer()
+    except (ObjectMissingError, FileNotFoundError) as error:
+        raise CorruptStateError(
+            f"a file of the stream is missing: restore it from a backup, or roll back to an epoch that does not need "
+            f"it. file={name}, store={store.url}"
+        ) from error
+    if data.size != size:
+        raise CorruptStateError(
+            f"a file of the stream has lost or gained bytes: read or roll back to an epoch that does not need it. "
+            f"file={name}, bytes={data.size}, expected={size}"
+        )
+    return data
