@@ -10,8 +10,8 @@ A manifest that breaks one was made by a mistake of ours, not by the world: it i
     watermark never goes back along a lineage
 """
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
@@ -180,11 +180,10 @@ def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
 
 def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
     return all(
-        path in before or _is_new(child, path)
+        run.path in before or _is_new(child, run.path)
         for table, shards in child.runs.items()
-        for shard, runs in enumerate(shards)
-        for before in [{run.path for run in parent.runs[table][shard]}]
-        for path in (run.path for run in runs)
+        for runs, before in zip(shards, _paths(parent, table), strict=False)
+        for run in runs
     )
 
 
@@ -258,6 +257,11 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
         manifest.retained,
         manifest.abandoned,
     )
+
+
+def _paths(manifest: Manifest, table: str) -> Iterable[set[str]]:
+    """For each shard the files of its runs; endless, so that one that is not there has none."""
+    return chain(({run.path for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
 
 
 def _is_new(child: Manifest, path: str) -> bool:

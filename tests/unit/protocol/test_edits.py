@@ -1,0 +1,72 @@
+from dataclasses import replace
+
+import pytest
+
+from dagster_ckpt.ids import Nonce, StreamUuid
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, committed, created
+from dagster_ckpt.protocol.manifest import Manifest
+from tests.worlds.manifests import OWNER, PIPELINE
+from tests.worlds.streams import an_edit
+
+FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
+
+
+def with_times(edit: EpochEdit, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]) -> EpochEdit:
+    acks = tuple(replace(ack, event_times_us=times) for ack, times in zip(edit.acks, times_us, strict=True))
+    return replace(edit, acks=acks, delays_us=delays_us)
+
+
+def after(parent: Manifest, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]) -> Manifest:
+    edit = with_times(an_edit(parent), *times_us, delays_us=delays_us)
+    return committed(parent, edit, 5, Stamp(Nonce("m"), 2))
+
+
+@pytest.mark.parametrize(
+    ("times_us", "delays_us", "event_times_us", "watermark_us"),
+    [
+        ([(50,), (70,)], (10,), (70,), 60),
+        ([(50,), ()], (10,), (50,), 40),
+        ([(None,), (-5,)], (10,), (-5,), -15),
+        ([(None,), (None,)], (10,), (None,), None),
+        ([(50,), (70,)], (None,), (70,), None),
+        ([(50,), (70,)], (), (70,), None),
+        ([(50, 20), (70, None)], (10, 10), (70, 20), 10),
+        ([(50, None), (70, None)], (10, 10), (70, None), None),
+        ([(50, None), (70, None)], (10, None), (70, None), 60),
+    ],
+)
+def test_the_watermark_is_the_least_that_every_input_has_reached(
+    times_us: list[tuple[int | None, ...]],
+    delays_us: tuple[int | None, ...],
+    event_times_us: tuple[int | None, ...],
+    watermark_us: int | None,
+) -> None:
+    manifest = after(FIRST, *times_us, delays_us=delays_us)
+    assert (manifest.event_times_us, manifest.watermark_us) == (event_times_us, watermark_us)
+
+
+def test_the_watermark_never_goes_back_not_even_with_a_longer_delay_or_without_rows() -> None:
+    first = after(FIRST, (50,), (70,), delays_us=(10,))
+    for second in [
+        after(first, (5,), (5,), delays_us=(10,)),
+        after(first, (), (), delays_us=(10,)),
+        after(first, (71,), (71,), delays_us=(50,)),
+        after(first, (), (), delays_us=(None,)),
+    ]:
+        assert second.watermark_us == 60
+
+
+def test_a_table_that_a_shard_does_not_name_keeps_its_runs() -> None:
+    first = committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
+    edit = an_edit(first)
+    silent = replace(edit, acks=(ShardAck(edit.acks[0].shard), edit.acks[1]))
+    second = committed(first, silent, 5, Stamp(Nonce("o"), 3))
+    assert second.runs["total"][0] == first.runs["total"][0]
+    assert second.runs["total"][1] == edit.acks[1].tables[0].runs
+
+
+def test_the_parent_is_a_value_that_no_edit_changes() -> None:
+    before = replace(FIRST, runs=dict(FIRST.runs))
+    committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
+    assert before == FIRST

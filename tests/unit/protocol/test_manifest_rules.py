@@ -1,0 +1,190 @@
+"""Each rule catches its own mistake; what the edits make breaks none."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.protocol import manifest_rules
+from dagster_ckpt.protocol.edits import (
+    ABANDONED_MAX,
+    ROLLBACKS_MAX,
+    Beginning,
+    Stamp,
+    committed,
+    created,
+    opened,
+    rolled_back,
+)
+from dagster_ckpt.protocol.manifest import EpochRange, HashRange, Manifest, ManifestKind, SourcePosition
+from dagster_ckpt.protocol.manifest_rules import check_successor, violations
+from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
+from tests.worlds.streams import an_edit
+
+Edit = Callable[[Manifest], Manifest]
+
+
+def stamp(number: int) -> Stamp:
+    return Stamp(Nonce(f"nonce-{number}"), number)
+
+
+FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), stamp(1))
+SECOND = committed(FIRST, an_edit(FIRST), 5, stamp(2))
+THIRD = committed(SECOND, an_edit(SECOND), 5, stamp(3))
+OPENED = opened(THIRD, OWNER, PIPELINE, stamp(4))
+BACK = rolled_back(OPENED, SECOND, "run-2")
+EMPTIED = rolled_back(OPENED, None, "run-2")
+AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
+
+FOREIGN = replace(a_run(1, 3, 0, 2), ancestor=StreamUuid("elsewhere"))
+
+
+def runs(manifest: Manifest, *first_shard: object) -> Manifest:
+    """The manifest with other runs in its first shard."""
+    return replace(manifest, runs={"total": (first_shard, manifest.runs["total"][1])})  # type: ignore[dict-item]
+
+
+def statistics(manifest: Manifest, **fields: int) -> Manifest:
+    return replace(manifest, statistics=replace(manifest.statistics, **fields))
+
+
+def test_what_the_edits_make_breaks_no_rule() -> None:
+    for parent, child in [
+        (None, FIRST),
+        (FIRST, SECOND),
+        (SECOND, THIRD),
+        (THIRD, OPENED),
+        (THIRD, BACK),
+        (THIRD, EMPTIED),
+        (BACK, AFTER),
+        (FIRST, opened(FIRST, OWNER, PIPELINE, stamp(9))),
+    ]:
+        check_successor(parent, child)
+
+
+BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
+    ("numbers_agree", SECOND, THIRD, lambda m: replace(m, term=Term(9))),
+    ("numbers_agree", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(9))),
+    ("an_epoch_has_its_own_number", SECOND, THIRD, lambda m: replace(m, epoch=Epoch(2))),
+    ("an_epoch_has_its_own_number", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(4))),
+    (
+        "an_epochs_changes_are_new",
+        SECOND,
+        THIRD,
+        lambda m: replace(m, changes=(replace(a_change(1, 2, 0), epoch=m.epoch),)),
+    ),
+    ("shards_are_a_power_of_two", SECOND, THIRD, lambda m: replace(m, shards=3)),
+    ("each_table_has_every_shard", SECOND, THIRD, lambda m: replace(m, runs={"total": ((),)})),
+    ("each_table_has_every_shard", SECOND, THIRD, lambda m: replace(m, runs={})),
+    ("each_table_has_every_shard", SECOND, THIRD, lambda m: replace(m, runs={**m.runs, "other": ((), ())})),
+    ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), hashes=HashRange(2, 1)))),
+    ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_lo=2, moved_hi=1))),
+    ("no_run_is_named_twice", SECOND, THIRD, lambda m: runs(m, a_run(1, 3, 0, 2), a_run(1, 3, 0, 2))),
+    (
+        "changes_are_of_the_shown_epoch",
+        SECOND,
+        THIRD,
+        lambda m: replace(m, changes=(replace(a_change(1, 3, 0), shard=Shard(2)),)),
+    ),
+    ("changes_are_of_the_shown_epoch", THIRD, OPENED, lambda m: replace(m, changes=SECOND.changes)),
+    ("foreign_files_have_a_known_ancestor", SECOND, THIRD, lambda m: runs(m, FOREIGN)),
+    ("sources_are_distinct", SECOND, THIRD, lambda m: replace(m, sources=m.sources * 2)),
+    ("retained_are_in_order", SECOND, THIRD, lambda m: replace(m, retained=m.retained[::-1])),
+    ("retained_are_in_order", THIRD, BACK, lambda m: replace(m, retained=THIRD.retained)),
+    ("the_shown_epoch_is_retained", SECOND, THIRD, lambda m: replace(m, retained=m.retained[:-1])),
+    ("lists_are_bounded", SECOND, THIRD, lambda m: replace(m, rollbacks=("r",) * (ROLLBACKS_MAX + 1))),
+    ("first_is_empty", None, FIRST, lambda m: replace(m, version=Version(2))),
+    ("first_is_empty", None, FIRST, lambda m: replace(m, kind=ManifestKind.EPOCH)),
+    ("first_is_empty", None, FIRST, lambda m: runs(m, a_run(1, 1, 0))),
+    ("version_is_the_next", SECOND, THIRD, lambda m: replace(m, version=Version(4))),
+    ("version_is_the_next", SECOND, THIRD, lambda m: replace(m, parent=Version(1))),
+    ("nonce_is_new", SECOND, THIRD, lambda m: replace(m, nonce=SECOND.nonce)),
+    ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, uuid=StreamUuid("v"))),
+    ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, stream="b")),
+    ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, shards=4, runs={"total": m.runs["total"] * 2})),
+    ("abandoned_stay_abandoned", BACK, AFTER, lambda m: replace(m, abandoned=())),
+    ("rollbacks_are_remembered", BACK, AFTER, lambda m: replace(m, rollbacks=())),
+    ("rollbacks_are_remembered", THIRD, BACK, lambda m: replace(m, rollbacks=("a", "b"))),
+    ("term_is_the_parents", SECOND, THIRD, lambda m: replace(m, term=Term(2))),
+    ("writer_is_the_parents", SECOND, THIRD, lambda m: replace(m, owner=replace(OWNER, instance="x"))),
+    ("writer_is_the_parents", SECOND, THIRD, lambda m: replace(m, pipeline=replace(PIPELINE, keys=("x",)))),
+    ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=SECOND.watermark_us and 1)),
+    ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=None)),
+    ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=(1,))),
+    ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=())),
+    ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(1, 4, 0, 2))),
+    ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(2, 3, 0, 2))),
+    ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, SECOND.runs["total"][1][0])),
+    ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0), path="state/x.arrow"))),
+    ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=3)),
+    ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=0)),
+    ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=None)),
+    ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=())),
+    ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
+    ("sources_read_on", FIRST, SECOND, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
+    ("retained_grow_by_one", SECOND, THIRD, lambda m: replace(m, retained=(m.retained[-1], m.retained[-1]))),
+    ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_rows_in=1)),
+    ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_epochs=1)),
+    ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, state_rows=-1)),
+    ("nothing_is_undone", SECOND, THIRD, lambda m: replace(m, abandoned=(EpochRange(Epoch(1), Epoch(1)),))),
+    ("term_is_its_own_version", THIRD, OPENED, lambda m: replace(m, term=Term(1))),
+    ("term_is_its_own_version", THIRD, BACK, lambda m: replace(m, term=Term(3))),
+    ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(2))),
+    ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, sources=SECOND.sources)),
+    ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, kind=ManifestKind.FORK)),
+    ("an_opening_shows_what_was_there", THIRD, BACK, lambda m: replace(m, epoch=Epoch(1))),
+    ("an_opening_shows_what_was_there", THIRD, BACK, lambda m: replace(m, abandoned=())),
+    ("retained_only_shrink", THIRD, OPENED, lambda m: replace(m, retained=AFTER.retained)),
+]
+
+
+@pytest.mark.parametrize(("rule", "parent", "child", "edit"), BROKEN)
+def test_a_broken_rule_is_named_and_the_manifest_not_created(
+    rule: str, parent: Manifest | None, child: Manifest, edit: Edit
+) -> None:
+    assert rule in violations(parent, edit(child))
+    with pytest.raises(AssertionError, match=rf"was not created.* broken=\[.*{rule}"):
+        check_successor(parent, edit(child))
+
+
+def test_each_rule_has_a_mistake_that_it_catches() -> None:
+    rules = {
+        name
+        for name, member in vars(manifest_rules).items()
+        if inspect.isfunction(member) and member.__module__ == manifest_rules.__name__
+        if inspect.signature(member).return_annotation is bool and not name.startswith("_")
+    }
+    assert {rule for rule, *_ in BROKEN} == rules
+
+
+def test_each_rule_that_is_written_is_also_applied() -> None:
+    applied = {rule.__name__ for rules in [manifest_rules._FORMS, manifest_rules._ALWAYS] for rule in rules}
+    applied |= {rule.__name__ for rules in [manifest_rules._OF_EPOCH, manifest_rules._OF_OPENING] for rule in rules}
+    assert applied | {"first_is_empty"} == {rule for rule, *_ in BROKEN}
+
+
+def test_a_wider_merge_range_or_a_dropped_run_is_the_parents_own() -> None:
+    kept = SECOND.runs["total"][0][0]
+    assert violations(SECOND, runs(THIRD, replace(kept, moved_hi=7))) == []
+    assert violations(SECOND, runs(THIRD)) == []
+
+
+def test_an_epoch_of_the_drivers_own_keeps_batch_and_positions() -> None:
+    edit = an_edit(SECOND, batch_id=SECOND.batch_id, sources=SECOND.sources)
+    assert violations(SECOND, committed(SECOND, edit, 5, stamp(3))) == []
+
+
+def test_the_lists_of_the_past_are_bounded_by_forgetting_the_oldest() -> None:
+    manifest, rounds = FIRST, ABANDONED_MAX + 3
+    for number in range(rounds):
+        kept = committed(manifest, an_edit(manifest), 5, stamp(10 + 3 * number))
+        given_up = committed(kept, an_edit(kept), 5, stamp(11 + 3 * number))
+        manifest = rolled_back(opened(given_up, OWNER, PIPELINE, stamp(12 + 3 * number)), kept, f"run-{number}")
+        if number > ABANDONED_MAX - 3 or number < 3:
+            assert violations(given_up, manifest) == []
+    assert len(manifest.rollbacks) == ROLLBACKS_MAX
+    assert manifest.rollbacks[-1] == f"run-{rounds - 1}"
+    assert len(manifest.abandoned) == ABANDONED_MAX
+    assert manifest.abandoned[-1] == EpochRange(Epoch(manifest.version - 1), Epoch(manifest.version - 1))
