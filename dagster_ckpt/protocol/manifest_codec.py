@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol.json_codec import (
     COUNT,
     TEXT,
@@ -273,6 +274,11 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
     Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
     return _unpack(data, name, MANIFEST.decode)
+
+
+def decode_nonce(data: bytes, name: str) -> Nonce:
+    """The nonce alone, at a fraction of the cost. Raises as `decode_manifest` does."""
+    return _unpack(data, name, lambda fields: Nonce(TEXT.decode(fields.get("nonce"))))
 
 
 def encode_entries(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> bytes:

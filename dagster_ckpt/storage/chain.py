@@ -15,7 +15,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Version
 from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.manifest_codec import decode_manifest, encode_manifest
+from dagster_ckpt.protocol.manifest_codec import decode_manifest, decode_nonce, encode_manifest
 from dagster_ckpt.protocol.names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
@@ -48,18 +48,18 @@ class ManifestChain:
                 f"object={name}, store={self.store.url}"
             ) from error
 
-    def is_newest(self, version: Version) -> bool:
+    def is_newest(self, manifest: Manifest) -> bool:
         """Whether that manifest, which the caller created or read, is still there and none came after it."""
         tries = self._tries()
         # In this order: that the next is absent means nothing once this one's number was freed.
-        return not self._exists(Version(version + 1), tries) and self._exists(version, tries)
+        return not self._exists(Version(manifest.version + 1), tries) and self._is_there(manifest, tries)
 
     def settle(self) -> None:
         """Make what is visible durable: whoever builds on a manifest it found does so first."""
         self._tries().until_answered(lambda: self.store.settle(MANIFESTS))
 
-    def create(self, manifest: Manifest) -> None:
-        """Create the manifest: when this returns it is durable, and it is the one successor of its parent.
+    def create(self, parent: Manifest | None, manifest: Manifest) -> None:
+        """Create the manifest: when this returns it is durable, and it is the one successor of `parent`.
 
         Raises `FencedError` where another writer was there first, and `StoreUnavailableError` where the store did not
         answer to the end: then the manifest may exist or may yet appear, and its nonce must not be used for other
@@ -71,7 +71,7 @@ class ManifestChain:
         tries = self._tries()
         while not self._created(manifest, data, tries):
             pass
-        self._check_parent(manifest, tries)
+        self._check_parent(parent, manifest, tries)
 
     def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""
@@ -92,8 +92,8 @@ class ManifestChain:
         tries.until_answered(lambda: self.store.settle(MANIFESTS))
         return True
 
-    def _check_parent(self, manifest: Manifest, tries: Tries) -> None:
-        parent = manifest.parent
+    def _check_parent(self, parent: Manifest | None, manifest: Manifest, tries: Tries) -> None:
+        """Find out whether retention had freed the manifest's number before it was created."""
         if parent is None:
             if self._is_trimmed(tries):
                 self._take_away(manifest, tries)
@@ -101,12 +101,22 @@ class ManifestChain:
                     f"the store's list was late and hid the stream's manifests: nothing was changed, try again. "
                     f"stream={manifest.stream}, store={self.store.url}"
                 )
-        elif not self._exists(parent, tries):
-            self._take_away(manifest, tries)
+        elif not self._is_there(parent, tries):
+            # What has a successor was built upon before its parent was retired, or lies below all that count: it stays.
+            if not self._exists(Version(manifest.version + 1), tries):
+                self._take_away(manifest, tries)
             raise FencedError(
                 f"this writer slept for so long that others took over the stream and retired its epoch; it has stopped "
-                f"and changed nothing. stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
+                f"and changed nothing since. stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
             )
+
+    def _is_there(self, manifest: Manifest, tries: Tries) -> bool:
+        """Whether it is this very manifest that has its number, not another sleeper's."""
+        name = manifest_name(manifest.version)
+        try:
+            return decode_nonce(tries.until_answered(lambda: self.store.get(name)), name) == manifest.nonce
+        except ObjectMissingError:
+            return False
 
     def _take_away(self, manifest: Manifest, tries: Tries) -> None:
         tries.until_answered(lambda: self.store.delete(manifest_name(manifest.version)))

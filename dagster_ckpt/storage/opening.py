@@ -79,7 +79,7 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
             successor = _successor(chain, newest, opening)  # a mistake is told before anybody waits
             if not _may_fence(newest.term, opening):
                 _wait_for_its_end(chain, newest, opening)
-                if not chain.is_newest(newest.version):
+                if not chain.is_newest(newest):
                     continue
         else:
             successor = _first(chain.clock, opening)
@@ -110,7 +110,7 @@ def _create(chain: ManifestChain, newest: Manifest | None, successor: Manifest) 
     # Who created the newest may have died before it was durable.
     chain.settle()
     try:
-        chain.create(successor)
+        chain.create(newest, successor)
     except FencedError:
         return False
     return True

@@ -86,7 +86,7 @@ class StreamWriter:
             )
             manifest = self._with_short_lists(manifest)
             check_successor(self._manifest, manifest)
-            self._chain.create(manifest)
+            self._chain.create(self._manifest, manifest)
         except CheckpointError as error:
             self._ended = error
             raise
@@ -96,7 +96,7 @@ class StreamWriter:
 
     def check_term(self) -> None:
         """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""
-        if not self._chain.is_newest(self._manifest.version):
+        if not self._chain.is_newest(self._manifest):
             raise FencedError(
                 f"another writer took over the stream; this one has stopped and changed nothing since. "
                 f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"

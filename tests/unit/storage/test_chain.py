@@ -100,7 +100,7 @@ def test_patience_ends() -> None:
     with pytest.raises(StoreUnavailableError):
         chain.newest()
     with pytest.raises(StoreUnavailableError):
-        chain.create(a_version(2))
+        chain.create(a_version(1), a_version(2))
     assert len(store.calls) < 200
 
 
@@ -118,19 +118,19 @@ def test_a_missing_or_damaged_manifest_is_named() -> None:
 
 def test_a_manifest_is_created_once() -> None:
     chain, _ = a_chain()
-    chain.create(a_version(1))
-    chain.create(a_version(2))
+    chain.create(None, a_version(1))
+    chain.create(a_version(1), a_version(2))
     assert chain.read(Version(2)) == a_version(2)
     with pytest.raises(FencedError, match=r"version=2, mine=1, theirs=1"):
-        chain.create(a_version(2, nonce="other"))
+        chain.create(a_version(1), a_version(2, nonce="other"))
     assert chain.read(Version(2)) == a_version(2)
 
 
 def test_any_other_bytes_fence_whatever_term_they_show() -> None:
     chain, _ = a_chain(1)
-    chain.create(a_version(2, term=1))
+    chain.create(a_version(1), a_version(2, term=1))
     with pytest.raises(FencedError, match="mine=2, theirs=1"):
-        chain.create(a_version(2, nonce="other", term=2))
+        chain.create(a_version(1), a_version(2, nonce="other", term=2))
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE])
@@ -138,7 +138,7 @@ def test_any_other_bytes_fence_whatever_term_they_show() -> None:
 def test_an_unanswered_create_is_tried_again_until_it_is_known_to_be_there(fault: Fault, times: int) -> None:
     chain, store = a_chain(1)
     scripted = script(store, *[("put_if_absent", "manifest", fault)] * times)
-    chain.create(a_version(2))
+    chain.create(a_version(1), a_version(2))
     store.land()
     assert scripted.used_up
     assert chain.read(Version(2)) == a_version(2)
@@ -147,9 +147,9 @@ def test_an_unanswered_create_is_tried_again_until_it_is_known_to_be_there(fault
 def test_a_create_whose_reply_was_lost_is_made_durable_before_it_counts() -> None:
     chain, store = a_chain(1)
     script(store, ("put_if_absent", "manifest", Fault.LOST_REPLY), ("settle", "manifest", Fault.LOST_REQUEST))
-    chain.create(a_version(2))
+    chain.create(a_version(1), a_version(2))
     verbs = [call.verb for call in store.calls]
-    assert verbs == ["put_if_absent", "put_if_absent", "get", "settle", "settle", "exists"]
+    assert verbs == ["put_if_absent", "put_if_absent", "get", "settle", "settle", "get"]
 
 
 def test_a_create_whose_reply_was_lost_is_fenced_if_another_was_there_first() -> None:
@@ -157,24 +157,41 @@ def test_a_create_whose_reply_was_lost_is_fenced_if_another_was_there_first() ->
     store.inner.put(manifest_name(Version(2)), encode_manifest(a_version(2, nonce="other")))
     script(store, ("put_if_absent", "manifest", Fault.LOST_REPLY), ("get", "manifest", Fault.LOST_REPLY))
     with pytest.raises(FencedError):
-        chain.create(a_version(2))
+        chain.create(a_version(1), a_version(2))
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST_REQUEST, Fault.LOST_REPLY])
 def test_a_sleeper_on_a_freed_number_takes_its_manifest_away_and_stops(fault: Fault) -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
-    script(store, ("delete", "manifest", fault), ("exists", "manifest", fault))
+    script(store, ("delete", "manifest", fault), ("exists", "manifest", fault), ("get", "manifest", fault))
     with pytest.raises(FencedError, match="slept for so long"):
-        chain.create(a_version(41))
+        chain.create(a_version(40), a_version(41))
     assert not store.exists(manifest_name(Version(41)))
+
+
+def test_a_manifest_that_has_a_successor_is_never_taken_away() -> None:
+    chain, store = a_chain(*range(42, 101))
+    store.put(TRIMMED, b"")
+    with pytest.raises(FencedError, match="slept for so long"):
+        chain.create(a_version(40), a_version(41))
+    assert store.exists(manifest_name(Version(41)))
+
+
+def test_a_sleeper_does_not_take_another_sleepers_manifest_for_its_parent() -> None:
+    chain, store = a_chain(*range(70, 101))
+    store.put(TRIMMED, b"")
+    store.inner.put(manifest_name(Version(40)), encode_manifest(a_version(40, nonce="other")))
+    with pytest.raises(FencedError, match="slept for so long"):
+        chain.create(a_version(40), a_version(41))
+    assert not chain.is_newest(a_version(40))
 
 
 def test_whoever_creates_version_1_of_a_trimmed_stream_takes_it_away_because_the_list_was_late() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
     with pytest.raises(StoreUnavailableError, match="list was late"):
-        chain.create(a_version(1))
+        chain.create(None, a_version(1))
     assert not store.exists(manifest_name(Version(1)))
 
 
@@ -192,23 +209,23 @@ def test_a_manifest_that_vanished_while_its_writer_slept_is_not_taken_for_commit
 
     store.decide = Slept()
     with pytest.raises(FencedError, match="slept for so long"):
-        chain.create(a_version(42))
+        chain.create(a_version(41), a_version(42))
     assert list(store.list("")) == []
 
 
 def test_a_writer_knows_whether_its_manifest_is_still_the_newest() -> None:
     chain, store = a_chain(1, 2)
-    assert chain.is_newest(Version(2))
-    assert not chain.is_newest(Version(1))
+    assert chain.is_newest(a_version(2))
+    assert not chain.is_newest(a_version(1))
     store.delete(manifest_name(Version(2)))
-    assert not chain.is_newest(Version(2)), "its number was freed: many came after it"
+    assert not chain.is_newest(a_version(2)), "its number was freed: many came after it"
 
 
 def test_a_manifest_that_could_not_be_read_back_is_never_written() -> None:
     chain, store = a_chain(1)
     broken = replace(a_version(2), statistics=replace(a_version(2).statistics, state_rows=-1))
     with pytest.raises((AssertionError, CorruptStateError)):
-        chain.create(broken)
+        chain.create(a_version(1), broken)
     assert not store.exists(manifest_name(Version(2)))
 
 
