@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 
 
@@ -22,8 +22,8 @@ def create(store: ObjectStore, name: str, data: memoryview) -> None:
 def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
     """All bytes of an object of `size` bytes: mapped where it lies on this host's disk, else read.
 
-    Raises `CorruptStateError` where it is missing or has another size. A writer asks first whether a newer term has
-    begun.
+    Raises `CorruptStateError` where it is missing or has another size, `StoreUnavailableError` where the disk refuses.
+    A writer asks first whether a newer term has begun.
     """
     try:
         path = store.local_path(name)
@@ -36,6 +36,11 @@ def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
         raise CorruptStateError(
             f"a file of the stream is missing: restore it from a backup, or roll back to an epoch that does not need "
             f"it. file={name}, store={store.url}"
+        ) from error
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"a file of the stream cannot be read: see what is wrong with it, then try again. reason={error.strerror}, "
+            f"file={name}, store={store.url}"
         ) from error
     if data.size != size:
         raise CorruptStateError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from tests.unit.history.made_streams import MadeStream, append, departures
 
@@ -66,6 +66,15 @@ def test_a_missing_run(folder: Path, keyed: list[int]) -> None:
         history(folder).read()
     assert str(missing.relative_to(folder)) in str(error.value)
     assert history(folder).read(keyed[1]).num_rows == 2
+
+
+def test_a_run_that_the_disk_refuses_is_no_damage(folder: Path, keyed: list[int]) -> None:
+    refused = of_epoch(folder, "state", keyed[2])
+    refused.unlink()
+    refused.mkdir()
+    with pytest.raises(StoreUnavailableError, match="try again") as error:
+        history(folder).read()
+    assert str(refused.relative_to(folder)) in str(error.value)
 
 
 def test_a_run_that_all_epochs_need_leaves_no_good_one(folder: Path, keyed: list[int]) -> None:
