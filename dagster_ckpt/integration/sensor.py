@@ -24,6 +24,7 @@ from dagster_ckpt.integration.names import CODE_VERSION_TAG, DRAIN_TAG, job_name
 from dagster_ckpt.integration.options import StreamOptions
 from dagster_ckpt.integration.recovery import RunState, StreamView, decide
 from dagster_ckpt.integration.relaunch import declare_failed, run_request
+from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.sight import Sight, lease_view, look
 from dagster_ckpt.integration.watching import Memory
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -75,11 +76,12 @@ def build_recovery_sensor(
         jobs=[streaming_job(asset, name) for asset in assets],
         minimum_interval_seconds=TICK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={"checkpoints"},
         description="Starts a stream again from its last committed epoch when its run, its process or its host died.",
     )
-    def streaming_recovery(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return _evaluate(context, watched, own_clock)
+    def streaming_recovery(
+        context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
+    ) -> dg.SensorResult:
+        return _evaluate(context, checkpoints.address.open(), watched, own_clock)
 
     return streaming_recovery
 
@@ -91,12 +93,14 @@ def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
     return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
 
 
-def _evaluate(context: dg.SensorEvaluationContext, watched: Sequence[Watched], clock: Clock) -> dg.SensorResult:
+def _evaluate(
+    context: dg.SensorEvaluationContext, store: ObjectStore, watched: Sequence[Watched], clock: Clock
+) -> dg.SensorResult:
     memory = Memory.read(context.cursor, clock.now_ms())
     instance = context.instance
     tick = Tick(
         context=context,
-        store=context.resources.checkpoints.address.open(),
+        store=store,
         clock=clock,
         instance_id=instance_id(instance),
         unfinished=unfinished_runs(instance),

@@ -1,0 +1,195 @@
+"""The recovery sensor's world: a real Dagster instance, a real stream folder in memory, and a clock that waits for us.
+
+Dagster runs are created and moved from state to state by the events that Dagster itself would write.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+from dagster._core.execution.plan.objects import StepFailureData
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    EpochIOManager,
+    LsmStateBackendResource,
+    Stream,
+    build_recovery_sensor,
+    streaming_asset,
+)
+from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.dagster_runs import instance_id
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
+from dagster_ckpt.protocol.manifest import Owner
+from dagster_ckpt.protocol.names import folder_of, lease_name
+from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.opening import Takeover, open_manifest
+from dagster_ckpt.storage.writer import StreamWriter
+from tests.worlds.clock import StillClock
+from tests.worlds.streams import an_edit, an_opening
+
+ELSEWHERE = ProcessId("elsewhere", "boot", "pid:[1]", 4242, 99)
+"""A process on another host: nobody here can look it up."""
+
+RUN_EVENTS = {
+    dg.DagsterRunStatus.QUEUED: "PIPELINE_ENQUEUED",
+    dg.DagsterRunStatus.STARTING: "PIPELINE_STARTING",
+    dg.DagsterRunStatus.STARTED: "PIPELINE_START",
+    dg.DagsterRunStatus.SUCCESS: "PIPELINE_SUCCESS",
+    dg.DagsterRunStatus.FAILURE: "PIPELINE_FAILURE",
+    dg.DagsterRunStatus.CANCELING: "PIPELINE_CANCELING",
+    dg.DagsterRunStatus.CANCELED: "PIPELINE_CANCELED",
+}
+
+
+def a_stream(name: str, **options: Any) -> dg.AssetsDefinition:
+    def never_called(spark: SparkSession) -> Stream:
+        raise NotImplementedError
+
+    decorate: Any = streaming_asset
+    asset: dg.AssetsDefinition = decorate(name=name, **options)(never_called)
+    return asset
+
+
+@dataclass
+class SensorWorld:
+    """One code location with streams and an ordinary asset, watched by its sensor."""
+
+    instance: dg.DagsterInstance
+    streams: list[dg.AssetsDefinition]
+    name: str | None = None
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = StillClock()
+        self.checkpoints = CheckpointCoordinatorResource(url=f"memory://{uuid4().hex}")
+        self.load(self.streams)
+
+    def load(self, streams: list[dg.AssetsDefinition]) -> None:
+        """Deploy these streams, perhaps with new code."""
+
+        @dg.asset
+        def ordinary() -> None: ...
+
+        self.sensor = build_recovery_sensor(streams, name=self.name, clock=self.clock)
+        resources = {
+            "checkpoints": self.checkpoints,
+            "state": LsmStateBackendResource(),
+            "epochs": EpochIOManager(checkpoints=self.checkpoints),
+            "spark": dg.ResourceDefinition.none_resource(),
+        }
+        self.definitions = dg.Definitions([*streams, ordinary], sensors=[self.sensor], resources=resources)
+
+    # What happens in Dagster
+
+    def run(self, *names: str, job: str | None = None, **fields: Any) -> dg.DagsterRun:
+        """A new Dagster run of these assets: of the first one's own job, or of another, which then selects them."""
+        job_def = self.definitions.resolve_job_def(job or f"{names[0]}_job")
+        selection = {dg.AssetKey(name) for name in names} if job else None
+        return self.instance.create_run_for_job(job_def, asset_selection=selection, **fields)
+
+    def move(self, run: dg.DagsterRun, *statuses: dg.DagsterRunStatus) -> dg.DagsterRun:
+        for status in statuses:
+            self._event(run, RUN_EVENTS[status])
+        return self.look(run)
+
+    def started(self, *names: str, **fields: Any) -> dg.DagsterRun:
+        run = self.move(self.run(*names, **fields), dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED)
+        self.step(run, names[0], "STEP_START")
+        return run
+
+    def step(self, run: dg.DagsterRun, step: str, event: str) -> None:
+        failure: Any = StepFailureData
+        data = failure(None, None) if event == "STEP_FAILURE" else None
+        self._event(run, event, step_key=step, event_specific_data=data)
+
+    def look(self, run: dg.DagsterRun) -> dg.DagsterRun:
+        found = self.instance.get_run_by_id(run.run_id)
+        assert found is not None
+        return found
+
+    def _event(self, run: dg.DagsterRun, kind: str, **fields: Any) -> None:
+        event = dg.DagsterEvent(event_type_value=kind, job_name=run.job_name, message=kind, **fields)
+        self.instance.report_dagster_event(event, run_id=run.run_id)
+
+    # What happens in the store
+
+    def folder(self, name: str) -> Any:
+        return folder_store(open_store(self.checkpoints.url), folder_of([name]))
+
+    def open(
+        self, name: str, run: dg.DagsterRun, instance: str | None = None, process: ProcessId = ELSEWHERE
+    ) -> StreamWriter:
+        """The run's process opens the stream. Its lease does not beat by itself: see `beat`."""
+        me = instance or instance_id(self.instance)
+        holder = LeaseHolder(run.run_id, me, process)
+        owner = Owner(me, name)
+        opening = replace(
+            an_opening(run.run_id, stream=name, owner=owner, holder=holder, shards=2), take_over=Takeover.ALWAYS
+        )
+        chain = ManifestChain(self.folder(name), self.clock)
+        writer = StreamWriter(chain, opening, open_manifest(chain, opening))
+        self._write_lease(name, Lease(writer.term, holder, opening.lease_timeout_ms, writer.manifest.epoch))
+        return writer
+
+    def commit(self, writer: StreamWriter) -> None:
+        writer.commit(an_edit(writer.manifest))
+
+    def beat(self, name: str, term: Term) -> None:
+        lease = read_lease(self.folder(name), term)
+        assert lease is not None
+        self._write_lease(name, lease.beaten(lease.epoch))
+
+    def close(self, name: str, term: Term) -> None:
+        lease = read_lease(self.folder(name), term)
+        assert lease is not None
+        self._write_lease(name, replace(lease, closed="input_done", counter=lease.counter + 1))
+
+    def _write_lease(self, name: str, lease: Lease) -> None:
+        self.folder(name).put(lease_name(lease.term), encode_lease(lease))
+
+    # What the sensor does
+
+    def tick(self, after_s: float = 5) -> dg.SensorResult:
+        """One evaluation, that long after the last."""
+        self.clock.sleep_ms(round(after_s * 1000))
+        with dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursor,
+            definitions=self.definitions,
+            resources={"checkpoints": self.checkpoints},
+        ) as context:
+            result: Any = self.sensor(context)
+        self.cursor = result.cursor
+        return result  # type: ignore[no-any-return]
+
+    def ticks(self, seconds: float, every_s: float = 5) -> list[dg.RunRequest]:
+        """The runs that the sensor asks for while it ticks for so long."""
+        requests: list[dg.RunRequest] = []
+        for _ in range(round(seconds / every_s)):
+            requests += self.tick(every_s).run_requests or []
+        return requests
+
+    def is_quiet(self) -> bool:
+        """Whether the sensor asks for no run until every time-out is over."""
+        return not self.ticks(220, every_s=10)
+
+    def launch(self, request: dg.RunRequest) -> dg.DagsterRun:
+        """What Dagster's daemon makes of a request: a run that waits to start."""
+        assert request.job_name is not None
+        tags = {**request.tags, "dagster/run_key": request.run_key or ""}
+        return self.instance.create_run_for_job(
+            self.definitions.resolve_job_def(request.job_name), run_config=request.run_config, tags=tags
+        )
+
+
+def a_world(*streams: dg.AssetsDefinition) -> SensorWorld:
+    """By default with `s`, an available_now stream, and `c`, a continuous one."""
+    return SensorWorld(
+        dg.DagsterInstance.ephemeral(), list(streams) or [a_stream("s"), a_stream("c", mode="continuous")]
+    )
