@@ -1,5 +1,6 @@
 """Retention and collection may take away an epoch while it is read: that is no damage."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history import StreamHistory
+from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -58,3 +59,26 @@ def test_whoever_reads_the_current_epoch_gets_the_newer_one(tmp_path: Path) -> N
 def test_whoever_reads_an_epoch_by_its_number_is_told_that_it_is_gone(tmp_path: Path) -> None:
     with pytest.raises(InvalidPipelineError, match="retained=4"):
         read_while_its_epoch_is_retired(tmp_path, by_number=True)
+
+
+def test_a_read_beside_a_live_writer_shows_one_epoch_whole(tmp_path: Path) -> None:
+    stream = MadeStream(tmp_path.as_uri(), "delays", retained=2)
+    first = stream.commit(departures({"UA": [0.0], "AA": [0.0]}))
+
+    def commit_more() -> None:
+        for _ in range(20):
+            stream.commit(departures({"UA": [0.0], "AA": [0.0]}))
+
+    writer = threading.Thread(target=commit_more)
+    writer.start()
+    history = CheckpointStore(tmp_path.as_uri()).stream("delays")
+    seen = set()
+    while writer.is_alive() or not seen:
+        counts = history.read(columns=["flights"])["flights"].to_pylist()
+        assert len(counts) == 2
+        seen.add(counts[0])
+        assert counts[0] == counts[1]
+    writer.join()
+    stream.close()
+    assert history.latest().epoch == first + 20
+    assert history.read()["flights"].to_pylist() == [21, 21]
