@@ -72,7 +72,7 @@ def test_a_read_beside_a_live_writer_shows_one_epoch_whole(tmp_path: Path) -> No
     writer = threading.Thread(target=commit_more)
     writer.start()
     history = CheckpointStore(tmp_path.as_uri()).stream("delays")
-    seen = set()
+    seen: set[int] = set()
     while writer.is_alive() or not seen:
         counts = history.read(columns=["flights"])["flights"].to_pylist()
         assert len(counts) == 2
