@@ -1,12 +1,13 @@
-"""Any puts, deletes, gets, flushes, merges and re-openings, with keys that share hashes and runs merged at once or never."""
+"""Any puts, deletes, gets, flushes, merges and re-openings; keys that share hashes; runs merged early or late."""
 
+from collections.abc import Sequence
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Found, Hashes
@@ -24,9 +25,10 @@ SPEC = StateTableSpec(
 )
 Key = tuple[str | None, int | None]
 Row = tuple[str | None, int | None, int | None, str | None]
-NAMES_OF_KEYS, PARTS_OF_KEYS = ["", "a", "b", "ab", None], [0, 1, None]
-KEYS = st.tuples(st.sampled_from(NAMES_OF_KEYS), st.sampled_from(PARTS_OF_KEYS))
+NAMES, PARTS = ["", "a", "b", "ab", None], [0, 1, None]
+KEYS = st.tuples(st.sampled_from(NAMES), st.sampled_from(PARTS))
 ROWS = st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), st.text("xyz", max_size=3) | st.none())
+THEN = st.sampled_from(["commit", "commit", "go on"])
 STORES = count()
 
 
@@ -57,24 +59,25 @@ class Engine(RuleBasedStateMachine):
         self.now = dict(self.committed[-1])
         self.said: set[Key] = set()
 
-    @rule(rows=st.dictionaries(KEYS, ROWS, max_size=6))
-    def put(self, rows: dict[Key, tuple[int | None, str | None]]) -> None:
+    @rule(rows=st.dictionaries(KEYS, ROWS, max_size=6), then=THEN)
+    def put(self, rows: dict[Key, tuple[int | None, str | None]], then: str) -> None:
         table = [(*key, *row) for key, row in rows.items()]
         self.state.table(TABLE).put(self._hashes(list(rows)), arrow(table))
         self.now |= dict(zip(rows, table, strict=True))
         self.said |= set(rows)
+        self._go_on(then)
 
     @rule(row=ROWS)
-    def put_every_key_and_commit(self, row: tuple[int | None, str | None]) -> None:
-        """A run so great that the next few are merged without it."""
-        self.put({(name, part): row for name in NAMES_OF_KEYS for part in PARTS_OF_KEYS})
-        self.commit()
+    def put_every_key(self, row: tuple[int | None, str | None]) -> None:
+        """Makes a run so great that the next few are merged without it."""
+        self.put({(name, part): row for name in NAMES for part in PARTS}, "commit")
 
-    @rule(keys=st.sets(KEYS, max_size=6))
-    def delete(self, keys: set[Key]) -> None:
+    @rule(keys=st.sets(KEYS, max_size=6), then=THEN)
+    def delete(self, keys: set[Key], then: str) -> None:
         self.state.table(TABLE).delete(self._hashes(list(keys)), arrow_keys(list(keys)))
         self.now = {key: row for key, row in self.now.items() if key not in keys}
         self.said |= keys
+        self._go_on(then)
 
     @rule(keys=st.lists(KEYS, unique=True, max_size=8))
     def get(self, keys: list[Key]) -> None:
@@ -92,40 +95,32 @@ class Engine(RuleBasedStateMachine):
         assert len(keys) == len(self.said)
         assert list(touched.hashes) == sorted(touched.hashes)
 
-    @rule()
-    def commit(self) -> None:
-        files = len(self.epochs.newest.runs[TABLE][0])
-        self.epochs.commit(self.state)
-        if not self.said:
-            assert len(self.epochs.newest.runs[TABLE][0]) == files, "an epoch without changes writes nothing"
-        self.committed.append(self.now)
+    @rule(what=st.sampled_from(["an empty epoch", "given up", "crashed after the flush", "restarted"]))
+    def interrupt(self, what: str) -> None:
+        if what == "an empty epoch":
+            self._begin()
+            before = self.epochs.newest.runs
+            self._go_on("commit")
+            assert self.epochs.newest.runs == before, "an epoch without changes writes nothing"
+        elif what == "crashed after the flush":
+            self.state.flush()  # its files are there, but no manifest names them
+        elif what == "restarted":
+            self.epochs.runs = OpenRuns()
         self._begin()
 
-    @rule()
-    def give_up(self) -> None:
-        self._begin()
-
-    @rule()
-    def crash_after_the_flush(self) -> None:
-        self.state.flush()  # its files are there, but no manifest names them
-        self._begin()
-
-    @rule()
-    def restart(self) -> None:
-        self.epochs.runs = OpenRuns()
-        self._begin()
+    def _go_on(self, then: str) -> None:
+        if then == "commit":
+            self.epochs.commit(self.state)
+            self.committed.append(self.now)
+            assert read(self.epochs, self.epochs.newest) == self.now
+            assert self.epochs.newest.statistics.state_rows == len(self.now)
+            self._begin()
 
     @precondition(lambda self: len(self.committed) > 1)
     @rule(data=st.data())
     def read_the_past(self, data: st.DataObject) -> None:
         epoch = data.draw(st.integers(0, len(self.committed) - 1))
         assert read(self.epochs, self.epochs.manifests[epoch]) == self.committed[epoch]
-
-    @invariant()
-    def the_newest_epoch_is_the_dict(self) -> None:
-        if hasattr(self, "epochs"):
-            assert read(self.epochs, self.epochs.newest) == self.committed[-1]
-            assert self.epochs.newest.statistics.state_rows == len(self.committed[-1])
 
     def _hashes(self, keys: list[Key]) -> Hashes:
         return hashes_of(keys, self.distinct)
@@ -146,7 +141,7 @@ def rows_of(table: pa.Table) -> list[Row]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def answered(found: Found, keys: list[Key | None]) -> list[Row | None]:
+def answered(found: Found, keys: Sequence[Key | None]) -> list[Row | None]:
     rows = iter(rows_of(found.rows))
     return [next(rows) if present else None for present in found.present]
 
@@ -165,4 +160,4 @@ def read(epochs: Epochs, manifest: Manifest) -> dict[Key, Row]:
 
 
 TestTheStateEngineIsADict = Engine.TestCase
-TestTheStateEngineIsADict.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTheStateEngineIsADict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
