@@ -1,0 +1,194 @@
+"""How a run ends: because its time is up, it was told to, it was interrupted; and what it leaves then."""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import Ending, JobHooks
+from tests.spark.input_files import drop
+from tests.spark.streams import FAST, Function, StreamUnderTest
+
+CONTINUOUS = replace(FAST, mode=Mode.CONTINUOUS)
+
+
+def counting(inbox: Path) -> Function:
+    def function(spark: SparkSession) -> Stream:
+        frame = spark.readStream.schema("k string").option("maxFilesPerTrigger", "1").parquet(str(inbox))
+        return Stream(frame).key_by("k").aggregate(n=agg.count())
+
+    return function
+
+
+def lease_of(stream: StreamUnderTest) -> dict[str, object]:
+    newest = max((stream.folder / "lease").iterdir())
+    lease: dict[str, object] = json.loads(newest.read_text())
+    return lease
+
+
+def scratch_folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("dagster-ckpt-scratch-*"))
+
+
+class ClockAhead(SystemClock):
+    """The real clock, moved on at will."""
+
+    ahead_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.ahead_ms
+
+
+def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(stream: StreamUnderTest, inbox: Path) -> None:
+    before = scratch_folders()
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    stream.clock = clock = ClockAhead()
+    ticks: list[None] = []
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        if len(stream.epochs) == 1:
+            drop(inbox, 1, pa.table({"k": ["a"]}))
+        else:
+            clock.ahead_ms = 12 * 3_600_000
+
+    hooks = JobHooks(on_commit, on_idle=lambda: ticks.append(None))
+    result = stream.run(counting(inbox), replace(CONTINUOUS, run_for_ms=12 * 3_600_000), hooks)
+    assert (result.ending, result.reason) == (Ending.RUN_FOR, None)
+    assert stream.rows() == [{"k": "a", "n": 2}]
+    assert ticks
+    assert lease_of(stream)["closed"] == "run_for"
+    assert scratch_folders() <= before
+
+
+def test_a_run_that_is_told_to_stop_finishes_the_epoch_in_work(stream: StreamUnderTest, inbox: Path) -> None:
+    for number in range(3):
+        drop(inbox, number, pa.table({"k": ["a"]}))
+    working, go_on = threading.Event(), threading.Event()
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        working.set()
+        assert go_on.wait(60)
+
+    def stop_reason() -> str | None:
+        if working.is_set():
+            go_on.set()
+            return "a drain request"
+        return None
+
+    result = stream.run(counting(inbox), CONTINUOUS, JobHooks(on_commit, stop_reason))
+    assert (result.ending, result.reason) == (Ending.STOPPED, "a drain request")
+    assert len(stream.epochs) in {1, 2}
+    assert stream.rows() == [{"k": "a", "n": len(stream.epochs)}]
+    assert lease_of(stream)["closed"] == "a drain request"
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    # Spark's own handler, set when its context began, cancels all jobs of the process.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_soon(working: threading.Event) -> None:
+    def interrupt() -> None:
+        assert working.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_run_finishes_the_epoch_in_work_and_closes_its_lease(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    working = threading.Event()
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        working.set()
+        threading.Event().wait(1)
+
+    interrupt_soon(working)
+    with pytest.raises(KeyboardInterrupt):
+        stream.run(counting(inbox), CONTINUOUS, JobHooks(on_commit))
+    assert lease_of(stream)["closed"] == "interrupted: KeyboardInterrupt"
+    assert stream.rows() == [{"k": "a", "n": 1}]
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_epoch_that_outlasts_the_drain_is_given_up(stream: StreamUnderTest, inbox: Path, tmp_path: Path) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    begun = tmp_path / "begun"
+
+    def stuck(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun.touch()
+        threading.Event().wait(60)
+        yield from batches
+
+    def function(spark: SparkSession) -> Stream:
+        frame = counting(inbox)(spark).frame
+        return Stream(frame.mapInArrow(stuck, frame.schema)).key_by("k").aggregate(n=agg.count())
+
+    working = threading.Event()
+
+    def on_idle() -> None:
+        if begun.exists():
+            working.set()
+
+    interrupt_soon(working)
+    with pytest.raises(KeyboardInterrupt):
+        stream.run(function, replace(CONTINUOUS, drain_ms=300), JobHooks(on_idle=on_idle))
+    assert lease_of(stream)["closed"] == "interrupted: KeyboardInterrupt"
+    stream.run(counting(inbox))
+    assert stream.rows() == [{"k": "a", "n": 1}]
+
+
+def test_a_query_that_somebody_stops_is_started_again(stream: StreamUnderTest, inbox: Path) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    sessions: list[SparkSession] = []
+
+    def function(spark: SparkSession) -> Stream:
+        sessions.append(spark)
+        return counting(inbox)(spark)
+
+    def stop_once(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        if len(stream.epochs) == 1:
+            drop(inbox, 1, pa.table({"k": ["a"]}))
+            threading.Thread(target=sessions[0].streams.active[0].stop).start()
+
+    def when_both_are_in() -> str | None:
+        return "done" if len(stream.epochs) == 2 else None
+
+    stream.run(function, CONTINUOUS, JobHooks(stop_once, when_both_are_in))
+    assert stream.rows() == [{"k": "a", "n": 2}]
+
+
+def test_an_error_that_the_caller_raises_after_a_commit_ends_the_run_as_it_is(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        raise ZeroDivisionError("Dagster is gone")
+
+    with pytest.raises(ZeroDivisionError, match="Dagster is gone"):
+        stream.run(counting(inbox), replace(FAST, tolerable_failures=0), JobHooks(on_commit))
+    assert lease_of(stream)["closed"] is None, "the sensor must see that this was no clean end"

@@ -1,0 +1,132 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.runtime import session as sessions
+from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.storage.address import StoreAddress
+from tests.spark.input_files import drop
+from tests.spark.streams import FAST, StreamUnderTest
+
+SCHEMA = "k string, v long, x double, at timestamp, many array<int>, span interval year"
+
+
+def stream_of(spark: SparkSession, inbox: Path) -> Stream:
+    return Stream(spark.readStream.schema(SCHEMA).parquet(str(inbox)))
+
+
+REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
+    "unknown key": (lambda s: s.key_by("kk").aggregate(n=agg.count()), "no such column.*Did you mean 'k'"),
+    "unknown column": (lambda s: s.key_by("k").aggregate(n=agg.sum("w")), "no such column.*column=w"),
+    "floating key": (lambda s: s.key_by("x").aggregate(n=agg.count()), "key=x, type=double"),
+    "nested key": (lambda s: s.key_by("many").aggregate(n=agg.count()), "key=many, type=list"),
+    "sum of text": (lambda s: s.key_by("v").aggregate(n=agg.sum("k")), "column=k, type=string"),
+    "keys alone": (lambda s: s.key_by("k"), r"keys alone do nothing.*asset=flights/delays, keys=k"),
+    "event time that is no time": (lambda s: s.with_watermark("v", "5s"), "column=v, type=int64"),
+    "unknown event time": (lambda s: s.with_watermark("when", "5s"), "no such column.*column=when"),
+    "a stateful step": (lambda s: replace(s, frame=s.frame.distinct()), "step=dropDuplicates"),
+    "two columns of one name": (lambda s: replace(s, frame=s.frame.selectExpr("k", "v K")), "columns=k, K"),
+    "a type Arrow lacks": (lambda s: s, "column=span, type=interval year"),
+    "a static frame": (lambda s: replace(s, frame=s.frame.sparkSession.range(3)), "spark.readStream, not spark.read"),
+    "the hash's own name": (lambda s: replace(s, frame=s.frame.selectExpr("v _hash")), "column=_hash"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_pipeline_that_cannot_work_leaves_nothing_behind(stream: StreamUnderTest, inbox: Path, case: str) -> None:
+    change, message = REFUSED[case]
+
+    def function(spark: SparkSession) -> Stream:
+        begun = stream_of(spark, inbox)
+        if case != "a type Arrow lacks":
+            begun = replace(begun, frame=begun.frame.drop("span"))
+        return change(begun)
+
+    with pytest.raises(InvalidPipelineError, match=message):
+        stream.run(function)
+    assert not stream.folder.exists()
+
+
+def test_a_stream_spark_itself_cannot_run_is_a_clear_error(stream: StreamUnderTest, inbox: Path) -> None:
+    def function(spark: SparkSession) -> Stream:
+        streaming = spark.readStream.schema("k string").parquet(str(inbox))
+        static = spark.createDataFrame([("a",)], "k string")
+        return Stream(static.join(streaming, "k", "left_outer"))
+
+    with pytest.raises(InvalidPipelineError, match=r"Spark cannot run this as a stream.*asset=flights/delays"):
+        stream.run(function)
+
+
+def test_a_frame_of_another_session_is_refused(
+    stream: StreamUnderTest, spark_of_all: SparkSession, inbox: Path
+) -> None:
+    with pytest.raises(InvalidPipelineError, match="made with another SparkSession"):
+        stream.run(lambda _: stream_of(spark_of_all, inbox))
+
+
+def test_a_store_that_workers_cannot_reach_is_refused(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamUnderTest, "address", StoreAddress("memory://tests"))
+        with pytest.raises(InvalidPipelineError, match="cannot reach a memory: store"):
+            stream.run(lambda spark: stream_of(spark, inbox))
+    monkeypatch.setattr("dagster_ckpt.runtime.checked.is_local", lambda session: False)
+    with pytest.raises(InvalidPipelineError, match="a file: store is on one host"):
+        stream.run(lambda spark: stream_of(spark, inbox))
+
+
+def test_spark_started_with_other_settings_is_refused_with_the_line_to_add(
+    spark_of_all: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_NEEDED", {"spark.stage.maxConsecutiveAttempts": "7"})
+    with pytest.raises(InvalidPipelineError, match=r"add spark.stage.maxConsecutiveAttempts=7 .* found=1"):
+        open_session(spark_of_all)
+
+
+def test_a_streams_settings_are_on_its_own_session_alone(spark_of_all: SparkSession) -> None:
+    before = spark_of_all.conf.get("spark.sql.adaptive.enabled")
+    assert open_session(spark_of_all).conf.get("spark.sql.adaptive.enabled") == "false"
+    assert spark_of_all.conf.get("spark.sql.adaptive.enabled") == before == "true"
+
+
+def test_a_changed_key_aggregate_or_input_on_existing_state_says_what_changed(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"], "v": [1]}))
+
+    def function(keys: tuple[str, ...], aggregate: agg.Aggregation, folder: Path) -> Callable[[SparkSession], Stream]:
+        def asset(spark: SparkSession) -> Stream:
+            frame = spark.readStream.schema("k string, v long").parquet(str(folder))
+            return Stream(frame).key_by(*keys).aggregate(n=aggregate)
+
+        return asset
+
+    stream.run(function(("k",), agg.sum("v"), inbox))
+    for keys, aggregate, folder, changed in [
+        (("k", "v"), agg.sum("v"), inbox, "key"),
+        (("k",), agg.max("v"), inbox, "aggregate"),
+        (("k",), agg.sum("v"), inbox.parent, "input"),
+    ]:
+        with pytest.raises(IncompatibleStateError, match=rf"(?s){changed}.*rollback\(0\)"):
+            stream.run(function(keys, aggregate, folder))
+    stream.run(function(("k",), agg.sum("v"), inbox), FAST)
+    assert stream.rows() == [{"k": "a", "n": 1}]
+
+
+def test_an_append_only_stream_takes_added_and_dropped_columns(stream: StreamUnderTest, inbox: Path) -> None:
+    def function(schema: str) -> Callable[[SparkSession], Stream]:
+        return lambda spark: Stream(spark.readStream.schema(schema).parquet(str(inbox)))
+
+    drop(inbox, 0, pa.table({"k": ["a"], "v": [1]}))
+    stream.run(function("k string, v long"))
+    drop(inbox, 1, pa.table({"k": ["b"], "v": [2], "w": [3]}))
+    stream.run(function("k string, w long"))
+    assert stream.rows() == [{"k": "a", "w": None}, {"k": "b", "w": 3}]
