@@ -160,7 +160,9 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _standing(info: EpochInfo) -> str:
-    return "[green]current[/]" if info.current else ""
+    if info.current:
+        return "[green]current[/]"
+    return "[dim]abandoned[/]" if info.abandoned else ""
 
 
 def _cell(value: object) -> str:

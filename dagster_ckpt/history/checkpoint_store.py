@@ -6,7 +6,14 @@ from difflib import get_close_matches
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.stream_history import StreamHistory
-from dagster_ckpt.protocol.names import MANIFESTS, folder_of, parse_manifest_name, parts_of
+from dagster_ckpt.protocol.names import (
+    MANIFESTS,
+    folder_of,
+    name_of,
+    parse_manifest_name,
+    parts_of,
+    parts_of_name,
+)
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 
@@ -32,13 +39,13 @@ class CheckpointStore:
     def streams(self) -> list[str]:
         """The names of the streams, sorted: asset keys as Dagster writes them, `flights/delay_by_carrier`."""
         return sorted(
-            "/".join(parts) for folder in self._store.folders("") if (parts := self._parts(folder)) is not None
+            name_of(parts) for folder in self._store.folders("") if (parts := self._parts(folder)) is not None
         )
 
     def stream(self, name: str) -> StreamHistory:
         """The history of one stream. For an unknown one raises `InvalidPipelineError`, which lists those there are."""
-        parts = name.split("/")
-        folder = folder_of(parts) if all(parts) else None
+        parts = parts_of_name(name)
+        folder = folder_of(parts) if parts else None
         if folder is not None:
             history = StreamHistory(folder_store(self._store, folder), name, SystemClock())
             if history.exists():

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.epoch_info import moment_of
 from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 
 
@@ -30,10 +31,11 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
 
 
 def _committed_by(newest: Manifest, time: datetime) -> Retained:
-    by_then = [retained for retained in newest.retained if moment_of(retained.time_ms * 1_000) <= time]
+    # Not what a rollback left behind: a time must not bring back the rows that it was to remove.
+    by_then = [retained for retained in lineage(newest) if moment_of(retained.time_ms * 1_000) <= time]
     if by_then:
         return max(by_then, key=lambda retained: retained.epoch)
-    oldest = min(newest.retained, key=lambda retained: retained.epoch, default=None)
+    oldest = min(lineage(newest), key=lambda retained: retained.epoch, default=None)
     first = "none" if oldest is None else f"{oldest.epoch} ({moment_of(oldest.time_ms * 1_000).isoformat()})"
     raise InvalidPipelineError(
         f"no retained epoch had been committed by then: ask for a later time, or keep more epochs with `retained`. "
@@ -56,8 +58,8 @@ def _time(as_of: datetime | str) -> datetime:
 
 def _why_not(newest: Manifest, wanted: int) -> str:
     epochs = [retained.epoch for retained in newest.retained]
-    if any(abandoned.first <= wanted <= abandoned.last for abandoned in newest.abandoned):
-        return "a rollback left this epoch behind: choose one that is retained"
+    if is_abandoned(newest, wanted):
+        return "a rollback left this epoch behind, and it is no longer kept: choose one that is retained"
     if wanted > newest.version:
         return "there is no such epoch yet: choose one that is retained"
     if epochs and 0 <= wanted < min(epochs):

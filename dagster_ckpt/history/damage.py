@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.table import files_of
 from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import MANIFESTS, parse_manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
@@ -12,7 +13,7 @@ from dagster_ckpt.storage.chain import ManifestChain
 
 def epoch_without(chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> Epoch | None:
     """The newest retained epoch whose table needs no object that the error names; None where all do."""
-    for retained in reversed(newest.retained):
+    for retained in reversed(lineage(newest)):
         try:
             needed = list(_needed(chain, chain.read(retained.version)))
         except CorruptStateError:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
@@ -13,10 +14,11 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 class EpochInfo:
     """One retained epoch of a stream. All times are aware and in UTC; they are the writer's clock, for people to read.
 
-    `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `rows_in`,
-    `rows_out` (rows of the change log), `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did;
-    `state_rows` and `state_bytes` what the stream held after it; `total_rows_in` and `total_epochs` count from the
-    stream's beginning. `event_time` is the greatest event time any input had seen by then, None where there is none.
+    `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `abandoned`: a
+    rollback left it behind, and it can be read until it is retired. `rows_in`, `rows_out` (rows of the change log),
+    `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did; `state_rows` and `state_bytes` what the stream
+    held after it; `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest
+    event time any input had seen by then, None where there is none.
     """
 
     stream: str
@@ -24,6 +26,7 @@ class EpochInfo:
     version: Version
     committed_at: datetime
     current: bool
+    abandoned: bool
     rows_in: int
     rows_out: int
     late_rows: int
@@ -48,6 +51,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         version=retained.version,
         committed_at=moment_of(retained.time_ms * 1_000),
         current=retained.epoch == newest.epoch,
+        abandoned=is_abandoned(newest, retained.epoch),
         rows_in=did.rows_in,
         rows_out=did.rows_out,
         late_rows=did.late_rows,

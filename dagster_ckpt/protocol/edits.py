@@ -93,14 +93,15 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> 
 def rolled_back(parent: Manifest, target: Manifest | None, root_run: str) -> Manifest:
     """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
 
-    What lies between is abandoned. `root_run` asked for it, and will not be obeyed again.
+    What lies between is abandoned; it stays readable until it is retired. `root_run` asked for it, and will not be
+    obeyed again.
     """
     epoch = EMPTY if target is None else target.epoch
     shown = _emptied(parent) if target is None else _shown(parent, target)
     return replace(
         shown,
         kind=ManifestKind.ROLLBACK,
-        retained=tuple(entry for entry in parent.retained if entry.epoch <= epoch),
+        retained=parent.retained,
         abandoned=_abandoned(parent.abandoned, epoch, parent.epoch),
         rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
     )

@@ -15,6 +15,7 @@ from itertools import chain, pairwise, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import HASH_MAX, Manifest, ManifestKind, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import file_of
 
@@ -106,15 +107,15 @@ def sources_are_distinct(manifest: Manifest) -> bool:
 
 
 def retained_are_in_order(manifest: Manifest) -> bool:
-    """Distinct epochs, oldest first, none above the shown one, none abandoned."""
+    """Distinct epochs, oldest first. Those above the shown one were abandoned by a rollback."""
     epochs = [entry.epoch for entry in manifest.retained]
     rising = all(before < after for before, after in pairwise(epochs))
-    kept = all(not entry.first <= epoch <= entry.last for epoch in epochs for entry in manifest.abandoned)
-    return rising and kept and all(EMPTY < epoch <= manifest.epoch for epoch in epochs)
+    above = [epoch for epoch in epochs if epoch > manifest.epoch]
+    return rising and all(epoch > EMPTY for epoch in epochs) and all(is_abandoned(manifest, epoch) for epoch in above)
 
 
 def the_shown_epoch_is_retained(manifest: Manifest) -> bool:
-    return manifest.epoch == EMPTY or any(entry.epoch == manifest.epoch for entry in manifest.retained)
+    return manifest.epoch == EMPTY or manifest.epoch in lineage_epochs(manifest)
 
 
 def lists_are_bounded(manifest: Manifest) -> bool:
@@ -229,9 +230,9 @@ def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
 
 
 def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
-    """OPEN shows the parent's epoch, unchanged; ROLLBACK one that the parent retains, or 0."""
+    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0."""
     if child.kind is ManifestKind.ROLLBACK:
-        shown = {EMPTY, *(entry.epoch for entry in parent.retained)}
+        shown = {EMPTY, *lineage_epochs(parent)}
         undone = parent.epoch == child.epoch or any(
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )

@@ -16,6 +16,7 @@ from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term
 from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
+from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.manifest_rules import check_successor
 from dagster_ckpt.storage.chain import ManifestChain
@@ -150,12 +151,13 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
 
 
 def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
-    for entry in newest.retained:
+    for entry in lineage(newest):
         if entry.epoch == epoch:
             return chain.read(entry.version)
-    retained = [entry.epoch for entry in newest.retained]
+    retained = lineage_epochs(newest)
     raise InvalidPipelineError(
-        f"the stream cannot go back to an epoch that is not retained: choose one that is, or 0 for the empty stream. "
+        f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: choose "
+        f"another, or 0 for the empty stream. "
         f"stream={newest.stream}, from_epoch={epoch}, retained={retained}"
     )
 

@@ -15,6 +15,7 @@ INFO = {
     "version",
     "committed_at",
     "current",
+    "abandoned",
     "rows_in",
     "rows_out",
     "late_rows",

@@ -87,6 +87,15 @@ def test_an_epoch_that_a_rollback_left_behind_is_refused_with_that_reason() -> N
             choose(rolled_back, epoch=epoch)
 
 
+def test_what_a_rollback_left_behind_is_read_by_its_number_and_never_by_a_time() -> None:
+    rolled_back = replace(newest([2, 3, 4]), epoch=Epoch(2), abandoned=(EpochRange(Epoch(3), Epoch(5)),))
+    assert choose(rolled_back).epoch == 2
+    assert choose(rolled_back, epoch=4).epoch == 4
+    assert choose(rolled_back, as_of="9999-12-31T23:59:59").epoch == 2
+    infos = [info_of(each, replace(rolled_back, epoch=each.epoch), rolled_back) for each in rolled_back.retained]
+    assert [info.abandoned for info in infos] == [False, True, True]
+
+
 def test_a_stream_that_has_committed_nothing_shows_epoch_0() -> None:
     opened = replace(newest([2]), version=Version(1), epoch=Epoch(0), retained=())
     assert choose(opened) == choose(opened, epoch=0) == Retained(Epoch(0), Version(1), opened.time_ms)
