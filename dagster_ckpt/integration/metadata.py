@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest import Manifest, SourcePosition
 
 Metadata = dict[str, dg.MetadataValue[Any]]
@@ -56,15 +55,13 @@ def data_version(stream: str, manifest: Manifest) -> str:
     return f"{stream}@{manifest.epoch}"
 
 
-def is_empty(manifest: Manifest) -> bool:
-    """Whether nothing was ever committed."""
-    return manifest.epoch == EMPTY
-
-
 def _position(position: SourcePosition) -> dict[str, object]:
     """One source and how far it was read. A source identity holds no secret options."""
-    source = position.source
-    return {"format": source.format, "address": source.address, "position": _json(position.current)}
+    source, files = position.source, position.files
+    shown: dict[str, object] = {"format": source.format, "address": source.address, "position": _json(position.current)}
+    if files.index or files.tail:
+        shown["files"] = sum(reference.entries for reference in files.index) + len(files.tail)
+    return shown
 
 
 def _json(text: str | None) -> object:

@@ -9,6 +9,8 @@ from hashlib import sha256
 
 import dagster as dg
 
+from dagster_ckpt.protocol.names import name_of
+
 ATTEMPT_TAG = "dagster_ckpt/attempt"
 """Which relaunch in a row a Dagster run is; the first is 1."""
 
@@ -55,4 +57,4 @@ def pool_name_of(key: dg.AssetKey) -> str:
 
 def stream_name_of(key: dg.AssetKey) -> str:
     r"""The stream's name for people: the asset key's parts joined by `/`. A slash inside a part is written `\/`."""
-    return key.to_escaped_user_string()
+    return name_of(key.path)

@@ -88,7 +88,7 @@ def run_step(
         return _work(step, made)
     except (InvalidPipelineError, IncompatibleStateError):
         # Starting it again cannot mend it: the sensor leaves it to a person.
-        context.instance.add_run_tags(context.run_id, {UNFIT_TAG: step.stream_name})
+        context.instance.add_run_tags(context.run.run_id, {UNFIT_TAG: step.stream_name})
         raise
 
 
@@ -96,11 +96,11 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
     context = step.context
     audience = Audience(step.key, step.stream_name, step.code_version, context.log_event)
     events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
-    watch = RunWatch(context.instance, context.run_id, step.clock)
+    watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
         # The sensor compares it with the deployed code's, and drains a run whose code is old.
         tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
-        context.instance.add_run_tags(context.run_id, tags)
+        context.instance.add_run_tags(context.run.run_id, tags)
     hooks = JobHooks(
         on_commit=lambda epoch: events.committed(_told(epoch)), stop_reason=watch.stop_reason, on_idle=events.idle
     )
@@ -166,7 +166,7 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
 def _own_term(step: Step) -> Term | None:
     """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
     sight = look(step.coordinator.address.open(), step.key, step.clock, None)
-    mine = sight.newest is not None and sight.dagster_run_id == step.context.run_id
+    mine = sight.newest is not None and sight.dagster_run_id == step.context.run.run_id
     return sight.newest.term if mine and sight.newest is not None else None
 
 

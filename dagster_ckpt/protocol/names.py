@@ -30,6 +30,7 @@ TRIMMED = "trimmed.json"
 _FOLDER_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*)*")
+_NAME_PART = re.compile(r"(?:[^/\\]|\\.)+", re.DOTALL)
 _NUMBERED = re.compile(r"(manifest|lease)/([0-9]{20})\.json")
 
 _FILE = re.compile(
@@ -77,6 +78,17 @@ def parts_of(folder: str) -> tuple[str, ...]:
     except (UnicodeDecodeError, InvalidPipelineError):
         pass
     raise ValueError(f"not the folder of a stream. folder={folder!r}")
+
+
+def name_of(parts: Sequence[str]) -> str:
+    r"""The stream's name for people, as Dagster writes asset keys: joined by `/`; one inside a part is written `\/`."""
+    return "/".join(part.replace("\\", "\\\\").replace("/", "\\/") for part in parts)
+
+
+def parts_of_name(name: str) -> tuple[str, ...]:
+    """The asset key parts of a stream's name; none of a name that `name_of` never makes."""
+    parts = tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in _NAME_PART.findall(name))
+    return parts if name_of(parts) == name else ()
 
 
 def manifest_name(version: Version) -> str:

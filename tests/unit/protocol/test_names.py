@@ -30,6 +30,19 @@ def test_keys_that_differ_only_in_dots_slashes_or_case_get_folders_of_their_own(
     assert len({names.folder_of(key) for key in keys}) == len(keys)
 
 
+@given(st.lists(st.text(min_size=1), min_size=1))
+@example(["a/b"])
+@example(["a\\", "/"])
+@example(["\n"])
+def test_a_stream_name_is_read_back_as_the_parts_it_was_made_from(parts: list[str]) -> None:
+    assert names.parts_of_name(names.name_of(parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize("name", ["", "/", "a//b", "/a", "a/", "a\\", "\\a"])
+def test_a_name_that_no_stream_can_have_has_no_parts(name: str) -> None:
+    assert names.parts_of_name(name) == ()
+
+
 def test_a_plain_key_keeps_its_name() -> None:
     assert names.folder_of(["dev", "delay_by_carrier"]) == "dev.delay_by_carrier"
     assert names.folder_of(["Zürich"]) == "%5a%c3%bcrich"

@@ -1,0 +1,32 @@
+"""One Spark for the tests that need it, as dagster-pyspark makes it, and a place for their streams."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+
+from tests.dagster.place import Place
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[LazyPySparkResource]:
+    yield LazyPySparkResource(
+        spark_config={
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    )
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.fixture
+def place(tmp_path: Path, spark: LazyPySparkResource) -> Place:
+    return Place(tmp_path, spark, dg.DagsterInstance.ephemeral())

@@ -1,0 +1,208 @@
+"""Streaming assets run by Dagster on real Spark: what commits, what Dagster hears, what is downstream."""
+
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt import Stream, streaming_asset
+from tests.dagster.place import LABELS, Place, failure_of
+
+
+def test_two_batches_are_two_epochs_and_an_asset_downstream_is_executed_and_reads_them(place: Place) -> None:
+    seen: dict[str, object] = {}
+
+    @dg.asset
+    def as_pandas(counts: pd.DataFrame) -> None:
+        seen["pandas"] = counts.set_index("k")["n"].to_dict()
+
+    @dg.asset
+    def as_arrow(counts: pa.Table) -> None:
+        seen["arrow"] = counts.num_rows
+
+    @dg.asset
+    def as_it_is(counts) -> None:  # type: ignore[no-untyped-def]
+        seen["plain"] = type(counts)
+
+    @dg.asset
+    def as_polars(counts: pl.DataFrame) -> None:
+        seen["polars"] = counts["total"].sum()
+
+    @dg.asset
+    def as_lazy_polars(counts: pl.LazyFrame) -> None:
+        seen["lazy"] = counts.collect().height
+
+    @dg.asset
+    def as_spark(counts: DataFrame) -> None:
+        seen["spark"] = counts.where("k = 'a'").first().asDict()  # type: ignore[union-attr]
+
+    counts = place.counts(code_version="7")
+    others = (as_pandas, as_arrow, as_it_is, as_polars, as_lazy_polars, as_spark)
+    place.drop(("a", 1), ("b", 2), ("a", 3))
+    assert place.run(counts).success
+    assert place.table() == {"a": (2, 4), "b": (1, 2)}
+    place.drop(("a", 10), ("c", 20))
+    assert place.run(counts, others=others).success
+    assert place.epochs() == 2
+    assert place.table() == {"a": (3, 14), "b": (1, 2), "c": (1, 20)}
+    assert seen == {
+        "pandas": {"a": 3, "b": 1, "c": 1},
+        "arrow": 3,
+        "plain": pa.Table,
+        "polars": 36,
+        "lazy": 3,
+        "spark": {"k": "a", "n": 3, "total": 14},
+    }
+    first, second = place.events()
+    sources: Any = None
+    for event, rows_in, rows in ((first, 3, 2), (second, 2, 3)):
+        epoch = event.metadata["epoch"].value
+        assert set(event.metadata) == LABELS
+        assert (event.metadata["rows_in"].value, event.metadata["dagster/row_count"].value) == (rows_in, rows)
+        assert event.tags is not None
+        assert event.tags["dagster/data_version"] == f"counts@{epoch}"
+        assert event.tags["dagster/code_version"] == "7"
+        sources = event.metadata["source_positions"].value
+        assert sources[0]["address"].endswith("/inbox")
+    assert sources[0]["files"] == 2
+
+
+def test_a_run_that_finds_nothing_new_repeats_the_newest_epoch(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 1))
+    for _ in range(2):
+        assert place.run(counts).success
+    first, second = place.events()
+    assert first.metadata == second.metadata
+    assert place.epochs() == 1
+
+
+def test_a_stream_without_any_input_ends_with_the_empty_epoch(place: Place) -> None:
+    assert place.run(place.counts()).success
+    [event] = place.events()
+    assert event.metadata["epoch"].value == 0
+    assert set(event.metadata) == LABELS
+    assert place.table() == {}
+
+
+def test_the_past_is_read_by_input_metadata(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 1))
+    place.run(counts)
+    [first] = [info.epoch for info in place.history().epochs()]
+    time = place.history().latest().committed_at
+    place.drop(("a", 2))
+    place.run(counts)
+    seen = []
+
+    def before(**chosen: object) -> dg.AssetsDefinition:
+        @dg.asset(name=f"before_{next(iter(chosen), 'now')}", ins={"counts": dg.AssetIn(metadata=chosen)})
+        def before(counts: pd.DataFrame) -> None:
+            seen.append(counts["total"].tolist())
+
+        return before
+
+    assert place.run(counts, others=(before(epoch=first), before(as_of=time.isoformat()), before())).success
+    assert sorted(seen) == [[1], [1], [3]]
+    result = place.run(counts, others=(before(epoch=999),))
+    assert "no such epoch" in failure_of(result)
+
+
+def test_an_input_that_a_table_cannot_become_is_a_clear_error(place: Place) -> None:
+    @dg.asset
+    def wrong(counts: list) -> None: ...  # type: ignore[type-arg]
+
+    place.drop(("a", 1))
+    assert "annotate the input" in failure_of(place.run(place.counts(), others=(wrong,)))
+
+
+class Prefix(dg.ConfigurableResource):  # type: ignore[type-arg]
+    text: str
+
+
+class Limit(dg.Config):
+    least: int = 0
+
+
+def test_a_function_gets_its_config_its_resources_and_its_context(place: Place) -> None:
+    @streaming_asset
+    def chosen(limit: Limit, prefix: Prefix, context: dg.AssetExecutionContext, spark: SparkSession) -> Stream:
+        """Only big values, renamed."""
+        key = context.asset_key.to_user_string()
+        return Stream(place.read(spark).where(f"v >= {limit.least}").selectExpr(f"'{prefix.text}{key}' as k", "v"))
+
+    place.drop(("a", 1), ("b", 5))
+    definitions = place.definitions(streams=[chosen])
+    definitions = dg.Definitions.merge(definitions, dg.Definitions(resources={"prefix": Prefix(text=">")}))
+    job = definitions.resolve_job_def("chosen_job")
+    result = job.execute_in_process(
+        instance=place.instance, run_config={"ops": {"chosen": {"config": {"least": 5, "mode": "available_now"}}}}
+    )
+    assert result.success
+    assert place.history("chosen").read().select(["k", "v"]).to_pylist() == [{"k": ">chosen", "v": 5}]
+
+
+@pytest.mark.parametrize("path", [["délai.max"], ["a/b"], ["..", "x"]], ids=str)
+def test_a_strange_asset_key_stays_inside_its_own_folder(place: Place, path: list[str]) -> None:
+    counts = place.counts(key=path)
+    seen = []
+
+    @dg.asset(ins={"table": dg.AssetIn(key=counts.key)})
+    def report(table: pd.DataFrame) -> None:
+        seen.append(len(table))
+
+    place.drop(("a", 1), ("b", 1))
+    assert place.run(counts, others=(report,)).success
+    assert seen == [2]
+    [folder] = (place.folder / "store").iterdir()
+    assert folder.is_dir()
+    assert {entry.name for entry in place.folder.iterdir()} == {"store", "inbox"}
+
+
+def test_several_streams_in_one_run_work_through_what_is_there_one_after_another(place: Place) -> None:
+    place.drop(("a", 1))
+    streams = [place.counts(name=name, mode="continuous") for name in ("one", "two")]
+    assert place.run(*streams).success
+    assert place.table("one") == place.table("two") == {"a": (1, 1)}
+
+
+def test_a_continuous_stream_asked_for_beside_another_is_an_error_before_spark_starts(place: Place) -> None:
+    class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
+        spark_config: dict[str, str] = {}  # noqa: RUF012 (a field's default)
+
+        @property
+        def spark_session(self) -> SparkSession:
+            raise AssertionError("Spark must not be started")
+
+    place.spark = NoSpark()  # type: ignore[assignment]
+    streams = [place.counts(name=name) for name in ("one", "two")]
+    config = {"ops": {name: {"config": {"mode": "continuous"}} for name in ("one", "two")}}
+    result = place.run(*streams, run_config=config)
+    errors = [
+        e.step_failure_data.error.cause.message for e in result.all_events if e.event_type_value == "STEP_FAILURE"
+    ]
+    assert len(errors) == 2
+    assert all("a Dagster run of its own" in error and "streams=one, two" in error for error in errors)
+
+
+def test_a_function_that_returns_no_stream_is_told_so_and_not_tried_again(place: Place) -> None:
+    @streaming_asset
+    def forgetful(spark: SparkSession):  # type: ignore[no-untyped-def]
+        return place.read(spark)
+
+    result = place.run(forgetful)
+    assert "return Stream(df)" in failure_of(result)
+    run = place.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags["dagster_ckpt/unfit"] == "forgetful"
+
+
+def test_secrets_in_storage_options_reach_no_repr_and_no_snapshot_of_the_location(place: Place) -> None:
+    from dagster_ckpt import CheckpointCoordinatorResource
+
+    checkpoints = CheckpointCoordinatorResource(url=place.url, storage_options={"secret": "s3cr3t"})
+    assert "s3cr3t" not in repr(checkpoints) + repr(checkpoints.address) + str(checkpoints)
