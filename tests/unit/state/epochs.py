@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, RunRef, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.shard_state import EngineOptions, ShardState, open_shard
@@ -71,7 +71,7 @@ class Epochs:
 
     def commit(self, state: ShardState) -> Manifest:
         version = Version(self.newest.version + 1)
-        runs = {ack.table: (ack.runs,) for ack in state.flush()}
+        runs: dict[str, tuple[tuple[RunRef, ...], ...]] = {ack.table: (ack.runs,) for ack in state.flush()}
         statistics = replace(
             self.newest.statistics, state_rows=self.newest.statistics.state_rows + state.state_rows_delta
         )

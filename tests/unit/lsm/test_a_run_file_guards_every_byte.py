@@ -1,0 +1,111 @@
+import io
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
+from dagster_ckpt.lsm import run_file
+from dagster_ckpt.lsm.run import Run, run_of
+from dagster_ckpt.lsm.run_file import decode, encode
+
+NAME = "state/groups/file.arrow"
+ROWS = pa.table(
+    {
+        "i": pa.array([1, None, 3], pa.int32()),
+        "s": pa.array(["a", None, "long enough to lie anywhere"]),
+        "b": pa.array([b"", b"\xff", None]),
+        "t": pa.array([True, None, False]),
+        "d": pa.array([Decimal("1.50"), None, Decimal(10**30)], pa.decimal128(38, 2)),
+        "at": pa.array([0, None, 2], pa.timestamp("us", "UTC")),
+        "day": pa.array([0, None, 2], pa.date32()),
+        "l": pa.array([[1], None, []], pa.list_(pa.int64())),
+        "n": pa.array([{"x": 1}, None, {"x": None}], pa.struct([("x", pa.int8())])),
+    }
+)
+HASHES = np.array([2**64 - 1, 0, 5], dtype=np.uint64)
+
+
+def read_all(run: Run) -> None:
+    run.columns()
+    assert len(run.hashes) == len(run)
+    assert run.tombstones is None or len(run.tombstones) == len(run)
+
+
+def test_a_run_of_every_type_is_the_same_after_it_was_written() -> None:
+    run = run_of(HASHES, ROWS, np.array([False, True, False]))
+    file = encode(run)
+    again = decode(NAME, file.data, file.checksum, ROWS.schema)
+    assert again.columns().equals(ROWS.take([1, 2, 0]))
+    assert again.hashes.tolist() == [0, 5, 2**64 - 1]
+    assert again.tombstones is not None
+    assert again.tombstones.tolist() == [True, False, False]
+    assert again.directory.first.tolist() == run.directory.first.tolist()
+    assert (again.directory.least, again.directory.shift) == (run.directory.least, run.directory.shift)
+
+
+def test_a_run_made_of_slices_is_written_whole() -> None:
+    run = run_of(HASHES[1:], ROWS.slice(1))
+    file = encode(run)
+    assert decode(NAME, file.data, file.checksum, ROWS.schema).columns().equals(ROWS.slice(1))
+
+
+def test_the_same_run_has_the_same_bytes() -> None:
+    assert encode(run_of(HASHES, ROWS)).data.equals(encode(run_of(HASHES, ROWS)).data)
+
+
+def test_any_reader_of_arrow_files_reads_it() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    table = pa.ipc.open_file(file.data).read_all()
+    assert table.column_names == ["_hash", "_tombstone", *ROWS.column_names]
+    assert (
+        pl.read_ipc(io.BytesIO(file.data), columns=["_hash", "s"])["s"].to_list()
+        == ROWS["s"].take([1, 2, 0]).to_pylist()
+    )
+
+
+def test_a_flipped_bit_anywhere_is_found() -> None:
+    rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
+    file = encode(run_of(HASHES, rows))
+    intact = bytes(file.data)
+    for at in range(len(intact)):
+        damaged = bytearray(intact)
+        damaged[at] ^= 1 << (at % 8)
+        with pytest.raises(CorruptStateError, match=f"file={NAME}"):
+            read_all(decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema))
+
+
+def test_a_file_cut_off_anywhere_is_found() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    for size in range(0, file.data.size, 7):
+        with pytest.raises(CorruptStateError, match=f"file={NAME}"):
+            read_all(decode(NAME, file.data.slice(0, size), file.checksum, ROWS.schema))
+
+
+def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
+    n = 100_000
+    rows = pa.table({"k": np.arange(n), "v": np.arange(n)})
+    file = encode(run_of(np.arange(n, dtype=np.uint64), rows))
+    damaged = bytearray(file.data)
+    place = pa.ipc.open_file(file.data).get_batch(0).column(3).buffers()[1].address - file.data.address
+    damaged[place + 4 * n] ^= 1
+    run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
+    assert (run.find(run.hashes[::1000], rows.select(["k"]).take(pa.array(np.arange(0, n, 1000)))) >= 0).all()
+    with pytest.raises(CorruptStateError, match=r"block=\d+"):
+        run.columns(["v"])
+
+
+def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    with pytest.raises(CorruptStateError, match="other columns"):
+        decode(NAME, file.data, file.checksum, ROWS.select(["i"]).schema)
+
+
+def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_file, "FORMAT", 2)
+    file = encode(run_of(HASHES, ROWS))
+    monkeypatch.undo()
+    with pytest.raises(IncompatibleStateError, match="format=2"):
+        decode(NAME, file.data, file.checksum, ROWS.schema)

@@ -1,0 +1,33 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.lsm.run import ABSENT, run_of
+from dagster_ckpt.lsm.view import View
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
+
+HASHES = np.array([0, 5, 10, HASH_MAX - 1, HASH_MAX], dtype=np.uint64)
+ROWS = pa.table({"k": ["a", "b", "c", "d", "e"]})
+
+
+@pytest.mark.parametrize(
+    ("clip", "moved", "shown"),
+    [
+        (HashRange(), (0, 0), "abcde"),
+        (HashRange(5, 10), (0, 0), "bc"),
+        (HashRange(0, 0), (0, 0), "a"),
+        (HashRange(HASH_MAX, HASH_MAX), (0, 0), "e"),
+        (HashRange(), (5, 10), "acde"),
+        (HashRange(), (0, 5), "bcde"),
+        (HashRange(), (10, HASH_MAX), "abe"),
+        (HashRange(), (10, HASH_MAX + 1), "ab"),
+        (HashRange(), (0, HASH_MAX + 1), ""),
+        (HashRange(5, HASH_MAX), (10, HASH_MAX), "be"),
+        (HashRange(), (7, 7), "abcde"),
+    ],
+)
+def test_what_is_in_the_clip_and_not_in_the_merge_range(clip: HashRange, moved: tuple[int, int], shown: str) -> None:
+    view = View(run_of(HASHES, ROWS), clip, *moved)
+    assert "".join(view.rows().columns()["k"].to_pylist()) == shown
+    found = view.find(HASHES, ROWS)
+    assert "".join(key for key, at in zip("abcde", found, strict=True) if at != ABSENT) == shown

@@ -1,0 +1,161 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.table import Touched
+from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.shard_state import EngineOptions, open_shard
+from dagster_ckpt.storage.local import LocalObjectStore
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.unit.state.epochs import SPEC, TABLE, Epochs, empty_manifest, in_memory
+
+FILE = FileId(Term(1), Epoch(2), Shard(0), attempt=1)
+
+
+def sides(touched: Touched) -> tuple[dict[str, int], dict[str, int]]:
+    both = (touched.before.rows.to_pydict(), touched.after.rows.to_pydict())
+    return tuple(dict(zip(side["k"], side["v"], strict=True)) for side in both)  # type: ignore[return-value]
+
+
+def test_an_epoch_without_changes_reads_and_writes_nothing() -> None:
+    epochs = in_memory("quiet")
+    state = epochs.begin()
+    epochs.put(state, a=1)
+    before = epochs.commit(state)
+    epochs.store.delete(before.runs[TABLE][0][0].path)  # so that reading it would fail
+    state = epochs.begin()
+    state.table(TABLE)
+    epochs.put(state)
+    epochs.delete(state)
+    assert epochs.commit(state).runs == before.runs
+    assert state.state_rows_delta == 0
+
+
+def test_a_key_that_came_and_went_within_the_epoch_leaves_nothing() -> None:
+    epochs = in_memory("came and went")
+    state = epochs.begin()
+    epochs.put(state, a=1)
+    epochs.delete(state, "a", "never there")
+    assert sides(state.table(TABLE).touched()) == ({}, {})
+    assert epochs.commit(state).runs[TABLE] == ((),)
+    assert list(epochs.store.list("")) == []
+
+
+def test_rows_are_counted_as_they_come_go_and_change() -> None:
+    epochs = in_memory("counted")
+    state = epochs.begin()
+    epochs.put(state, a=1, b=2)
+    epochs.commit(state)
+    assert state.state_rows_delta == 2
+    state = epochs.begin()
+    epochs.put(state, a=5, c=6)
+    epochs.delete(state, "b", "never there")
+    epochs.commit(state)
+    assert state.state_rows_delta == 0
+    assert epochs.live() == {"a": 5, "c": 6}
+
+
+def test_what_was_touched_shows_before_and_after() -> None:
+    epochs = in_memory("touched")
+    state = epochs.begin()
+    epochs.put(state, a=1, b=2, untouched=3)
+    epochs.commit(state)
+    state = epochs.begin()
+    table = state.table(TABLE)
+    epochs.put(state, a=10)
+    assert sides(table.touched()) == ({"a": 1}, {"a": 10})
+    epochs.delete(state, "b")
+    epochs.put(state, c=30, a=11)
+    assert sides(table.touched()) == ({"a": 1, "b": 2}, {"a": 11, "c": 30})
+    touched = table.touched()
+    assert len(touched.hashes) == len(touched.before.present) == len(touched.after.present) == 3
+
+
+def test_what_was_got_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = in_memory("once")
+    state = epochs.begin()
+    epochs.put(state, a=1, b=2, c=3)
+    epochs.commit(state)
+    state = epochs.begin()
+    assert epochs.get(state, "a", "b", "new") == {"a": 1, "b": 2}
+    (run,) = epochs.newest.runs[TABLE][0]
+    epochs.store.delete(run.path)
+    epochs.runs = OpenRuns()
+    monkeypatch.setattr("dagster_ckpt.lsm.view.View.find", lambda *_: pytest.fail("a second look"))
+    epochs.put(state, a=10, b=20, new=30)
+    assert sides(state.table(TABLE).touched()) == ({"a": 1, "b": 2}, {"a": 10, "b": 20, "new": 30})
+
+
+def test_many_batches_of_an_epoch_become_one_run() -> None:
+    epochs = in_memory("batches")
+    state = epochs.begin()
+    for step in range(30):
+        assert epochs.get(state, "every", f"k{step}") == ({"every": step - 1} if step else {})
+        epochs.put(state, **{"every": step, f"k{step}": step})
+    (run,) = epochs.commit(state).runs[TABLE][0]
+    assert run.rows == 31
+    assert epochs.live() == {"every": 29} | {f"k{step}": step for step in range(30)}
+
+
+def test_nothing_is_seen_before_the_commit() -> None:
+    epochs = in_memory("unseen")
+    state = epochs.begin()
+    epochs.put(state, a=1)
+    state.flush()
+    assert epochs.live() == {}
+    assert epochs.get(epochs.begin(), "a") == {}
+
+
+def test_two_attempts_at_one_epoch_never_share_a_file() -> None:
+    epochs = in_memory("attempts")
+    first, second = epochs.begin(), epochs.begin()
+    epochs.put(first, a=1)
+    epochs.put(second, a=1)
+    first.flush()
+    epochs.commit(second)
+    assert len(list(epochs.store.list(""))) == 2
+    assert epochs.live() == {"a": 1}
+
+
+def test_a_name_that_other_bytes_have_is_an_error_and_ones_own_bytes_are_a_lost_reply() -> None:
+    store, manifest = MemoryObjectStore("names"), empty_manifest(SPEC)
+    for value, refused in [(1, False), (1, False), (2, True)]:
+        state = open_shard(store, manifest, Shard(0), FILE)
+        rows = pa.table({"k": ["a"], "v": [value]})
+        state.table(TABLE).put(np.zeros(1, dtype=np.uint64), rows)
+        if refused:
+            with pytest.raises(CorruptStateError, match="taken by other bytes"):
+                state.flush()
+        else:
+            state.flush()
+
+
+def test_shards_lie_in_folders_of_their_own() -> None:
+    store, manifest = MemoryObjectStore("shards"), empty_manifest(SPEC, shards=4)
+    state = open_shard(store, manifest, Shard(3), FileId(Term(1), Epoch(2), Shard(3), attempt=9))
+    state.table(TABLE).put(np.full(1, 2**64 - 1, dtype=np.uint64), pa.table({"k": ["a"], "v": [1]}))
+    ((_, runs),) = ((ack.table, ack.runs) for ack in state.flush())
+    assert runs[0].path == "state/groups/00003-of-00004/1-2-3-9.arrow"
+    assert (runs[0].hashes.lo, runs[0].hashes.hi) == (2**64 - 1, 2**64 - 1)
+
+
+def test_runs_of_a_local_disk_are_mapped_and_stay_open(tmp_path: Path) -> None:
+    epochs = Epochs(LocalObjectStore(tmp_path, iter("abcdefghijklmnop").__next__))
+    epochs.options = EngineOptions(CompactionLimits(runs_min=100))
+    for step in range(4):
+        state = epochs.begin()
+        epochs.put(state, **{f"k{step}": step})
+        epochs.commit(state)
+    assert epochs.get(epochs.begin(), "k0", "k3") == {"k0": 0, "k3": 3}
+    for ref in epochs.newest.runs[TABLE][0]:
+        (tmp_path / ref.path).unlink()
+    assert epochs.get(epochs.begin(), "k1", "k2") == {"k1": 1, "k2": 2}, "open runs need no file name any more"
+    epochs.runs = OpenRuns(mapped_max=1)
+    with pytest.raises(CorruptStateError, match="missing"):
+        epochs.get(epochs.begin(), "k1")
