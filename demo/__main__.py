@@ -53,10 +53,10 @@ def demo(report: Report) -> int:
     with ExitStack() as at_the_end:
         dagster = _ready_dagster(folder, report, at_the_end)
         equal = play(Plan(), year.days, folder, dagster, report)
-        report.say("time", f"{time.monotonic() - began_s:.0f} s in all")
         if KEEP:
             at_the_end.pop_all()
             report.say("ui", f"[bold]{dagster.url}[/] stays up until you say: kill -INT {dagster.process.pid}")
+    report.say("time", f"{time.monotonic() - began_s:.0f} s in all")
     return 0 if equal else 1
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import polars as pl
+from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
@@ -20,12 +22,11 @@ _FED = "days dropped"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One stream at the end. `seconds` lie between its first epoch and its last; `kill` is None if there was none."""
+    """One stream at the end; `kill` is None if there was none."""
 
     stream: str
     standing: Standing
-    seconds: float
-    table_rows: int
+    rows_per_second: float
     equal: bool
     kill: "Kill | None" = None
 
@@ -71,27 +72,24 @@ class Report:
                 self._console.print(_rows(f"{stream}: {rows.height:,} {kind} rows", rows.head(ROWS_SHOWN)))
 
     def outcome(self, outcomes: list[Outcome]) -> None:
-        """The final table."""
-        table = Table(title_justify="left", pad_edge=False)
-        table.add_column("stream")
-        for heading in ("epochs", "rows read", "rows a second", "rows in its table"):
+        """The final table; fits a terminal of 80 columns."""
+        table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        table.add_column("stream", no_wrap=True)
+        for heading in ("epochs", "rows", "rows a\nsecond", "epoch at\nthe kill", "kill to\nnext epoch"):
             table.add_column(heading, justify="right")
-        table.add_column("epoch at the kill", justify="right")
-        table.add_column("seconds from the kill\nto the next epoch", justify="right")
-        table.add_column("equal to batch")
+        table.add_column("equal to\nbatch")
         for each in outcomes:
             table.add_row(
                 each.stream,
                 f"{each.standing.epochs:,}",
                 f"{each.standing.rows:,}",
-                f"{each.standing.rows / each.seconds:,.0f}" if each.seconds else "",
-                f"{each.table_rows:,}",
+                f"{each.rows_per_second:,.0f}",
                 f"{each.kill.epoch:,}" if each.kill else "",
-                f"{each.kill.seconds:.1f}" if each.kill else "",
+                f"{each.kill.seconds:.1f} s" if each.kill else "",
                 "[green]yes[/]" if each.equal else "[red]no[/]",
             )
         self._console.print()
-        self._console.print(table)
+        self._console.print(Padding(table, (0, 0, 0, 1)))
 
 
 class Bars:
@@ -105,6 +103,7 @@ class Bars:
             TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         self._tasks: dict[str, TaskID] = {
             name: self._progress.add_task(name, total=days, note="") for name in (_FED, *streams)

@@ -1,7 +1,7 @@
 """What happens in the demo, in order."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from demo.dagster_dev import DagsterDev
 from demo.errors import DemoError
 from demo.feeder import Feeder, drop
 from demo.processes import kill
-from demo.report import Kill, Outcome, Report
+from demo.report import Bars, Kill, Outcome, Report
 from demo.run_folder import RunFolder
 from demo.standing import standing
 from demo.watch import Watch
@@ -31,10 +31,14 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The course of the demo. The kill comes once `kill_at` days were dropped; `stall_s`: nothing moves, we give up."""
+    """The course of the demo.
+
+    `first_days` are there when the streams begin; the kill comes once the victim has committed `kill_at` days; where
+    nothing moves for `stall_s` we give up.
+    """
 
     days_per_second: float = 6.0
-    first_days: int = 7
+    first_days: int = 14
     victim: str = "delay_by_carrier"
     kill_at: int = 180
     stall_s: float = 120.0
@@ -42,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A kill that nobody has recovered from yet: the newest epoch once the worker was dead, and the time it died."""
+    """A kill: the newest epoch once the worker was dead, and the time it died."""
 
     epoch: int
     at_s: float
@@ -50,46 +54,51 @@ class Strike:
 
 def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDev, report: Report) -> bool:
     """Run the year through the streams of a ready Dagster; returns whether every table equals the batch computation."""
-    store = CheckpointStore(folder.store)
-    # Something is there already when the streams begin.
     for day in days[: plan.first_days]:
         drop(day, folder.inbox)
     for stream in STREAMS:
         dagster.api.launch(f"{stream}_job")
-    report.say("streams", f"{', '.join(STREAMS)}: a Dagster run each")
+    report.say("streams", f"{', '.join(STREAMS)}: launched, a Dagster run each")
     feeder = Feeder(days, folder.inbox, plan.days_per_second, fed=plan.first_days)
-    watch = Watch(store, STREAMS, time.monotonic())
-    struck = _through_the_year(plan, feeder, watch, dagster, report)
-    report.say("end", "the whole year is committed; ending the Dagster runs")
+    watch = Watch(CheckpointStore(folder.store), STREAMS, time.monotonic())
+    with report.bars(STREAMS, len(days)) as bars:
+        course = Course(plan, feeder, watch, dagster, report, bars)
+        course.until(lambda: watch.all_began, days=plan.first_days)
+        report.say("feeder", f"every stream has begun; dropping {plan.days_per_second:g} days a second")
+        course.until(lambda: watch.standings[plan.victim].days >= plan.kill_at, days=plan.kill_at)
+        strike = _strike(plan.victim, watch.store, dagster, report)
+        course.until(lambda: watch.standings[plan.victim].epoch > strike.epoch, days=len(days))
+        recovered = Kill(strike.epoch, watch.standings[plan.victim].epoch, time.monotonic() - strike.at_s)
+        report.say("recovery", f"by the sensor: epoch {recovered.next_epoch}, {recovered.seconds:.1f} s after the kill")
+        course.until(lambda: watch.through(len(days)), days=len(days))
+    report.say("end", "every day is committed in every stream; ending the Dagster runs")
     _end_runs(dagster.api)
-    return _prove(watch, folder, {plan.victim: struck}, report)
+    return _prove(watch, folder, {plan.victim: recovered}, report)
 
 
-def _through_the_year(plan: Plan, feeder: Feeder, watch: Watch, dagster: DagsterDev, report: Report) -> Kill:
-    """Feed and watch until every day is in every stream; in the middle, kill the victim's worker."""
-    days = len(feeder.days)
-    strike: Strike | None = None
-    recovered: Kill | None = None
-    with report.bars(STREAMS, days) as bars:
-        while recovered is None or not watch.through(days):
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Feeds and watches, one stretch of the way after the other."""
+
+    plan: Plan
+    feeder: Feeder
+    watch: Watch
+    dagster: DagsterDev
+    report: Report
+    bars: Bars
+
+    def until(self, reached: Callable[[], bool], days: int) -> None:
+        """Go on until `reached`, with at most `days` dropped. Raises DemoError where nothing moves for too long."""
+        since_s = time.monotonic()
+        while not reached():
             now_s = time.monotonic()
-            # The second half waits for the kill, and the kill for the stream: a slow start cannot move it to the end.
-            feeder.feed(now_s, until=plan.kill_at if strike is None else days)
-            watch.look(now_s)
-            bars.show(feeder.fed, watch.standings)
-            victim = watch.standings[plan.victim]
-            if strike is None and feeder.fed >= plan.kill_at and victim.days >= plan.kill_at // 2:
-                strike = _strike(plan.victim, watch.store, dagster, report)
-            elif strike is not None and recovered is None and victim.epoch > strike.epoch:
-                recovered = Kill(strike.epoch, victim.epoch, time.monotonic() - strike.at_s)
-                report.say(
-                    "recovery",
-                    f"by the sensor; epoch {victim.epoch} is committed {recovered.seconds:.1f} s after the kill",
-                )
-            if now_s - watch.moved_s > plan.stall_s:
-                raise DemoError(f"no stream has committed anything for {plan.stall_s:.0f} s. runs={dagster.api.runs()}")
+            self.feeder.feed(now_s, until=days)
+            self.watch.look(now_s)
+            self.bars.show(self.feeder.fed, self.watch.standings)
+            if now_s - max(self.watch.moved_s, since_s) > self.plan.stall_s:
+                runs = ", ".join(f"{run.job} {run.status}" for run in self.dagster.api.runs())
+                raise DemoError(f"no stream has committed anything for {self.plan.stall_s:.0f} s. runs=[{runs}]")
             time.sleep(LOOK_S)
-    return recovered
 
 
 def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Report) -> Strike:
@@ -115,7 +124,8 @@ def _end_runs(api: DagsterApi) -> None:
         time.sleep(LOOK_S)
 
 
-def _prove(watch: Watch, folder: RunFolder, kills: dict[str, Kill], report: Report) -> bool:
+def _prove(watch: Watch, folder: RunFolder, kills: Mapping[str, Kill], report: Report) -> bool:
+    watch.look(time.monotonic())  # a run that ends may have committed once more
     outcomes = []
     for stream, expected in EXPECTED.items():
         table = pl.DataFrame(watch.store.stream(stream).read())
@@ -125,8 +135,7 @@ def _prove(watch: Watch, folder: RunFolder, kills: dict[str, Kill], report: Repo
             Outcome(
                 stream,
                 watch.standings[stream],
-                watch.seconds(stream),
-                table.height,
+                watch.rows_per_second(stream),
                 equal=not found,
                 kill=kills.get(stream),
             )

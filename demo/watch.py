@@ -9,8 +9,8 @@ class Watch:
 
     def __init__(self, store: CheckpointStore, streams: list[str], now_s: float) -> None:
         self.store = store
-        self._first_s: dict[str, float] = {}
-        self._last_s: dict[str, float] = {}
+        self._firsts: dict[str, tuple[float, int]] = {}
+        self._lasts: dict[str, tuple[float, int]] = {}
         self.standings = dict.fromkeys(streams, Standing())
         self.moved_s = now_s
 
@@ -19,14 +19,21 @@ class Watch:
         for stream, before in self.standings.items():
             now = standing(self.store, stream)
             if now.epochs > before.epochs:
-                self._first_s.setdefault(stream, now_s)
-                self._last_s[stream] = self.moved_s = now_s
+                self._firsts.setdefault(stream, (now_s, now.rows))
+                self._lasts[stream] = (now_s, now.rows)
+                self.moved_s = now_s
             self.standings[stream] = now
 
     def through(self, days: int) -> bool:
         """Whether every stream has committed that many days."""
         return all(now.days >= days for now in self.standings.values())
 
-    def seconds(self, stream: str) -> float:
-        """From its first epoch to its newest."""
-        return self._last_s.get(stream, 0.0) - self._first_s.get(stream, 0.0)
+    @property
+    def all_began(self) -> bool:
+        """Whether every stream has committed something."""
+        return len(self._firsts) == len(self.standings)
+
+    def rows_per_second(self, stream: str) -> float:
+        """Of the rows that came after its first epoch, until its newest; 0 where it has but one."""
+        (first_s, first_rows), (last_s, last_rows) = self._firsts[stream], self._lasts[stream]
+        return (last_rows - first_rows) / (last_s - first_s) if last_s > first_s else 0.0

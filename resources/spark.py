@@ -7,5 +7,6 @@ spark = LazyPySparkResource(
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
 )
