@@ -1,0 +1,155 @@
+"""Run a streaming asset over given batches, in a test of the user's own."""
+
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest import Owner
+from dagster_ckpt.runtime.declared import Reader
+from dagster_ckpt.runtime.job import run_stream
+from dagster_ckpt.runtime.patient_session import PatientSession
+from dagster_ckpt.runtime.session import announce_settings, open_session
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.processes import this_process
+
+Batches = Mapping[str, Sequence[pa.Table]]
+
+_NAME = "stream"
+_START_S = 1_000_000_000
+
+
+def run_batches(
+    asset: object,
+    batches: Batches,
+    *,
+    arguments: Mapping[str, object] | None = None,
+    spark: SparkSession | None = None,
+    shards: int = 2,
+) -> pa.Table:
+    """The table of a streaming asset after it has worked these micro-batches, on a temporary store.
+
+    `asset` is what `@streaming_asset` made, or a function that returns a `Stream`. `batches` has, for each source that
+    was declared with `source(name, reader)` and the asset reads, the tables of its micro-batches: the first table of
+    every source makes the first epoch, and so on. `arguments` fills parameters other than the session, by name. `spark`
+    is a session to use; by default the one that is there, else a new local one. The result's rows have no order.
+
+    Raises `InvalidPipelineError` for a source without batches, batches without a source, and whatever the run raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
+        root = Path(folder)
+        session = _BatchSession.beside(open_session(spark or _session()), _dropped(root, batches))
+        stream = _called(_function_of(asset), session, arguments or {})
+        if session.unread:
+            raise InvalidPipelineError(
+                f"the asset reads no declared source of this name. names={sorted(session.unread)}"
+            )
+        address = StoreAddress((root / "store").as_uri())
+        job = StreamJob(
+            asset=_NAME,
+            stream=stream,
+            address=address,
+            folder=_NAME,
+            opening=lambda pipeline: Opening(
+                stream=_NAME,
+                owner=Owner("run_batches", _NAME),
+                pipeline=pipeline,
+                shards=shards,
+                holder=LeaseHolder("run_batches", "run_batches", this_process()),
+                root_run="run_batches",
+            ),
+            options=JobOptions(tolerable_failures=0),
+        )
+        run_stream(job, JobHooks(), SystemClock())
+        return CheckpointStore(address.url).stream(_NAME).read()
+
+
+class _BatchSession(PatientSession):
+    """A stream's session in which each declared source is a folder of files, one for each micro-batch."""
+
+    @classmethod
+    def beside(cls, session: SparkSession, folders: Mapping[str, Path]) -> "_BatchSession":
+        made = cls(session.sparkContext, session._jsparkSession)  # noqa: SLF001  (the same session, read in another way)
+        made.folders = folders
+        made.unread = set(folders)
+        return made
+
+    folders: Mapping[str, Path]
+    unread: set[str]
+
+    def read_declared(self, name: str, reader: Reader) -> DataFrame:
+        folder = self.folders.get(name)
+        if folder is None:
+            raise InvalidPipelineError(
+                "the asset reads a source that was given no batches: add them. "
+                f"source={name}, given={list(self.folders)}"
+            )
+        self.unread.discard(name)
+        schema = from_arrow_schema(pq.read_schema(min(folder.iterdir())))
+        return self.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(folder))
+
+
+def _dropped(root: Path, batches: Batches) -> dict[str, Path]:
+    """Each source's tables as Parquet files in a folder of its own, in order."""
+    folders = {}
+    for index, (name, tables) in enumerate(batches.items()):
+        if not tables:
+            raise InvalidPipelineError(f"give at least one table, which may be empty: it has the schema. source={name}")
+        folders[name] = folder = root / f"source-{index}"
+        folder.mkdir()
+        for number, table in enumerate(tables):
+            file = folder / f"{number:05d}.parquet"
+            pq.write_table(table, file)
+            # Spark takes files in the order of their times.
+            os.utime(file, (_START_S + number, _START_S + number))
+    return folders
+
+
+def _called(function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object]) -> Stream:
+    hints = get_type_hints(function)
+    given: dict[str, object] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in arguments:
+            given[name] = arguments[name]
+        elif name == "spark" or hints.get(name) is SparkSession:
+            given[name] = session
+        elif parameter.default is inspect.Parameter.empty:
+            raise InvalidPipelineError(f"the asset takes a parameter more: give it in arguments=. parameter={name}")
+    stream = function(**given)
+    if not isinstance(stream, Stream):
+        raise InvalidPipelineError(f"a streaming function returns a Stream. returned={type(stream).__name__}")
+    return stream
+
+
+def _function_of(asset: object) -> Callable[..., object]:
+    if inspect.isfunction(asset):
+        return asset
+    from dagster_ckpt.integration.streaming_function import of_asset
+
+    streaming = of_asset(asset)
+    if streaming is None:
+        raise InvalidPipelineError(f"give a streaming asset, or a function that returns a Stream. got={asset!r}")
+    return streaming.function
+
+
+def _session() -> SparkSession:
+    announce_settings(os.environ)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.master("local[2]").appName("run_batches")
+    return builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()

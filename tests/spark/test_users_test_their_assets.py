@@ -1,0 +1,71 @@
+"""`run_batches`, as a user's own tests call it."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt import agg, streaming_asset
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared import source
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.testing import run_batches
+
+pytestmark = pytest.mark.usefixtures("spark_of_all")
+
+
+def read_departures(spark: SparkSession) -> DataFrame:
+    return spark.readStream.schema("carrier string, delay double").parquet("data/departures")
+
+
+departures = source("departures", read_departures)
+more = source("more", read_departures)
+
+
+@streaming_asset(group_name="flights")
+def delay_by_carrier(spark: SparkSession) -> Stream:
+    both = departures(spark).union(more(spark))
+    return Stream(both.where("delay > 0")).key_by("carrier").aggregate(worst=agg.max("delay"))
+
+
+def batch(*delays: float) -> pa.Table:
+    return pa.table({"carrier": ["UA"] * len(delays), "delay": list(delays)})
+
+
+def test_the_batches_take_the_place_of_the_declared_sources() -> None:
+    table = run_batches(delay_by_carrier, {"departures": [batch(1, 5), batch(-1)], "more": [batch(7), batch(2)]})
+    assert table.to_pylist() == [{"carrier": "UA", "worst": 7.0}]
+
+
+def test_each_table_is_an_epoch_and_a_plain_function_will_do() -> None:
+    def by_rank(spark: SparkSession, least: float) -> Stream:
+        frame = departures(spark).where(f"delay >= {least}")
+        return Stream(frame).key_by("carrier").aggregate(first=agg.first("delay", by="delay"), n=agg.count())
+
+    table = run_batches(by_rank, {"departures": [batch(3), batch(), batch(1, 2)]}, arguments={"least": 2})
+    assert table.to_pylist() == [{"carrier": "UA", "first": 2.0, "n": 2}]
+
+
+def test_in_a_run_the_source_is_what_its_reader_reads(spark: SparkSession) -> None:
+    ticks = source("ticks", lambda spark: spark.readStream.format("rate").load())
+    assert ticks(spark).isStreaming
+    assert ticks(spark).columns == ["timestamp", "value"]
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ({"departures": [batch(1)]}, r"given no batches.*source=more, given=\['departures'\]"),
+        ({"departures": [batch(1)], "more": [batch(1)], "other": [batch(1)]}, r"names=\['other'\]"),
+        ({"departures": [], "more": [batch(1)]}, "at least one table.*source=departures"),
+    ],
+)
+def test_batches_that_do_not_fit_the_sources_are_refused(batches: dict[str, list[pa.Table]], message: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=message):
+        run_batches(delay_by_carrier, batches)
+
+
+def test_a_parameter_that_nothing_fills_is_named() -> None:
+    with pytest.raises(InvalidPipelineError, match="parameter=threshold"):
+        run_batches(lambda spark, threshold: Stream(departures(spark)), {"departures": [batch(1)]})
+    with pytest.raises(InvalidPipelineError, match="a streaming asset, or a function"):
+        run_batches("delay_by_carrier", {})

@@ -1,0 +1,107 @@
+"""One task's work, called as Spark calls it, on a store in a folder."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt import agg
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Nonce
+from dagster_ckpt.operators.aggregate import RunningAggregate
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.names import changes_name, file_of
+from dagster_ckpt.runtime.ack_rows import ShardDecline
+from dagster_ckpt.runtime.layout import HASH, Layout
+from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+
+SHARDS = 4
+SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> TaskSetup:
+    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), "at", 1_000_000)
+
+
+@pytest.fixture
+def writer(setup: TaskSetup) -> StreamWriter:
+    operator = RunningAggregate.build(("k",), {"n": agg.count()}, InputSpec((), SCHEMA), "at")
+    opening = Opening(
+        stream="delays",
+        owner=Owner("tests", "delays"),
+        pipeline=operator.pipeline,
+        shards=SHARDS,
+        holder=LeaseHolder("run", "tests", this_process()),
+        root_run="run",
+    )
+    writer = open_stream(folder_store(setup.address.open(), setup.folder), opening, SystemClock())
+    writer.close("tests")
+    return writer
+
+
+def order_of(writer: StreamWriter) -> EpochOrder:
+    manifest = writer.manifest
+    return EpochOrder(writer.next_epoch, manifest.term, manifest.version, manifest.nonce)
+
+
+def batch(*rows: tuple[int, int, int]) -> pa.RecordBatch:
+    """Rows of (shard, key, event time)."""
+    hashes = np.array([(shard << 62) + key for shard, key, _ in rows], np.uint64).view(np.int64)
+    keys, times = [row[1] for row in rows], pa.array([row[2] for row in rows], pa.timestamp("us", "UTC"))
+    return pa.record_batch({"k": keys, "at": times, HASH: hashes})
+
+
+def test_each_shard_of_a_task_acks_with_what_was_its_own(setup: TaskSetup, writer: StreamWriter) -> None:
+    batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
+    two, three = words_of(setup, order_of(writer), 1, 77, iter(batches))
+    assert isinstance(two, ShardAck)
+    assert isinstance(three, ShardAck)
+    assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 2, 2, (50,))
+    assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 1, 1, (99,))
+    [change] = two.changes
+    file = file_of(change.path)
+    assert file is not None
+    assert change.path == changes_name(file)
+    assert (file.term, file.epoch, file.shard, file.attempt) == (1, 2, 2, 77)
+
+
+def test_a_task_without_a_row_acks_all_its_shards(setup: TaskSetup, writer: StreamWriter) -> None:
+    words = words_of(setup, order_of(writer), 0, 1, iter([]))
+    assert [(word.shard, type(word)) for word in words] == [(0, ShardAck), (1, ShardAck)]
+    assert [(word.changes, word.rows_in) for word in words if isinstance(word, ShardAck)] == [((), 0)] * 2
+
+
+def test_a_host_that_does_not_see_the_manifest_declines(setup: TaskSetup, writer: StreamWriter, tmp_path: Path) -> None:
+    elsewhere = replace(setup, address=StoreAddress((tmp_path / "another host").as_uri()))
+    words = words_of(elsewhere, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
+    assert [word.shard for word in words] == [0, 1]
+    for word in words:
+        assert isinstance(word, ShardDecline)
+        assert word.error == "CheckpointDeclinedError"
+        assert "every host must reach the same store" in word.reason
+
+
+def test_a_host_that_sees_another_manifest_declines(setup: TaskSetup, writer: StreamWriter) -> None:
+    words = words_of(setup, replace(order_of(writer), nonce=Nonce("another")), 0, 1, iter([]))
+    assert all(isinstance(word, ShardDecline) and "expected=another" in word.reason for word in words)
+
+
+def test_whatever_goes_wrong_is_a_decline_that_says_what(setup: TaskSetup, writer: StreamWriter) -> None:
+    words = words_of(setup, order_of(writer), 0, 1, iter([pa.record_batch({"wrong": [1]})]))
+    assert [word.error for word in words if isinstance(word, ShardDecline)] == ["KeyError", "KeyError"]
+
+
+def test_secrets_are_never_shown(setup: TaskSetup) -> None:
+    secret = replace(setup, address=StoreAddress("file:///data", {"key": "hunter2"}))
+    assert "hunter2" not in repr(secret)
+    assert "hunter2" not in str(secret)
