@@ -34,14 +34,14 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     )
     retained: int = Field(default=20, ge=1, description="How many epochs can be read and rolled back to.")
 
-    @model_validator(mode="after")
-    def _check(self) -> "CheckpointCoordinatorResource":
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, given: dict[str, Any]) -> dict[str, Any]:
         for option in _DURATIONS:
-            value = getattr(self, option)
             # What an environment variable holds is known, and checked, only where the resource is used.
-            if not isinstance(value, dg.EnvVar):
-                milliseconds(value, option)
-        return self
+            if option in given and not isinstance(given[option], dg.EnvVar):
+                milliseconds(given[option], option)
+        return given
 
     @property
     def address(self) -> StoreAddress:
@@ -78,11 +78,12 @@ class LsmStateBackendResource(dg.ConfigurableResource[Any]):
 
     memory_limit: str = Field(default="256 MiB", description="What one of Spark's Python workers should keep to.")
 
-    @model_validator(mode="after")
-    def _check(self) -> "LsmStateBackendResource":
-        if not isinstance(self.memory_limit, dg.EnvVar):
-            size_bytes(self.memory_limit, "memory_limit")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if "memory_limit" in given and not isinstance(given["memory_limit"], dg.EnvVar):
+            size_bytes(given["memory_limit"], "memory_limit")
+        return given
 
     @property
     def memory_limit_bytes(self) -> int:

@@ -1,0 +1,107 @@
+"""A live stream and who comes beside it: a second Materialize, another Dagster instance, a step that is tried again."""
+
+import time
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import Recovery, Stream, agg, streaming_asset
+from dagster_ckpt.protocol.manifest import ManifestKind
+from tests.dagster.place import Place, failure_of, until
+
+CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
+
+
+def test_a_second_materialize_waits_then_fails_and_the_live_one_goes_on_unharmed(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 1))
+    live = place.run_beside(counts, run_config=CONTINUOUS)
+    until("the live one works", lambda: place.epochs() == 1)
+    [live_run] = place.instance.get_runs()
+    began_s = time.monotonic()
+    refused = place.run(counts)
+    waited_s = time.monotonic() - began_s
+    assert not refused.success
+    message = failure_of(refused)
+    assert f"dagster_run={live_run.run_id}" in message
+    assert "host=" in message
+    assert "instance=" in message
+    assert waited_s >= 2
+    place.drop(("a", 2))
+    until("the live one goes on", lambda: place.table() == {"a": (2, 3)})
+    place.instance.report_run_canceling(live_run)
+    live.end()
+    assert place.instance.get_run_by_id(live_run.run_id).status is dg.DagsterRunStatus.CANCELED  # type: ignore[union-attr]
+    assert [manifest.kind for manifest in (place.history().manifest(),)] == [ManifestKind.EPOCH]
+
+
+def test_take_over_fences_the_live_one_which_ends_with_a_clear_error(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 1))
+    live = place.run_beside(counts, run_config=CONTINUOUS)
+    until("the live one works", lambda: place.epochs() == 1)
+    assert place.run(counts, run_config={"ops": {"counts": {"config": {"take_over": True}}}}).success
+    place.drop(("a", 2))
+    fenced = live.end()
+    assert "another writer took over" in failure_of(fenced)
+    assert place.table() == {"a": (1, 1)}
+    assert place.run(counts).success
+    assert place.table() == {"a": (2, 3)}
+
+
+def test_two_dagster_instances_on_one_store_do_not_share_a_stream(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 1))
+    assert place.run(counts).success
+    ours, place.instance = place.instance, dg.DagsterInstance.ephemeral()
+    place.drop(("a", 2))
+    refused = place.run(counts)
+    assert "belongs to another Dagster instance" in failure_of(refused)
+    assert place.table() == {"a": (1, 1)}
+    assert place.run(counts, run_config={"ops": {"counts": {"config": {"take_over": True}}}}).success
+    assert place.table() == {"a": (2, 3)}
+    place.instance = ours
+    assert "belongs to another Dagster instance" in failure_of(place.run(counts))
+
+
+def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Place) -> None:
+    broken = place.folder / "broken"
+
+    def breaks(batches):  # type: ignore[no-untyped-def]
+        for batch in batches:
+            if broken.exists() and 13 in batch.column("v").to_pylist():
+                broken.unlink()
+                raise RuntimeError("this epoch fails once")
+            yield batch
+
+    @streaming_asset(shards=2, retry_policy=dg.RetryPolicy(max_retries=1), recovery=Recovery(lease_timeout="60s"))
+    def counts(spark: SparkSession) -> Stream:
+        frame = place.read(spark)
+        return (
+            Stream(frame.mapInArrow(breaks, "k string, v long"))
+            .key_by("k")
+            .aggregate(total=agg.sum("v"), n=agg.count())
+        )
+
+    place.options = {"tolerable_failures": 0}
+    place.drop(("a", 1))
+    assert place.run(counts).success
+    good = place.history().latest().epoch
+    place.drop(("a", 100))
+    assert place.run(counts).success
+    wrong = place.history().latest().epoch
+    place.drop(("a", 13))
+    broken.touch()
+    began_s = time.monotonic()
+    result = place.run(counts, run_config={"ops": {"counts": {"config": {"from_epoch": good}}}})
+    assert result.success, failure_of(result)
+    assert time.monotonic() - began_s < 30, "a step that is tried again does not wait for its own lease"
+    assert [event.event_type_value for event in result.all_events].count("STEP_RESTARTED") == 1
+    assert place.table() == {"a": (3, 114)}
+    newest = place.history().manifest()
+    assert newest.rollbacks == (result.run_id,)
+    [left_behind] = newest.abandoned
+    assert left_behind.first <= wrong <= left_behind.last
+    # Another Dagster run that asks for the same is another wish.
+    again = place.run(counts, run_config={"ops": {"counts": {"config": {"from_epoch": good}}}})
+    assert place.history().manifest().rollbacks == (result.run_id, again.run_id)

@@ -1,0 +1,152 @@
+"""`build_streaming_definitions` and the resources."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster_pyspark import LazyPySparkResource, PySparkResource
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    EpochIOManager,
+    InvalidPipelineError,
+    LsmStateBackendResource,
+    Stream,
+    build_streaming_definitions,
+    streaming_asset,
+)
+from dagster_ckpt.integration.resources import spark_session
+
+
+def a_stream(name: str, **options: Any) -> dg.AssetsDefinition:
+    def never_called(spark: SparkSession) -> Stream:
+        raise NotImplementedError
+
+    decorate: Any = streaming_asset
+    asset: dg.AssetsDefinition = decorate(name=name, **options)(never_called)
+    return asset
+
+
+def checkpoints(**options: Any) -> CheckpointCoordinatorResource:
+    return CheckpointCoordinatorResource(**{"url": "file:///tmp/nowhere", **options})
+
+
+SPARK = LazyPySparkResource(spark_config={"spark.master": "local[1]"})
+
+
+def test_everything_is_wired_and_the_locations_executor_is_left_alone() -> None:
+    defs = build_streaming_definitions(
+        [a_stream("a"), a_stream("b", run_tags={"team": "ops"})], checkpoints=checkpoints(), spark=SPARK
+    )
+    dg.Definitions.validate_loadable(defs)
+    assert defs.executor is None
+    assert set(defs.resources or {}) == {"checkpoints", "state", "spark", "epochs"}
+    assert [sensor.name for sensor in defs.sensors or []] == ["streaming_recovery"]
+    job = defs.resolve_job_def("b_job")
+    assert job.executor_def == dg.in_process_executor
+    assert job.tags["team"] == "ops"
+    assert defs.resolve_implicit_global_asset_job_def().executor_def == dg.multi_or_in_process_executor
+
+
+def test_it_can_be_called_twice_in_one_location() -> None:
+    shared = checkpoints()
+    first = build_streaming_definitions([a_stream("a")], checkpoints=shared, spark=SPARK)
+    second = build_streaming_definitions([a_stream("b")], checkpoints=shared, spark=SPARK, name="eu")
+    third = build_streaming_definitions([a_stream("c")], name="us", state=None)
+    defs = dg.Definitions.merge(first, second, third)
+    dg.Definitions.validate_loadable(defs)
+    for job in ("a_job", "eu_b_job", "us_c_job"):
+        assert defs.resolve_job_def(job).name == job
+    assert {sensor.name for sensor in defs.sensors or []} == {
+        "streaming_recovery",
+        "eu_streaming_recovery",
+        "us_streaming_recovery",
+    }
+
+
+def test_what_is_none_is_taken_from_the_locations_own_resources() -> None:
+    own = {"checkpoints": checkpoints(), "state": LsmStateBackendResource(memory_limit="1GB"), "spark": SPARK}
+    defs = dg.Definitions.merge(build_streaming_definitions([a_stream("a")], state=None), dg.Definitions(resources=own))
+    dg.Definitions.validate_loadable(defs)
+
+
+def test_a_missing_resource_is_dagsters_own_clear_error() -> None:
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="checkpoints"):
+        dg.Definitions.validate_loadable(build_streaming_definitions([a_stream("a")], spark=SPARK))
+
+
+def test_only_streams_are_taken() -> None:
+    @dg.asset
+    def ordinary() -> None: ...
+
+    with pytest.raises(InvalidPipelineError, match="asset=ordinary"):
+        build_streaming_definitions([ordinary], checkpoints=checkpoints(), spark=SPARK)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"checkpoint_interval": "-1s"}, {"event_interval": "often"}, {"timeout": "0s"}],
+    ids=lambda options: next(iter(options)),
+)
+def test_a_length_of_time_that_makes_no_sense_is_refused_when_the_resource_is_made(options: dict[str, str]) -> None:
+    [name] = options
+    with pytest.raises(InvalidPipelineError, match=f"{name}="):
+        checkpoints(**options)
+
+
+@pytest.mark.parametrize("options", [{"retained": 0}, {"tolerable_failures": -1}])
+def test_a_count_that_makes_no_sense_is_refused_when_the_resource_is_made(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        checkpoints(**options)
+
+
+def test_a_memory_limit_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidPipelineError, match="memory_limit="):
+        LsmStateBackendResource(memory_limit="much")
+    assert LsmStateBackendResource().memory_limit_bytes == 256 * 2**20
+
+
+def test_defaults_are_those_of_the_documentation() -> None:
+    given = checkpoints()
+    assert (given.checkpoint_interval_ms, given.event_interval_ms, given.timeout_ms) == (10_000, 30_000, 600_000)
+    assert (given.tolerable_failures, given.retained) == (3, 20)
+
+
+def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagster._core.remote_representation.external_data import RepositorySnap
+
+    monkeypatch.setenv("STORE_SECRET", "from the environment")
+    options = {"key": "plain secret", "secret": dg.EnvVar("STORE_SECRET")}
+    given = checkpoints(storage_options=options)
+    assert given.address.options == {"key": "plain secret", "secret": "from the environment"}
+    defs = build_streaming_definitions([a_stream("a")], checkpoints=given, spark=SPARK)
+    told = dg.serialize_value(RepositorySnap.from_def(defs.get_repository_def()))
+    for text in (told, repr(given), str(given), repr(given.address)):
+        assert "plain secret" not in text
+        assert "from the environment" not in text
+
+
+def test_an_environment_variable_is_checked_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = checkpoints(checkpoint_interval=dg.EnvVar("INTERVAL"))
+    monkeypatch.setenv("INTERVAL", "7s")
+    with dg.build_resources({"checkpoints": given}) as resources:
+        assert resources.checkpoints.checkpoint_interval_ms == 7_000
+
+
+def test_both_resources_of_dagster_pyspark_have_a_session_and_others_are_told_so() -> None:
+    class Session:
+        spark_session = "a session"
+
+    found: object = spark_session(Session())
+    assert found == "a session"
+    for kind in (PySparkResource, LazyPySparkResource):
+        assert hasattr(kind, "spark_session")
+    with pytest.raises(InvalidPipelineError, match="spark=int"):
+        spark_session(1)
+
+
+def test_an_asset_cannot_be_written_through_the_io_manager_of_streams() -> None:
+    manager = EpochIOManager(checkpoints=checkpoints())
+    with pytest.raises(InvalidPipelineError, match="asset=report"):
+        manager.handle_output(dg.build_output_context(asset_key=dg.AssetKey("report")), 1)

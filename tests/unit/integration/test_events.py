@@ -1,0 +1,180 @@
+"""What Dagster hears of a stream, and when."""
+
+from dataclasses import replace
+
+import dagster as dg
+import pytest
+
+from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.integration.events import TRIES, Audience, EpochEvents, Told
+from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata, row_count
+from dagster_ckpt.integration.result import final_result
+from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, IndexRef, Manifest, SourcePosition, Statistics
+from tests.worlds.clock import StillClock
+from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
+
+KEY = dg.AssetKey("delays")
+NUMBERS = {
+    "epoch",
+    "rows_in",
+    "rows_out",
+    "rows_per_second",
+    "epoch_milliseconds",
+    "commit_milliseconds",
+    "state_rows",
+    "state_bytes",
+    "late_rows",
+    "lag_seconds",
+    "dagster/row_count",
+}
+
+
+class Listener:
+    """Dagster's end of `log_event`; refuses the first `deaf` events."""
+
+    def __init__(self, deaf: int = 0) -> None:
+        self.deaf = deaf
+        self.tries = 0
+        self.heard: list[object] = []
+
+    def __call__(self, event: dg.AssetMaterialization) -> None:
+        self.tries += 1
+        if self.tries <= self.deaf:
+            raise OSError("database is locked")
+        self.heard.append(event.metadata["epoch"].value)
+
+
+def told(epoch: int) -> Told:
+    return Told(a_manifest(epoch=Epoch(epoch), version=Version(epoch)), Pace(3, 10.5, 0.5))
+
+
+def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
+    return EpochEvents(Audience(KEY, "delays", "7", listener), interval_s * 1000, clock)
+
+
+def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_held_back() -> None:
+    clock, listener = StillClock(), Listener()
+    events = events_for(listener, clock)
+    for epoch in range(1, 11):
+        events.committed(told(epoch))
+        clock.sleep_ms(10_000)
+    assert listener.heard == [1, 4, 7]
+    assert events.newest == told(10)
+
+
+def test_a_stream_that_goes_quiet_tells_its_newest_epoch_after_one_interval_and_only_once() -> None:
+    clock, listener = StillClock(), Listener()
+    events = events_for(listener, clock)
+    events.committed(told(1))
+    for _ in range(60):
+        clock.sleep_ms(1_000)
+        events.idle()
+        assert listener.heard == ([1] if clock.monotonic_ms() >= 1_700_000_030_000 else [])
+    clock.sleep_ms(600_000)
+    events.idle()
+    assert listener.heard == [1]
+
+
+def test_an_epoch_told_while_quiet_is_not_told_again_when_the_next_one_comes() -> None:
+    clock, listener = StillClock(), Listener()
+    events = events_for(listener, clock)
+    events.committed(told(1))
+    clock.sleep_ms(40_000)
+    events.idle()
+    clock.sleep_ms(40_000)
+    events.committed(told(2))
+    assert listener.heard == [1]
+
+
+def test_a_step_that_ends_without_a_result_tells_what_it_held_back() -> None:
+    listener = Listener()
+    events = events_for(listener, StillClock())
+    events.flush()
+    events.committed(told(1))
+    events.flush()
+    events.flush()
+    assert listener.heard == [1]
+
+
+def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> None:
+    patient, stubborn = Listener(deaf=TRIES - 1), Listener(deaf=TRIES)
+    for listener in (patient, stubborn):
+        events = events_for(listener, StillClock())
+        events.committed(told(1))
+        events.flush()
+    assert (patient.heard, stubborn.heard, stubborn.tries) == ([1], [], TRIES)
+
+
+def test_an_interruption_while_an_event_is_told_is_not_swallowed() -> None:
+    class Interruption(BaseException): ...
+
+    def interrupted(event: dg.AssetMaterialization) -> None:
+        raise Interruption
+
+    events = EpochEvents(Audience(KEY, "delays", None, interrupted), 1, StillClock())
+    events.committed(told(1))
+    with pytest.raises(Interruption):
+        events.flush()
+
+
+def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
+    event = Audience(KEY, "delays", "7", Listener()).materialization(told(4))
+    assert event.tags == {
+        "dagster/data_version": "delays@4",
+        "dagster/data_version_is_user_provided": "true",
+        "dagster/code_version": "7",
+    }
+    without = Audience(KEY, "delays", None, Listener()).materialization(told(4))
+    assert "dagster/code_version" not in (without.tags or {})
+
+
+@pytest.mark.parametrize("manifest", [a_manifest(), a_manifest(epoch=Epoch(9), statistics=Statistics(5, 4, 3, 2, 1))])
+def test_every_number_is_told_every_time_because_each_is_a_plot(manifest: Manifest) -> None:
+    metadata = epoch_metadata(manifest, Pace())
+    assert {label for label, value in metadata.items() if isinstance(value.value, int | float)} == NUMBERS
+    assert isinstance(metadata["rows_per_second"], dg.FloatMetadataValue)
+    assert isinstance(metadata["rows_in"], dg.IntMetadataValue)
+
+
+def test_a_keyed_table_has_a_row_a_key_and_an_append_only_one_a_row_each() -> None:
+    statistics = Statistics(state_rows=12, total_rows_in=3_000)
+    assert row_count(a_manifest(statistics=statistics)) == 12
+    append_only = replace(PIPELINE, operator="append", keys=(), tables=())
+    assert row_count(a_manifest(statistics=statistics, pipeline=append_only)) == 3_000
+
+
+def test_source_positions_are_json_with_how_many_files_were_seen() -> None:
+    seen = IndexedList((IndexRef("index/a", 40, 9, "c"),), (FileSeen("f1", 1), FileSeen("f2", 2)))
+    sources = (
+        SourcePosition(SOURCE, '{"logOffset":3}', files=seen),
+        SourcePosition(SOURCE, "rate v7"),
+        SourcePosition(SOURCE),
+    )
+    shown = epoch_metadata(a_manifest(sources=sources), Pace())["source_positions"].value
+    where = {"format": "parquet", "address": "file:///data/departures"}
+    assert shown == [
+        {**where, "position": {"logOffset": 3}, "files": 42},
+        {**where, "position": "rate v7"},
+        {**where, "position": None},
+    ]
+
+
+def test_the_result_is_the_epoch_that_the_step_committed() -> None:
+    instance = dg.DagsterInstance.ephemeral()
+    result = final_result(instance, KEY, "delays", told(4).manifest, told(4))
+    assert result.metadata is not None
+    assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
+    assert result.data_version == dg.DataVersion("delays@4")
+
+
+def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch() -> None:
+    instance = dg.DagsterInstance.ephemeral()
+    instance.report_runless_asset_event(Audience(KEY, "delays", None, Listener()).materialization(told(4)))
+    for before in (None, told(3)):
+        result = final_result(instance, KEY, "delays", told(4).manifest, before)
+        assert result.metadata is not None
+        assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
+    unsaid = final_result(instance, KEY, "delays", told(5).manifest, None)
+    assert unsaid.metadata is not None
+    assert set(unsaid.metadata) == {*NUMBERS, "source_positions"}
+    assert data_version("delays", told(5).manifest) == "delays@5"
