@@ -20,8 +20,8 @@ class CompactionLimits:
     `bytes_max` also keeps a merge's columns below the 2 GiB that an Arrow string column can hold.
     """
 
-    runs_min: int = 4
-    ratio: int = 2
+    runs_min: int = 8
+    ratio: int = 1
     bytes_max: int = 1 << 30
 
 

@@ -6,63 +6,81 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flatten, stack, take
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
 from dagster_ckpt.lsm.run import ABSENT
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.lsm.view import View
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a multi-get over n keys found: the keys that have a row, the rows, and the keys no run said a word about.
-
-    `asked` are the positions (among the n keys) of `rows`, in any order; `unknown` those that went through all runs.
-    """
+class Part:
+    """Some rows of an answer: those of the keys at `asked`, without their key columns, which are known."""
 
     asked: Positions
-    rows: pa.Table
+    values: pa.Table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search for n keys found: the parts, and the positions of the keys that no run said a word about."""
+
+    parts: list[Part]
     unknown: Positions
 
 
 def look_up(views: Iterable[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
     """Search n distinct keys in the views, newest first. A tombstone ends the search: the key has no row."""
     keys = flatten(keys)
+    values = values_of(schema, keys.column_names)
     unknown = np.arange(len(hashes))
-    parts: list[tuple[Positions, pa.Table]] = []
+    parts = []
     for view in views:
         if len(unknown) == 0:
             break
-        everything = len(unknown) == len(hashes)
-        rest = (hashes, keys) if everything else (hashes[unknown], take(keys, unknown))
-        at = view.find(*rest)
+        at = view.find(np.take(hashes, unknown), keys, unknown)
         said = np.flatnonzero(at != ABSENT)
         if len(said) == 0:
             continue
-        asked, at = unknown[said], at[said]
-        unknown = np.delete(unknown, said)
+        asked = np.take(unknown, said)
+        unknown = np.take(unknown, np.flatnonzero(at == ABSENT))
+        at = np.take(at, said)
         if view.run.tombstones is not None:
-            alive = ~view.run.tombstones[at]
-            asked, at = asked[alive], at[alive]
-        parts.append((asked, take(view.run.columns(), at)))
-    asked, rows = _joined(parts, schema)
-    return Answer(asked, rows, unknown)
+            alive = np.flatnonzero(~np.take(view.run.tombstones, at))
+            asked, at = np.take(asked, alive), np.take(at, alive)
+        if len(asked):
+            parts.append(Part(asked, take(view.run.columns(values), at)))
+    return Answer(parts, unknown)
 
 
-def found_of(n: int, parts: Sequence[tuple[Positions, pa.Table]], schema: pa.Schema) -> Found:
-    """The rows of n keys, in the order of the keys: each part says which keys its rows belong to."""
-    asked, rows = _joined(parts, schema)
-    present = np.zeros(n, dtype=np.bool_)
-    present[asked] = True
-    if len(asked) > 1 and (asked[1:] < asked[:-1]).any():
-        place = np.cumsum(present) - 1
-        row_of_place = np.empty(len(asked), dtype=np.int64)
-        row_of_place[place[asked]] = np.arange(len(asked))
-        rows = take(rows, row_of_place)
-    return Found(present, rows)
+def part_of(found: Found, asked: Positions, keys: Sequence[str]) -> Part:
+    """What was found for the keys at `asked`, as a part of a greater answer."""
+    return Part(np.take(asked, np.flatnonzero(found.present)), found.rows.select(values_of(found.rows.schema, keys)))
 
 
-def _joined(parts: Sequence[tuple[Positions, pa.Table]], schema: pa.Schema) -> tuple[Positions, pa.Table]:
-    parts = [part for part in parts if len(part[0])]
+def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
+    """The rows of n keys in the order of the keys."""
+    present = np.zeros(keys.num_rows, dtype=np.bool_)
+    for part in parts:
+        present[part.asked] = True
+    there = keys if present.all() else take(keys, np.flatnonzero(present))
+    values = _in_order(parts, present, schema, keys.column_names)
+    columns = [flat((there if field.name in there.column_names else values).column(field.name)) for field in schema]
+    return Found(present, pa.Table.from_arrays(columns, schema=schema))
+
+
+def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
+    """The columns that are not key."""
+    return [name for name in schema.names if name not in keys]
+
+
+def _in_order(
+    parts: Sequence[Part], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
+) -> pa.Table:
     if not parts:
-        return np.zeros(0, dtype=np.int64), flatten(schema.empty_table())
-    return np.concatenate([asked for asked, _ in parts]), stack([rows for _, rows in parts])
+        return flatten(schema.empty_table()).select(values_of(schema, keys))
+    values = stack([part.values for part in parts])
+    if len(parts) == 1:
+        return values  # a part's rows are in the order of its keys
+    row_of_key = np.empty(len(present), dtype=np.int64)
+    row_of_key[np.concatenate([part.asked for part in parts])] = np.arange(values.num_rows)
+    return take(values, np.take(row_of_key, np.flatnonzero(present)))

@@ -66,26 +66,29 @@ class Run:
             self.touch(column.chunk(0))
         return chosen
 
-    def find(self, hashes: Hashes, keys: pa.Table) -> Positions:
-        """Where each of n keys lies, or `ABSENT`. The true keys are compared; null equals null."""
+    def find(self, hashes: Hashes, keys: pa.Table, rows: Positions) -> Positions:
+        """Where each of n keys lies, or `ABSENT`: key i has `hashes[i]` and is row `rows[i]` of `keys`.
+
+        The true keys are compared; null equals null.
+        """
         found = np.full(len(hashes), ABSENT, dtype=np.int64)
         if len(self) == 0:
             return found
         mine = self.hashes
         asked = np.flatnonzero((hashes >= mine[0]) & (hashes <= mine[-1]))
-        at = first_not_less(self.directory, mine, hashes[asked])
-        hit = np.take(mine, at) == hashes[asked]
-        asked, at = asked[hit], at[hit]
+        at = first_not_less(self.directory, mine, np.take(hashes, asked))
         candidates = self.columns(keys.column_names)
         while len(asked):
-            same = rows_equal(take(candidates, at), take(keys, asked))
+            hit = np.flatnonzero(np.take(mine, at) == np.take(hashes, asked))
+            asked, at = np.take(asked, hit), np.take(at, hit)
+            same = rows_equal(take(candidates, at), take(keys, np.take(rows, asked)))
             found[asked[same]] = at[same]
+            if same.all():
+                break
             # Another key with the same hash may lie right behind.
             asked, at = asked[~same], at[~same] + 1
             inside = at < len(mine)
             asked, at = asked[inside], at[inside]
-            hit = mine[at] == hashes[asked]
-            asked, at = asked[hit], at[hit]
         return found
 
 

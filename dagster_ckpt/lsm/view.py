@@ -20,10 +20,10 @@ class View:
     moved_lo: int = 0
     moved_hi: int = 0
 
-    def find(self, hashes: Hashes, keys: pa.Table) -> Positions:
-        """Where in the run each key lies, `ABSENT` also where the view hides it."""
+    def find(self, hashes: Hashes, keys: pa.Table, rows: Positions) -> Positions:
+        """As `Run.find`; `ABSENT` also where the view hides a key."""
         shown = self._shows(hashes)
-        found = self.run.find(hashes, keys)
+        found = self.run.find(hashes, keys, rows)
         if shown is not None:
             found[~shown] = ABSENT
         return found

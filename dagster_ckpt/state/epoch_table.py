@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import equal, flat, flatten, take
 from dagster_ckpt.lsm.compaction import CompactionLimits, RunSize, choose
-from dagster_ckpt.lsm.lookup import Answer, found_of, look_up
+from dagster_ckpt.lsm.lookup import found_of, look_up, part_of
 from dagster_ckpt.lsm.run import Run, merged, run_of, tombstones_of
 from dagster_ckpt.lsm.table import Found, Hashes, Touched
 from dagster_ckpt.lsm.view import View
@@ -51,12 +51,7 @@ class EpochTable:
         keys = flatten(keys)
         if not self._words:
             return self._before(hashes, keys)
-        now = self._look_up([View(word) for word in self._words], hashes, keys)
-        parts = [(now.asked, now.rows)]
-        if len(now.unknown):
-            before = self._before(hashes[now.unknown], take(keys, now.unknown))
-            parts.append((now.unknown[before.present], before.rows))
-        return found_of(len(hashes), parts, self._spec.schema)
+        return self._found([View(word) for word in self._words], hashes, keys)
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         self._say(run_of(hashes, rows))
@@ -87,8 +82,8 @@ class EpochTable:
 
     def _before(self, hashes: Hashes, keys: pa.Table) -> Found:
         """What the keys had before the epoch, from the runs; remembered."""
-        answer = self._look_up(self.base, hashes, keys)
-        found = found_of(len(hashes), [(answer.asked, answer.rows)], self._spec.schema)
+        answer = look_up(self.base, hashes, keys, self._spec.schema)
+        found = found_of(answer.parts, keys, self._spec.schema)
         self._images.append(_Image(hashes, keys, found))
         return found
 
@@ -101,12 +96,16 @@ class EpochTable:
         images = (
             [View(merged([self._run_of(image) for image in self._images], self._spec.keys))] if self._images else []
         )
-        known = self._look_up(images, hashes, keys)
-        parts = [(known.asked, known.rows)]
-        if len(known.unknown):
-            before = self._before(hashes[known.unknown], take(keys, known.unknown))
-            parts.append((known.unknown[before.present], before.rows))
-        return found_of(len(hashes), parts, self._spec.schema)
+        return self._found(images, hashes, keys)
+
+    def _found(self, views: list[View], hashes: Hashes, keys: pa.Table) -> Found:
+        """What the views say of the keys, and where they say nothing, what was there before the epoch."""
+        answer = look_up(views, hashes, keys, self._spec.schema)
+        parts = answer.parts
+        if len(answer.unknown):
+            before = self._before(hashes[answer.unknown], take(keys, answer.unknown))
+            parts = [*parts, part_of(before, answer.unknown, self._spec.keys)]
+        return found_of(parts, keys, self._spec.schema)
 
     def _run_of(self, image: _Image) -> Run:
         """An image as a run, so that it can be searched: a key without a row is a tombstone."""
@@ -115,9 +114,6 @@ class EpochTable:
         rows = run_of(image.hashes[present], image.found.rows)
         nothing = tombstones_of(image.hashes[absent], take(image.keys, absent), self._spec.schema)
         return merged([rows, nothing], self._spec.keys)
-
-    def _look_up(self, views: list[View], hashes: Hashes, keys: pa.Table) -> Answer:
-        return look_up(views, hashes, keys, self._spec.schema)
 
 
 def _live_of(words: Run) -> Found:

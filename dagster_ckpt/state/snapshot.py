@@ -27,7 +27,7 @@ def live_rows(
     wanted = list(spec.schema.names if columns is None else columns)
     runs = OpenRuns() if runs is None else runs
     shards = [_live_rows(store, spec, refs, wanted, runs) for refs in manifest.runs.get(table, ()) if refs]
-    return pa.concat_tables([spec.schema.empty_table().select(wanted), *shards])
+    return pa.concat_tables(shards) if shards else spec.schema.empty_table().select(wanted)
 
 
 def _live_rows(

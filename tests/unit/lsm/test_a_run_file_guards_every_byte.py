@@ -92,7 +92,8 @@ def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
     place = pa.ipc.open_file(file.data).get_batch(0).column(3).buffers()[1].address - file.data.address
     damaged[place + 4 * n] ^= 1
     run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
-    assert (run.find(run.hashes[::1000], rows.select(["k"]).take(pa.array(np.arange(0, n, 1000)))) >= 0).all()
+    some = np.arange(0, n, 1000)
+    assert run.find(run.hashes[some], rows.select(["k"]), some).tolist() == some.tolist()
     with pytest.raises(CorruptStateError, match=r"block=\d+"):
         run.columns(["v"])
 
