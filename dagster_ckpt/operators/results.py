@@ -53,10 +53,10 @@ def decimal_mean(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> 
 def variance(m2: pa.Array, count: pa.Array) -> pa.Array:
     """The sample variance, a double; null also for a single value."""
     n = count.to_numpy()
-    return or_null(pa.array(m2.to_numpy() / np.maximum(n - 1, 1)), n > 1)
+    # Rounding can leave M2 a hair below 0. A maximum with 0 keeps NaN, other than Arrow's.
+    return or_null(pa.array(np.maximum(m2.to_numpy(), 0.0) / np.maximum(n - 1, 1)), n > 1)
 
 
 def stddev(m2: pa.Array, count: pa.Array) -> pa.Array:
     """The sample standard deviation, a double; null also for a single value."""
-    # Rounding can leave M2 a hair below 0, where there is no root.
-    return pc.sqrt(pc.max_element_wise(variance(m2, count), pa.scalar(0.0), skip_nulls=False))
+    return pc.sqrt(variance(m2, count))

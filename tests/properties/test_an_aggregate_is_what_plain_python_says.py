@@ -1,0 +1,181 @@
+"""A running aggregate over the real engine, its input cut into any epochs and batches, against loops over lists."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import count
+from math import fsum, inf, isinf, isnan, nan, sqrt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
+from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.state.shard_state import EngineOptions
+from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.unit.state.epochs import Epochs
+
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("part", pa.int16()),
+        ("i", pa.int64()),
+        ("f", pa.float64()),
+        ("d", pa.decimal128(20, 2)),
+        ("s", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+Row = dict[str, Any]
+Key = tuple[str | None, int | None]
+CENTS = Decimal("0.01")
+# Sums of these floats are exact in any order, so that only a wrong sum differs.
+ROWS = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", None]),
+        "part": st.sampled_from([1, 2, None]),
+        "i": st.integers(-(2**58), 2**58) | st.none(),
+        "f": st.sampled_from([nan, inf, -inf, 0.0, -0.0, 1.5, -2.25, 1e10, None]),
+        "d": st.integers(-(10**19), 10**19).map(lambda cents: cents * CENTS) | st.none(),
+        "s": st.sampled_from(["", "a", "b", "é", None]),
+        "at": st.integers(-3, 3) | st.none(),
+    }
+)
+EPOCHS = st.lists(st.lists(st.lists(ROWS, max_size=8), max_size=3), min_size=1, max_size=5)
+AGGREGATES = {
+    "rows": agg.count(),
+    "values": agg.count("s"),
+    "i_sum": agg.sum("i"),
+    "i_avg": agg.avg("i"),
+    "f_sum": agg.sum("f"),
+    "f_min": agg.min("f"),
+    "f_max": agg.max("f"),
+    "f_var": agg.variance("f"),
+    "f_std": agg.stddev("f"),
+    "d_sum": agg.sum("d"),
+    "d_avg": agg.avg("d"),
+    "d_max": agg.max("d"),
+    "s_min": agg.min("s"),
+    "s_max": agg.max("s"),
+    "opening": agg.first("s"),
+    "closing": agg.last("d"),
+    "by_float": agg.last("s", by="f"),
+}
+STORES = count()
+
+
+def none_if_empty(compute: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    return lambda values: compute(values) if values else None
+
+
+def order(value: Any) -> Any:
+    """NaN after every other number."""
+    return (isnan(value), 0.0 if isnan(value) else value) if isinstance(value, float) else value
+
+
+def variance(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    if any(isnan(value) or isinf(value) for value in values):
+        return nan
+    mean = fsum(values) / len(values)
+    return fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def edge(rows: list[Row], column: str, by: str, choose: Callable[..., Any]) -> Any:
+    usable = [row for row in rows if row[column] is not None and row[by] is not None]
+    return choose(usable, key=lambda row: (order(row[by]), order(row[column])))[column] if usable else None
+
+
+def expected(rows: list[Row]) -> Row:
+    i, f, d, s = ([row[name] for row in rows if row[name] is not None] for name in "ifds")
+    spread = variance(f)
+    return {
+        "rows": len(rows),
+        "values": len(s),
+        "i_sum": none_if_empty(sum)(i),
+        "i_avg": none_if_empty(lambda values: sum(values) / len(values))(i),
+        "f_sum": none_if_empty(sum)(f),
+        "f_min": none_if_empty(lambda values: min(values, key=order))(f),
+        "f_max": none_if_empty(lambda values: max(values, key=order))(f),
+        "f_var": spread,
+        "f_std": None if spread is None else sqrt(spread),
+        "d_sum": none_if_empty(sum)(d),
+        "d_avg": none_if_empty(lambda x: (sum(x) / len(x)).quantize(Decimal("1e-6"), ROUND_HALF_UP))(d),
+        "d_max": none_if_empty(max)(d),
+        "s_min": none_if_empty(lambda values: min(values, key=str.encode))(s),
+        "s_max": none_if_empty(lambda values: max(values, key=str.encode))(s),
+        "opening": edge(rows, "s", "at", min),
+        "closing": edge(rows, "d", "at", max),
+        "by_float": edge(rows, "s", "f", max),
+    }
+
+
+def by_key(rows: Iterable[Row]) -> dict[Key, Row]:
+    return {(row.pop("k"), row.pop("part")): row for row in (dict(row) for row in rows)}
+
+
+def agree(found: dict[Key, Row], oracle: dict[Key, Row]) -> None:
+    assert found.keys() == oracle.keys()
+    for key, row in found.items():
+        for name, value in row.items():
+            wanted = oracle[key][name]
+            if isinstance(value, float) and isinstance(wanted, float):
+                assert value == pytest.approx(wanted, rel=1e-12, abs=1e-9, nan_ok=True), (key, name)
+            else:
+                assert value == wanted, (key, name)
+
+
+def replayed(table: dict[Key, Row], changes: list[Row]) -> dict[Key, Row]:
+    """The table after the changes, each of which must fit what is there."""
+    table = dict(table)
+    kinds = [change.pop("_change_type") for change in changes]
+    for kind, change in zip(kinds, changes, strict=True):
+        ((key, row),) = by_key([change]).items()
+        if kind in {"update_preimage", "delete"}:
+            assert repr(table.pop(key)) == repr(row), "what a change says was there was there"
+        else:
+            assert key not in table
+            table[key] = row
+    return table
+
+
+@settings(max_examples=80)
+@given(EPOCHS, st.sampled_from([1, 2, 1000]), st.sampled_from([2, 8]))
+def test_any_cut_into_epochs_and_batches_gives_the_same_table(
+    cut: list[list[list[Row]]], distinct: int, runs_min: int
+) -> None:
+    operator = RunningAggregate.build(("k", "part"), AGGREGATES, InputSpec((), SCHEMA), "at")
+    options = EngineOptions(CompactionLimits(runs_min))
+    epochs = Epochs(MemoryObjectStore(f"aggregate-{next(STORES)}"), operator.pipeline.tables[0], options=options)
+    context = EpochContext(Epoch(1), Shard(0), shards=1, watermark_us=None)
+    so_far: dict[Key, list[Row]] = defaultdict(list)
+    table: dict[Key, Row] = {}
+    for batches in cut:
+        state = epochs.begin()
+        for batch in batches:
+            rows = pa.Table.from_pylist(batch, schema=SCHEMA)
+            assert operator.on_rows(hashes_of(batch, distinct), rows, state, context) == 0
+            for row in batch:
+                so_far[row["k"], row["part"]].append(row)
+        table = replayed(table, operator.finish(state, context).rows.to_pylist())
+        epochs.commit(state)
+        read = by_key(operator.table(live_rows(epochs.store, epochs.newest, GROUPS)).to_pylist())
+        assert repr(sorted(read.items(), key=repr)) == repr(sorted(table.items(), key=repr)), (
+            "the change log leads to the table"
+        )
+        agree(read, {key: expected(rows) for key, rows in so_far.items()})
+
+
+def hashes_of(batch: list[Row], distinct: int) -> Hashes:
+    numbers = [sum(map(ord, f"{row['k']}{row['part']}")) % distinct for row in batch]
+    return np.array(numbers, dtype=np.uint64)
