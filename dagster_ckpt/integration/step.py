@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.session import open_session, own_interrupts
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.storage.opening import Opening, Takeover
@@ -77,7 +77,10 @@ def run_step(
     if works_in_a_child(context):
         die_with_parent()
     step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
-    spark = open_session(spark_session(resources["spark"]))
+    with own_interrupts():
+        # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
+        started = spark_session(resources["spark"])
+    spark = open_session(started)
     try:
         made = streaming.function(**streaming.parameters.arguments(context, spark, config, resources))
         if not isinstance(made, Stream):

@@ -2,8 +2,11 @@
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import MutableMapping
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -45,6 +48,24 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
     given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     missing = [f"--conf {name}={value}" for name, value in {**_NEEDED, **_FASTER}.items() if name not in given]
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep this process's handler of SIGINT while a Spark context may be started within.
+
+    Spark sets one of its own, which cancels every job of the process, from within the handler, and so would take from
+    an interrupted stream the epoch that it wants to finish. Outside of the main thread Spark sets none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None:  # None: set by something that is not Python, which Python cannot set again
+            signal.signal(signal.SIGINT, handler)
 
 
 def open_session(spark: "SparkSession") -> "SparkSession":
