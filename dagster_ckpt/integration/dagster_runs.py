@@ -7,7 +7,7 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
-from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, MAY_FENCE_TAG, STREAM_TAG, UNFIT_TAG
+from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, MAY_FENCE_TAG, STREAM_TAG, TURN_TAG, UNFIT_TAG
 from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
 from dagster_ckpt.runtime.mode import Mode
@@ -135,16 +135,17 @@ def _works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:
 
 
 def _step(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> tuple[bool, bool]:
-    """Whether the stream's step has started, and whether it never will because another failed."""
+    """Whether the stream's step has begun to work, and whether it never will because another failed."""
     wanted = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_FAILURE}
     events = [
         event
         for record in instance.get_records_for_run(run.run_id, of_type=wanted).records
         if (event := record.event_log_entry.dagster_event) is not None
     ]
-    reached = any(event.step_key == asset.op_name for event in events)
+    started = any(event.step_key == asset.op_name for event in events)
     failed = any(event.event_type is dg.DagsterEventType.STEP_FAILURE for event in events)
-    return reached, failed and not reached
+    its_turn = run.tags.get(TURN_TAG, asset.op_name) == asset.op_name
+    return started and its_turn, failed and not started
 
 
 def _number(tags: Mapping[str, str], tag: str) -> int | None:

@@ -29,6 +29,9 @@ CODE_VERSION_TAG = "dagster_ckpt/code_version"
 DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value says why."""
 
+TURN_TAG = "dagster_ckpt/turn"
+"""The step whose turn it is in a Dagster run with several streams: the others of it wait."""
+
 UNFIT_TAG = "dagster_ckpt/unfit"
 """The stream of a Dagster run whose pipeline cannot work as it is written."""
 

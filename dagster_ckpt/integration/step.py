@@ -12,7 +12,7 @@ from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag
 from dagster_ckpt.integration.events import Audience, EpochEvents, Told
 from dagster_ckpt.integration.metadata import Pace
-from dagster_ckpt.integration.names import CODE_VERSION_TAG, STREAM_TAG, UNFIT_TAG, stream_name_of
+from dagster_ckpt.integration.names import CODE_VERSION_TAG, STREAM_TAG, TURN_TAG, UNFIT_TAG, stream_name_of
 from dagster_ckpt.integration.parent import die_with_parent
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource, spark_session
 from dagster_ckpt.integration.result import final_result
@@ -21,6 +21,7 @@ from dagster_ckpt.integration.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.sight import look
 from dagster_ckpt.integration.streaming_function import StreamingFunction
+from dagster_ckpt.integration.turn import turn
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import Owner, Pipeline
 from dagster_ckpt.protocol.names import folder_of
@@ -72,11 +73,23 @@ def run_step(
 
     Raises what ended it otherwise. Dagster's interruption drains: the epoch in work is finished or given up first.
     """
-    choice = read_choice(op_config(context.run.run_config, context.op_execution_context.op.name))
-    mode = mode_of_run(choice.mode, streaming.options.mode, streams_in_run(context))
-    if works_in_a_child(context):
-        die_with_parent()
+    op_name = context.op_execution_context.op.name
+    streams = streams_in_run(context)
+    choice = read_choice(op_config(context.run.run_config, op_name))
+    mode = mode_of_run(choice.mode, streaming.options.mode, streams)
     step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+    if not works_in_a_child(context):
+        return _run(step, config, resources)
+    die_with_parent()
+    if len(streams) < 2:
+        return _run(step, config, resources)
+    with turn(context.run.run_id, step.clock):
+        context.instance.add_run_tags(context.run.run_id, {TURN_TAG: op_name})
+        return _run(step, config, resources)
+
+
+def _run(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
+    context, streaming = step.context, step.streaming
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
         started = spark_session(resources["spark"])

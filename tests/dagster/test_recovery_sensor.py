@@ -162,6 +162,20 @@ def test_a_run_that_is_busy_with_another_step_is_not_timed_out() -> None:
     assert len(world.ticks(5)) == 1
 
 
+def test_a_stream_that_waits_for_its_turn_beside_another_of_its_run_is_not_timed_out() -> None:
+    world = a_world()
+    run = world.started("s", "c", job="__ASSET_JOB")
+    world.step(run, "c", "STEP_START")
+    world.instance.add_run_tags(run.run_id, {"dagster_ckpt/turn": "s"})
+    writer = world.open("s", run)
+    for _ in range(22):
+        world.beat("s", writer.term)
+        assert not world.tick(10).run_requests
+    world.close("s", writer.term)
+    world.instance.add_run_tags(run.run_id, {"dagster_ckpt/turn": "c"})
+    assert {request.job_name for request in world.ticks(220, every_s=10)} == {"c_job"}
+
+
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELING, CANCELED])
 def test_a_canceled_stream_waits_for_a_person(status: dg.DagsterRunStatus) -> None:
     world = a_world()

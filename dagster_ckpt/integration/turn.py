@@ -1,0 +1,35 @@
+"""Streams of one Dagster run work one after another, also where each step has a process of its own.
+
+Dagster's multiprocess executor would start them side by side, each with a Spark of its own.
+"""
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster_ckpt.clock import Clock
+
+_LOOK_MS = 500
+
+
+@contextmanager
+def turn(run_id: str, clock: Clock) -> Iterator[None]:
+    """Wait for this Dagster run's turn on this host, and hold it. Of a process that dies the kernel takes it back.
+
+    It is a socket in Linux's abstract namespace: a name that is bound by one process at a time and leaves no file.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as holder:
+        while not _bound(holder, f"\0dagster_ckpt/{run_id}"):
+            clock.sleep_ms(_LOOK_MS)
+        yield
+
+
+def _bound(holder: socket.socket, name: str) -> bool:
+    try:
+        holder.bind(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
