@@ -1,0 +1,67 @@
+"""The code location of the tests that kill: streams that count rows, and a gate that holds an epoch in the middle."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    Recovery,
+    Stream,
+    agg,
+    build_streaming_definitions,
+    streaming_asset,
+)
+
+PLACE = Path(os.environ["DAGSTER_CKPT_TEST_PLACE"])
+STREAMS = ["killed_as_job", "killed_as_asset"]
+
+
+def _counting(name: str) -> dg.AssetsDefinition:
+    inbox, gate, inside = PLACE / name / "inbox", PLACE / name / "gate", PLACE / name / "inside"
+
+    def pass_the_gate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Runs in Spark's Python worker, so an epoch whose rows stand before the closed gate is in the middle.
+        for batch in batches:
+            while gate.exists():
+                inside.touch()
+                time.sleep(0.05)
+            yield batch
+
+    @streaming_asset(
+        name=name,
+        mode="continuous",
+        shards=2,
+        checkpoint_interval="500ms",
+        recovery=Recovery(lease_timeout="3s", backoff="1s"),
+    )
+    def counting(spark: SparkSession) -> Stream:
+        rows = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1).parquet(str(inbox))
+        return (
+            Stream(rows.mapInArrow(pass_the_gate, "key long, value long"))
+            .key_by("key")
+            .aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
+        )
+
+    return counting
+
+
+defs = build_streaming_definitions(
+    assets=[_counting(name) for name in STREAMS],
+    checkpoints=CheckpointCoordinatorResource(url=(PLACE / "checkpoints").as_uri(), event_interval="1s"),
+    spark=LazyPySparkResource(
+        spark_config={
+            "spark.master": "local[2]",
+            "spark.driver.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    ),
+)
