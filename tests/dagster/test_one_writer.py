@@ -1,13 +1,16 @@
 """A live stream and who comes beside it: a second Materialize, another Dagster instance, a step that is tried again."""
 
 import time
+from typing import Any
 
 import dagster as dg
+import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.protocol.manifest import ManifestKind
 from tests.dagster.place import Place, failure_of, until
+from tests.dagster.retried_location import the_job
 
 CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
 
@@ -105,3 +108,31 @@ def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Plac
     # Another Dagster run that asks for the same is another wish.
     again = place.run(counts, run_config={"ops": {"counts": {"config": {"from_epoch": good}}}})
     assert place.history().manifest().rollbacks == (result.run_id, again.run_id)
+
+
+def test_a_retried_dagster_run_rolls_back_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_CKPT_TEST_PLACE", str(place.folder))
+    config: dict[str, Any] = {"ops": {"counts": {"config": {}}}}
+    job = dg.reconstructable(the_job)
+    with dg.instance_for_test() as instance:
+
+        def run(**fields: Any) -> dg.JobExecutionResult:
+            with dg.execute_job(job, instance=instance, run_config=config, **fields) as result:
+                assert result.success
+                return result
+
+        place.drop(("a", 1))
+        run()
+        config["ops"]["counts"]["config"] = {"from_epoch": place.history().latest().epoch}
+        place.drop(("a", 10))
+        first = run()
+        place.drop(("a", 100))
+        # What "Re-execute" in Dagster's UI does, and what its run retries do: the same config, the same root run.
+        again = run(reexecution_options=dg.ReexecutionOptions(parent_run_id=first.run_id))
+        retried = instance.get_run_by_id(again.run_id)
+        assert retried is not None
+        assert (retried.root_run_id, retried.run_config) == (first.run_id, config)
+        newest = place.history().manifest()
+        assert newest.rollbacks == (first.run_id,)
+        assert place.table() == {"a": (3, 111)}
+        assert newest.abandoned == (), "the epoch of the first try was kept"
