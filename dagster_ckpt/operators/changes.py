@@ -5,7 +5,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, rows_equal, take
 from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.operators.operator import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, Changes
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 
 _KINDS = (INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE)
 CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), nullable=False)

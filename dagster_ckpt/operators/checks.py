@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.accumulators.order import is_orderable
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.operator import CHANGE_TYPE, EPOCH
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
 _NUMERIC = (Function.SUM, Function.AVG, Function.STDDEV, Function.VARIANCE)
 _ORDERED = (Function.MIN, Function.MAX, Function.FIRST, Function.LAST)

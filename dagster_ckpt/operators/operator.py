@@ -9,10 +9,6 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.protocol.manifest import Pipeline
 
-CHANGE_TYPE = "_change_type"
-EPOCH = "_epoch"
-INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE = "insert", "update_preimage", "update_postimage", "delete"
-
 
 @dataclass(frozen=True, slots=True)
 class EpochContext:

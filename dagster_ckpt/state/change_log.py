@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest import ChangeRef
 from dagster_ckpt.protocol.names import FileId, changes_name
 from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.storage.object_store import ObjectStore
-
-EPOCH, CHANGE_TYPE = "_epoch", "_change_type"
 
 
 def write(store: ObjectStore, file: FileId, changes: pa.Table) -> ChangeRef | None:

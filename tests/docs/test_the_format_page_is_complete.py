@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.lsm import run_file
-from dagster_ckpt.operators.operator import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol import manifest
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest_codec import FORMAT
 

@@ -154,6 +154,8 @@ def test_the_mean_of_integers_is_exact_where_their_total_does_not_fit_64_bits() 
     for _ in range(5):
         streamed.epoch(rows(pa.int64(), *(("a", huge + step) for step in (-1024, 1024)), ("b", -huge), ("b", -huge)))
     assert streamed.table().sort_by("k").column("x").to_pylist() == [float(huge), float(-huge)]
+    low = streamed.state.tables["groups"].live().column("_sum_low(v)").to_pylist()
+    assert all(0 <= half < 2**32 for half in low), "the low half never grows"
 
 
 def test_the_mean_of_decimals_rounds_half_up_as_spark_does() -> None:

@@ -1,0 +1,7 @@
+"""What the change log adds to the columns of a stream's table; the words are those of Spark's and Delta's change feeds."""
+
+EPOCH = "_epoch"
+CHANGE_TYPE = "_change_type"
+
+INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE = "insert", "update_preimage", "update_postimage", "delete"
+"""The values of `_change_type`; an update is two rows."""
