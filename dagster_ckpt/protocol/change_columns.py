@@ -1,4 +1,4 @@
-"""What the change log adds to the columns of a stream's table; the words are those of Spark's and Delta's change feeds."""
+"""What the change log adds to the columns of a stream's table, in the words of Spark's and Delta's change feeds."""
 
 EPOCH = "_epoch"
 CHANGE_TYPE = "_change_type"
