@@ -1,5 +1,6 @@
 """What Dagster says about the newest run of a stream, as plain values."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,10 +8,20 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
-from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, MAY_FENCE_TAG, STREAM_TAG, TURN_TAG, UNFIT_TAG
+from dagster_ckpt.integration.names import (
+    ATTEMPT_TAG,
+    EPOCH_TAG,
+    MAY_FENCE_TAG,
+    STREAM_TAG,
+    TURN_TAG,
+    UNFIT_TAG,
+    unfit,
+)
 from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
 from dagster_ckpt.runtime.mode import Mode
+
+_LOG = logging.getLogger(__name__)
 
 WILL_RETRY_TAG = "dagster/will_retry"
 """Dagster's own word that its run retries will take a failed run on."""
@@ -82,9 +93,17 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         opened=opened,
         reached=reached,
         passed_over=passed_over,
-        unfit=run.tags.get(UNFIT_TAG) == asset.stream,
+        unfit=run.tags.get(UNFIT_TAG) == unfit(run.run_id, asset.stream),
         left_to_dagster=run.tags.get(WILL_RETRY_TAG) == "true",
     )
+
+
+def tag_run(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
+    """Tell the sensor something about a run at work. It is advice: a Dagster that is busy must not end the run."""
+    try:
+        instance.add_run_tags(run_id, tags)
+    except Exception as error:  # noqa: BLE001 (whatever Dagster's storage raises)
+        _LOG.warning("Dagster did not take the tags of its run. run=%s, tags=%s, error=%r", run_id, dict(tags), error)
 
 
 def instance_id(instance: dg.DagsterInstance) -> str:

@@ -31,12 +31,16 @@ class Told:
 
 @dataclass(frozen=True)
 class Audience:
-    """Where events go: the asset they are of, and Dagster's `log_event`."""
+    """Where events go: the asset they are of, and Dagster's `log_event`.
+
+    `may_speak` says whether this writer is still the stream's: one that was fenced has nothing to tell any more.
+    """
 
     asset_key: dg.AssetKey
     stream: str
     code_version: str | None
     log_event: Callable[[dg.AssetMaterialization], None]
+    may_speak: Callable[[], bool]
 
     def materialization(self, told: Told) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster itself would put on a result with a data version."""
@@ -97,7 +101,8 @@ class EpochEvents:
         event = self._audience.materialization(told)
         for trial in range(1, TRIES + 1):
             try:
-                self._audience.log_event(event)
+                if self._audience.may_speak():
+                    self._audience.log_event(event)
                 return
             except Exception as error:  # noqa: BLE001 (an event is news, never truth: the epoch is safe either way)
                 text = "Dagster did not take the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"

@@ -33,7 +33,7 @@ TURN_TAG = "dagster_ckpt/turn"
 """The step whose turn it is in a Dagster run with several streams: the others of it wait."""
 
 UNFIT_TAG = "dagster_ckpt/unfit"
-"""The stream of a Dagster run whose pipeline cannot work as it is written."""
+"""The Dagster run, and of its streams the one, whose pipeline cannot work as it is written: see `unfit`."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]+")
@@ -56,6 +56,11 @@ def job_name_of(key: dg.AssetKey, prefix: str | None = None) -> str:
 def pool_name_of(key: dg.AssetKey) -> str:
     """The concurrency pool of this stream; limited to one Dagster run, it keeps a second one in the queue."""
     return f"dagster_ckpt/{op_name_of(key)}"
+
+
+def unfit(run_id: str, stream: str) -> str:
+    """The value of `UNFIT_TAG`. It names the run itself, because Dagster copies a run's tags to the next try of it."""
+    return f"{run_id} {stream}"
 
 
 def stream_name_of(key: dg.AssetKey) -> str:

@@ -68,4 +68,4 @@ def stop_of(run: dg.DagsterRun | None) -> Stop | None:
             )
         case dg.DagsterRunStatus.CANCELING | dg.DagsterRunStatus.CANCELED:
             return Stop.CANCELED
-    return Stop.DRAIN if DRAIN_TAG in run.tags else None
+    return Stop.DRAIN if run.tags.get(DRAIN_TAG) else None

@@ -163,7 +163,7 @@ def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: Stre
     """Tell a live run of another code version to end at its next epoch; a later tick starts the next."""
     works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
     started_with = run.tags.get(CODE_VERSION_TAG, code_version)
-    if works and started_with != code_version and DRAIN_TAG not in run.tags:
+    if works and started_with != code_version and not run.tags.get(DRAIN_TAG):
         instance.add_run_tags(
             run.run_id, {DRAIN_TAG: f"code_version {started_with or 'none'} -> {code_version or 'none'}"}
         )

@@ -9,17 +9,25 @@ import dagster as dg
 from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag
+from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.events import Audience, EpochEvents, Told
 from dagster_ckpt.integration.metadata import Pace
-from dagster_ckpt.integration.names import CODE_VERSION_TAG, STREAM_TAG, TURN_TAG, UNFIT_TAG, stream_name_of
+from dagster_ckpt.integration.names import (
+    CODE_VERSION_TAG,
+    DRAIN_TAG,
+    STREAM_TAG,
+    TURN_TAG,
+    UNFIT_TAG,
+    stream_name_of,
+    unfit,
+)
 from dagster_ckpt.integration.parent import die_with_parent
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource, spark_session
 from dagster_ckpt.integration.result import final_result
 from dagster_ckpt.integration.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.selection import mode_of_run, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.sight import look
+from dagster_ckpt.integration.sight import Sight, look
 from dagster_ckpt.integration.streaming_function import StreamingFunction
 from dagster_ckpt.integration.turn import turn
 from dagster_ckpt.protocol.lease import LeaseHolder
@@ -62,6 +70,14 @@ class Step:
         version: str | None = self.context.assets_def.get_asset_spec(self.key).code_version
         return version
 
+    def look(self) -> Sight:
+        """What the store says of the stream now."""
+        return look(self.coordinator.address.open(), self.key, self.clock, None)
+
+    def is_the_writer(self) -> bool:
+        """Whether no other Dagster run has opened the stream since."""
+        return self.look().dagster_run_id in {None, self.context.run.run_id}
+
 
 def run_step(
     context: dg.AssetExecutionContext,
@@ -75,48 +91,48 @@ def run_step(
     """
     op_name = context.op_execution_context.op.name
     streams = streams_in_run(context)
-    choice = read_choice(op_config(context.run.run_config, op_name))
-    mode = mode_of_run(choice.mode, streaming.options.mode, streams)
-    step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
-    if not works_in_a_child(context):
-        return _run(step, config, resources)
-    die_with_parent()
-    if len(streams) < 2:
-        return _run(step, config, resources)
-    with turn(context.run.run_id, step.clock):
-        context.instance.add_run_tags(context.run.run_id, {TURN_TAG: op_name})
-        return _run(step, config, resources)
+    try:
+        choice = read_choice(op_config(context.run.run_config, op_name))
+        mode = mode_of_run(choice.mode, streaming.options.mode, streams)
+        step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+        if not works_in_a_child(context):
+            return _work(step, _stream(step, config, resources))
+        die_with_parent()
+        if len(streams) < 2:
+            return _work(step, _stream(step, config, resources))
+        with turn(context.run.run_id, step.clock):
+            tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
+            return _work(step, _stream(step, config, resources))
+    except (InvalidPipelineError, IncompatibleStateError):
+        # Starting it again cannot mend it: the sensor leaves it to a person.
+        run_id = context.run.run_id
+        tag_run(context.instance, run_id, {UNFIT_TAG: unfit(run_id, stream_name_of(context.asset_key))})
+        raise
 
 
-def _run(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
-    context, streaming = step.context, step.streaming
+def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
+    """What the user's function returns, made with a Spark session of its own."""
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
         started = spark_session(resources["spark"])
     spark = open_session(started)
-    try:
-        made = streaming.function(**streaming.parameters.arguments(context, spark, config, resources))
-        if not isinstance(made, Stream):
-            raise InvalidPipelineError(
-                "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
-                f"asset={step.stream_name}, returned={type(made).__name__}"
-            )
-        return _work(step, made)
-    except (InvalidPipelineError, IncompatibleStateError):
-        # Starting it again cannot mend it: the sensor leaves it to a person.
-        context.instance.add_run_tags(context.run.run_id, {UNFIT_TAG: step.stream_name})
-        raise
+    streaming = step.streaming
+    made = streaming.function(**streaming.parameters.arguments(step.context, spark, config, resources))
+    if not isinstance(made, Stream):
+        raise InvalidPipelineError(
+            "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
+            f"asset={step.stream_name}, returned={type(made).__name__}"
+        )
+    return made
 
 
 def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
     context = step.context
-    audience = Audience(step.key, step.stream_name, step.code_version, context.log_event)
+    audience = Audience(step.key, step.stream_name, step.code_version, context.log_event, step.is_the_writer)
     events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
-        # The sensor compares it with the deployed code's, and drains a run whose code is old.
-        tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
-        context.instance.add_run_tags(context.run.run_id, tags)
+        tag_run(context.instance, context.run.run_id, _tags_at_work(step))
     hooks = JobHooks(
         on_commit=lambda epoch: events.committed(_told(epoch)), stop_reason=watch.stop_reason, on_idle=events.idle
     )
@@ -132,6 +148,16 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
         events.flush()
         raise dg.DagsterExecutionInterruptedError
     return final_result(context.instance, step.key, step.stream_name, result.manifest, events.newest)
+
+
+def _tags_at_work(step: Step) -> dict[str, str]:
+    """The sensor compares the code version with the deployed one's, and tells a run of old code to drain.
+
+    Dagster copies a run's tags to its next try: an order to drain was not meant for this one.
+    """
+    tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
+    inherited = step.context.run.parent_run_id is not None and DRAIN_TAG in step.context.run.tags
+    return {**tags, DRAIN_TAG: ""} if inherited else tags
 
 
 def _job(step: Step, stream: Stream) -> StreamJob:
@@ -181,9 +207,8 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
 
 def _own_term(step: Step) -> Term | None:
     """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
-    sight = look(step.coordinator.address.open(), step.key, step.clock, None)
-    mine = sight.newest is not None and sight.dagster_run_id == step.context.run.run_id
-    return sight.newest.term if mine and sight.newest is not None else None
+    sight = step.look()
+    return None if sight.newest is None or sight.dagster_run_id != step.context.run.run_id else sight.newest.term
 
 
 def _told(epoch: CommittedEpoch) -> Told:

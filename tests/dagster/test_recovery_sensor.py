@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt import InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
+from dagster_ckpt.integration.names import unfit
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.processes import this_process
 from tests.dagster.sensor_world import a_stream, a_world
@@ -350,8 +351,13 @@ def test_the_retries_that_dagster_promises_a_dead_run_are_left_to_dagster() -> N
 
 def test_a_pipeline_that_cannot_work_is_left_to_a_person() -> None:
     world = a_world()
-    world.move(world.started("s", tags={"dagster_ckpt/unfit": "s"}), FAILURE)
+    run = world.started("s")
+    world.instance.add_run_tags(run.run_id, {"dagster_ckpt/unfit": unfit(run.run_id, "s")})
+    world.move(run, FAILURE)
     assert world.is_quiet()
+    tags_copied_by_dagster = world.look(run).tags
+    world.move(world.started("s", tags=tags_copied_by_dagster), FAILURE)
+    assert len(world.tick().run_requests or []) == 1
 
 
 def test_a_writer_of_another_dagster_instance_is_not_ours() -> None:

@@ -198,7 +198,7 @@ def test_a_function_that_returns_no_stream_is_told_so_and_not_tried_again(place:
     assert "return Stream(df)" in failure_of(result)
     run = place.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert run.tags["dagster_ckpt/unfit"] == "forgetful"
+    assert run.tags["dagster_ckpt/unfit"] == f"{result.run_id} forgetful"
 
 
 def test_secrets_in_storage_options_reach_no_repr_and_no_snapshot_of_the_location(place: Place) -> None:

@@ -49,7 +49,7 @@ def told(epoch: int) -> Told:
 
 
 def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
-    return EpochEvents(Audience(KEY, "delays", "7", listener), interval_s * 1000, clock)
+    return EpochEvents(Audience(KEY, "delays", "7", listener, lambda: True), interval_s * 1000, clock)
 
 
 def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_held_back() -> None:
@@ -105,26 +105,34 @@ def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> N
     assert (patient.heard, stubborn.heard, stubborn.tries) == ([1], [], TRIES)
 
 
+def test_a_writer_that_was_fenced_has_nothing_to_tell() -> None:
+    listener = Listener()
+    events = EpochEvents(Audience(KEY, "delays", None, listener, lambda: False), 1, StillClock())
+    events.committed(told(1))
+    events.flush()
+    assert listener.tries == 0
+
+
 def test_an_interruption_while_an_event_is_told_is_not_swallowed() -> None:
     class Interruption(BaseException): ...
 
     def interrupted(event: dg.AssetMaterialization) -> None:
         raise Interruption
 
-    events = EpochEvents(Audience(KEY, "delays", None, interrupted), 1, StillClock())
+    events = EpochEvents(Audience(KEY, "delays", None, interrupted, lambda: True), 1, StillClock())
     events.committed(told(1))
     with pytest.raises(Interruption):
         events.flush()
 
 
 def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
-    event = Audience(KEY, "delays", "7", Listener()).materialization(told(4))
+    event = Audience(KEY, "delays", "7", Listener(), lambda: True).materialization(told(4))
     assert event.tags == {
         "dagster/data_version": "delays@4",
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": "7",
     }
-    without = Audience(KEY, "delays", None, Listener()).materialization(told(4))
+    without = Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
     assert "dagster/code_version" not in (without.tags or {})
 
 
@@ -169,7 +177,9 @@ def test_the_result_is_the_epoch_that_the_step_committed() -> None:
 
 def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    instance.report_runless_asset_event(Audience(KEY, "delays", None, Listener()).materialization(told(4)))
+    instance.report_runless_asset_event(
+        Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
+    )
     for before in (None, told(3)):
         result = final_result(instance, KEY, "delays", told(4).manifest, before)
         assert result.metadata is not None
