@@ -16,6 +16,8 @@ def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("dagster-ckpt-tests")
+        # Tests end before a JVM has compiled itself warm: let it not try too hard.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.warehouse.dir", str(warehouse))

@@ -39,10 +39,6 @@ def lease_of(stream: StreamUnderTest) -> dict[str, object]:
     return lease
 
 
-def scratch_folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("dagster-ckpt-scratch-*"))
-
-
 class ClockAhead(SystemClock):
     """The real clock, moved on at will."""
 
@@ -52,8 +48,11 @@ class ClockAhead(SystemClock):
         return super().monotonic_ms() + self.ahead_ms
 
 
-def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(stream: StreamUnderTest, inbox: Path) -> None:
-    before = scratch_folders()
+def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     drop(inbox, 0, pa.table({"k": ["a"]}))
     stream.clock = clock = ClockAhead()
     ticks: list[None] = []
@@ -71,7 +70,7 @@ def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(stream: Str
     assert stream.rows() == [{"k": "a", "n": 2}]
     assert ticks
     assert lease_of(stream)["closed"] == "run_for"
-    assert scratch_folders() <= before
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_a_run_that_is_told_to_stop_finishes_the_epoch_in_work(stream: StreamUnderTest, inbox: Path) -> None:
