@@ -23,7 +23,7 @@ class OpenRuns:
 
     def __init__(self, mapped_max: int = _MAPPED_MAX) -> None:
         self._mapped_max = mapped_max
-        self._mapped: OrderedDict[tuple[str, str], Run] = OrderedDict()
+        self._mapped: OrderedDict[tuple[str, str, str], Run] = OrderedDict()
 
     def view(self, store: ObjectStore, ref: RunRef, schema: pa.Schema) -> View:
         """The run as its manifest shows it; `schema` is the state table's. Raises `CorruptStateError`."""
@@ -35,7 +35,8 @@ class OpenRuns:
                 f"this release does not read forked streams: install a later one. "
                 f"file={ref.path}, ancestor={ref.ancestor}"
             )
-        name = (store.url, ref.path)
+        # The checksum, because a stream that was removed and begun again may use a file's name again.
+        name = (store.url, ref.path, ref.checksum)
         run = self._mapped.pop(name, None)
         if run is None:
             run = decode(ref.path, contents(store, ref.path, ref.bytes), ref.checksum, schema)

@@ -149,7 +149,7 @@ def replayed(table: dict[Key, Row], changes: list[Row]) -> dict[Key, Row]:
     return table
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(EPOCHS, st.sampled_from([1, 2, 1000]), st.sampled_from([2, 8]))
 def test_any_cut_into_epochs_and_batches_gives_the_same_table(
     cut: list[list[list[Row]]], distinct: int, runs_min: int

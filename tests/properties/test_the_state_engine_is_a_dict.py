@@ -160,4 +160,4 @@ def read(epochs: Epochs, manifest: Manifest) -> dict[Key, Row]:
 
 
 TestTheStateEngineIsADict = Engine.TestCase
-TestTheStateEngineIsADict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTheStateEngineIsADict.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

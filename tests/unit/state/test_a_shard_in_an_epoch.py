@@ -1,3 +1,5 @@
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +161,26 @@ def test_runs_of_a_local_disk_are_mapped_and_stay_open(tmp_path: Path) -> None:
     epochs.runs = OpenRuns(mapped_max=1)
     with pytest.raises(CorruptStateError, match="missing"):
         epochs.get(epochs.begin(), "k1")
+
+
+def test_a_stream_that_was_begun_again_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    runs = OpenRuns()
+    for value in (1, 2):
+        shutil.rmtree(tmp_path / "stream", ignore_errors=True)
+        epochs = Epochs(LocalObjectStore(tmp_path / "stream", iter("abcdefgh").__next__), runs=runs)
+        state = epochs.begin()
+        epochs.put(state, a=value)
+        (run,) = epochs.commit(state).runs[TABLE][0]
+        assert run.path == "state/groups/00000-of-00001/1-2-0-1.arrow"
+        assert epochs.get(epochs.begin(), "a") == {"a": value}
+
+
+@pytest.mark.parametrize("size", [0, 1, 500])
+def test_a_file_that_was_cut_off_on_a_local_disk_is_named(tmp_path: Path, size: int) -> None:
+    epochs = Epochs(LocalObjectStore(tmp_path, iter("abcdefgh").__next__))
+    state = epochs.begin()
+    epochs.put(state, a=1)
+    (run,) = epochs.commit(state).runs[TABLE][0]
+    os.truncate(tmp_path / run.path, size)
+    with pytest.raises(CorruptStateError, match=f"file={run.path}, bytes={size}"):
+        epochs.get(epochs.begin(), "a")
