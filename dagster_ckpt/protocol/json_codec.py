@@ -5,8 +5,7 @@ where it was found.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
@@ -183,18 +182,18 @@ def _decoded_column(name: str, codec: Codec[T], value: Json, count: int) -> Iter
         return repeat(_decoded(name, codec, constant), count)
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
-    with _found_in(name):
-        return [codec.decode(item) for item in value]
+    try:
+        return list(map(codec.decode, value))
+    except ValueError as error:
+        raise _found_in(name, error) from error
 
 
 def _decoded(name: str, codec: Codec[T], value: Json) -> T:
-    with _found_in(name):
-        return codec.decode(value)
-
-
-@contextmanager
-def _found_in(name: str) -> Iterator[None]:
     try:
-        yield
+        return codec.decode(value)
     except ValueError as error:
-        raise type(error)(f"{name}: {error}") from error
+        raise _found_in(name, error) from error
+
+
+def _found_in(name: str, error: ValueError) -> ValueError:
+    return type(error)(f"{name}: {error}")

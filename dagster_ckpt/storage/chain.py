@@ -94,21 +94,17 @@ class ManifestChain:
 
     def _check_parent(self, parent: Manifest | None, manifest: Manifest, tries: Tries) -> None:
         """Find out whether retention had freed the manifest's number before it was created."""
-        if parent is None:
-            if self._is_trimmed(tries):
-                self._take_away(manifest, tries)
-                raise StoreUnavailableError(
-                    f"the store's list was late and hid the stream's manifests: nothing was changed, try again. "
-                    f"stream={manifest.stream}, store={self.store.url}"
-                )
-        elif not self._is_there(parent, tries):
-            # What has a successor was built upon before its parent was retired, or lies below all that count: it stays.
-            if not self._exists(Version(manifest.version + 1), tries):
-                self._take_away(manifest, tries)
-            raise FencedError(
-                f"this writer slept for so long that others took over the stream and retired its epoch; it has stopped "
-                f"and changed nothing since. stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
-            )
+        freed = self._is_trimmed(tries) if parent is None else not self._is_there(parent, tries)
+        if not freed:
+            return
+        # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
+        if not self._exists(Version(manifest.version + 1), tries):
+            tries.until_answered(lambda: self.store.delete(manifest_name(manifest.version)))
+        raise FencedError(
+            f"this writer slept for so long, or saw so late a list, that others have written the stream and retired "
+            f"what it built upon; it has stopped and changed nothing since. "
+            f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
+        )
 
     def _is_there(self, manifest: Manifest, tries: Tries) -> bool:
         """Whether it is this very manifest that has its number, not another sleeper's."""
@@ -117,9 +113,6 @@ class ManifestChain:
             return decode_nonce(tries.until_answered(lambda: self.store.get(name)), name) == manifest.nonce
         except ObjectMissingError:
             return False
-
-    def _take_away(self, manifest: Manifest, tries: Tries) -> None:
-        tries.until_answered(lambda: self.store.delete(manifest_name(manifest.version)))
 
     def _search(self, tries: Tries, hint: Version | None) -> Manifest | None:
         """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late."""

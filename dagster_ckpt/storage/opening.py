@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term
 from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolled_back
@@ -77,7 +77,9 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
     while True:
         newest = chain.newest()
         if newest is not None:
-            successor = _successor(chain, newest, opening)  # a mistake is told before anybody waits
+            successor = _current_successor(chain, newest, opening)  # a mistake is told before anybody waits
+            if successor is None:
+                continue
             if not _may_fence(newest.term, opening):
                 _wait_for_its_end(chain, newest, opening)
                 if not chain.is_newest(newest):
@@ -100,8 +102,8 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Mani
                 f"another writer took over the stream; this one has stopped and changed nothing since. "
                 f"stream={before.stream}, mine={before.term}, theirs={newest and newest.term}"
             )
-        successor = _successor(chain, newest, opening)
-        if _create(chain, newest, successor):
+        successor = _current_successor(chain, newest, opening)
+        if successor is not None and _create(chain, newest, successor):
             return successor
 
 
@@ -148,6 +150,17 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     target = _retained(chain, newest, opening.from_epoch)
     _check_pipeline(target, opening)
     return rolled_back(successor, target, opening.root_run)
+
+
+def _current_successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
+    """The successor of `newest`; None where that turns out not to be the newest any more."""
+    try:
+        return _successor(chain, newest, opening)
+    except CorruptStateError:
+        # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
+        if chain.is_newest(newest):
+            raise
+        return None
 
 
 def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:

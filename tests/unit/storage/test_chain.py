@@ -190,9 +190,17 @@ def test_a_sleeper_does_not_take_another_sleepers_manifest_for_its_parent() -> N
 def test_whoever_creates_version_1_of_a_trimmed_stream_takes_it_away_because_the_list_was_late() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
-    with pytest.raises(StoreUnavailableError, match="list was late"):
+    with pytest.raises(FencedError, match="saw so late a list"):
         chain.create(None, a_version(1))
     assert not store.exists(manifest_name(Version(1)))
+
+
+def test_a_version_1_that_was_built_upon_before_the_stream_was_trimmed_stays() -> None:
+    chain, store = a_chain(*range(2, 101))
+    store.put(TRIMMED, b"")
+    with pytest.raises(FencedError):
+        chain.create(None, a_version(1))
+    assert store.exists(manifest_name(Version(1)))
 
 
 def test_a_manifest_that_vanished_while_its_writer_slept_is_not_taken_for_committed() -> None:

@@ -46,7 +46,7 @@ def test_a_long_tail_moves_to_an_object_of_its_own() -> None:
 
 def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times() -> None:
     listed, store = lists()
-    fresh, total, step = names(), 200_000, 2_500
+    fresh, total, step = names(), 78_000, 600
     grown: IndexedList[FileSeen] = IndexedList()
     for first in range(0, total, step):
         grown = listed.shortened(IndexedList(grown.index, (*grown.tail, *files(first, first + step))), fresh)

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Term, Version
 from dagster_ckpt.protocol.lease import Lease, encode_lease
 from dagster_ckpt.protocol.manifest import EpochRange, Manifest, ManifestKind, Owner
-from dagster_ckpt.protocol.names import lease_name, manifest_name
+from dagster_ckpt.protocol.names import TRIMMED, lease_name, manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest
@@ -341,6 +341,30 @@ def test_an_epoch_that_is_not_retained_is_refused_naming_those_that_are(world: W
     a_history(world, retained=3)
     with pytest.raises(InvalidPipelineError, match=r"or 0 for the empty stream\. .*retained=\[3, 4, 5\]"):
         world.open(an_opening("run-2", from_epoch=Epoch(epoch)))
+
+
+def test_an_epoch_that_is_retired_while_its_opener_looks_is_no_damage_unless_nobody_went_on(world: World) -> None:
+    writer = a_history(world, retained=3)  # 3, 4 and 5 are retained
+    target = manifest_name(Version(3))
+    retired = False
+
+    def others_go_on(call: Call) -> Fault:
+        nonlocal retired
+        if (call.verb, call.name) == ("get", target) and not retired:
+            retired = True
+            writer.commit(an_edit(writer.manifest))
+            writer.commit(an_edit(writer.manifest))
+            world.store.inner.put(TRIMMED, b"")
+            for version in [1, 2, 3]:
+                world.store.inner.delete(manifest_name(Version(version)))
+        return Fault.NONE
+
+    world.store.decide = others_go_on
+    with pytest.raises(InvalidPipelineError, match=r"retained=\[5, 6, 7\]"):
+        world.open(an_opening("run-2", from_epoch=Epoch(3)))
+    world.store.inner.delete(manifest_name(Version(5)))
+    with pytest.raises(CorruptStateError, match="is missing"):
+        world.open(an_opening("run-2", from_epoch=Epoch(5)))
 
 
 def test_an_abandoned_epoch_cannot_be_gone_back_to(world: World) -> None:

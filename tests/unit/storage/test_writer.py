@@ -1,4 +1,3 @@
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -6,6 +5,7 @@ import pytest
 
 from dagster_ckpt.errors import FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
+from dagster_ckpt.protocol import manifest_codec
 from dagster_ckpt.protocol.manifest import FileSeen, ManifestKind, Pipeline
 from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.names import manifest_name
@@ -13,7 +13,7 @@ from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists
 from dagster_ckpt.storage.leases import read_lease
 from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Opening, Takeover
+from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Fault, FaultyStore, Scripted
@@ -201,6 +201,15 @@ def test_a_broken_manifest_is_never_created(writers: Writers) -> None:
     assert not writer.store.exists(manifest_name(Version(3)))
 
 
+def test_one_nonce_for_all_of_a_writers_manifests_is_never_let_through() -> None:
+    clock = StillClock()
+    clock.unique = lambda: "0" * 32  # type: ignore[method-assign]
+    chain, opening = ManifestChain(a_store(), clock), an_opening()
+    writer = StreamWriter(chain, opening, open_manifest(chain, opening))
+    with pytest.raises(AssertionError, match="nonce_is_new"):
+        writer.commit(an_edit(writer.manifest))
+
+
 def test_the_lease_tells_how_far_the_writer_is_and_that_it_ended(writers: Writers) -> None:
     writer = writers(a_store())
     opened = read_lease(writer.store, writer.term)
@@ -248,12 +257,14 @@ def test_a_keyed_streams_table_is_its_state_and_lists_no_files(writers: Writers)
     assert writer.manifest.files.tail == ()
 
 
-def test_a_manifest_too_large_ends_the_writer_and_changes_nothing(writers: Writers) -> None:
+def test_a_manifest_too_large_ends_the_writer_and_changes_nothing(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = writers(a_store())
     edit = an_edit(writer.manifest)
-    change = edit.acks[0].changes[0]
-    checksums = (hashlib.sha512(b"%d" % number).hexdigest() for number in range(80_000))
-    huge = replace(edit.acks[0], changes=tuple(replace(change, checksum=checksum) for checksum in checksums))
+    monkeypatch.setattr(manifest_codec, "MANIFEST_BYTES_MAX", 100)
     with pytest.raises(InvalidPipelineError, match="too large"):
-        writer.commit(replace(edit, acks=(huge, edit.acks[1])))
+        writer.commit(edit)
+    with pytest.raises(InvalidPipelineError, match="too large"):
+        writer.commit(edit)
     assert ManifestChain(writer.store, CLOCK).newest() == writer.manifest
