@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.protocol.manifest import ManifestKind
+from tests.dagster.loadable_jobs import PLACE, one_stream
 from tests.dagster.place import Place, failure_of, until
-from tests.dagster.retried_location import the_job
 
 CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
 
@@ -111,9 +111,9 @@ def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Plac
 
 
 def test_a_retried_dagster_run_rolls_back_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_CKPT_TEST_PLACE", str(place.folder))
+    monkeypatch.setenv(PLACE, str(place.folder))
     config: dict[str, Any] = {"ops": {"counts": {"config": {}}}}
-    job = dg.reconstructable(the_job)
+    job = dg.reconstructable(one_stream)
     with dg.instance_for_test() as instance:
 
         def run(**fields: Any) -> dg.JobExecutionResult:

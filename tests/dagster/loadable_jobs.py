@@ -1,0 +1,35 @@
+"""Jobs that Dagster can load by itself, in this process or a child: on the place that the environment names."""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+import pandas as pd
+from dagster_pyspark import LazyPySparkResource
+
+from tests.dagster.place import Place
+
+PLACE = "DAGSTER_CKPT_TEST_PLACE"
+
+
+def _place() -> Place:
+    settings = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "512m"}
+    return Place(Path(os.environ[PLACE]), LazyPySparkResource(spark_config=settings), dg.DagsterInstance.ephemeral())
+
+
+def one_stream() -> dg.JobDefinition:
+    place = _place()
+    return place.definitions(streams=[place.counts()]).resolve_job_def("counts_job")
+
+
+def two_streams_and_a_report() -> dg.JobDefinition:
+    """As the asset page runs a selection: with the executor of the location, which is Dagster's multiprocess one."""
+    place = _place()
+
+    @dg.asset
+    def report(one: pd.DataFrame, two: pd.DataFrame) -> None:
+        (place.folder / "report").write_text(f"{one['total'].sum()} {two['total'].sum()}")
+
+    streams = [place.counts(name=name, mode="continuous") for name in ("one", "two")]
+    everything = dg.Definitions(jobs=[dg.define_asset_job("everything", "*")])
+    return dg.Definitions.merge(place.definitions(report, streams=streams), everything).resolve_job_def("everything")
