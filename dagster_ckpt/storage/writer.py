@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CheckpointError, FencedError
+from dagster_ckpt.errors import CheckpointError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
 from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed
 from dagster_ckpt.protocol.lease import Lease
@@ -34,7 +34,7 @@ def open_stream(store: ObjectStore, opening: Opening, clock: Clock) -> "StreamWr
 
 
 class StreamWriter:
-    """Commits the epochs of one term. Once a commit has failed it never commits again: see `reopen`.
+    """Commits the epochs of one term. Once a manifest was not surely created it never commits again: see `reopen`.
 
     Its methods are called by one thread at a time.
     """
@@ -80,16 +80,17 @@ class StreamWriter:
         if self._ended is not None:
             raise self._ended
         clock = self._chain.clock
+        stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
+        manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
+        check_successor(self._manifest, manifest)
+        # Also where this thread is interrupted in the middle: then nobody knows whether the epoch is there.
+        self._ended = StoreUnavailableError("the last commit was not finished: open the stream again")
         try:
-            manifest = committed(
-                self._manifest, edit, self._opening.retained, Stamp(Nonce(clock.unique()), clock.now_ms())
-            )
-            manifest = self._with_short_lists(manifest)
-            check_successor(self._manifest, manifest)
             self._chain.create(self._manifest, manifest)
         except CheckpointError as error:
             self._ended = error
             raise
+        self._ended = None
         self._manifest = manifest
         self.heartbeat.reached(manifest.epoch)
         return manifest

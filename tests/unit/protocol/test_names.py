@@ -94,6 +94,18 @@ def test_a_file_name_says_who_wrote_it_for_what() -> None:
     assert names.index_name(file) == "index/3-4-5-6.json"
 
 
+@given(st.builds(FileId, *[st.integers(0, 2**63)] * 5))
+def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
+    for name in [names.state_name("a.b", file.shard, 8, file), names.changes_name(file), names.index_name(file)]:
+        assert names.file_of(name) == file
+        assert names.is_object_name(name)
+
+
+@pytest.mark.parametrize("name", ["state/1-2-3-4.arrow", "changes/1-2-3.parquet", "pins/1-2-3-4.json", "changes/x", ""])
+def test_other_files_were_written_by_nobody(name: str) -> None:
+    assert names.file_of(name) is None
+
+
 def test_a_name_a_user_chose_cannot_leave_its_folder() -> None:
     assert names.pin_name("../../x") == "pins/%2e%2e%2f%2e%2e%2fx.json"
     assert names.request_name("drain") == "requests/drain.json"
