@@ -25,8 +25,10 @@ KEEP = os.environ.get("KEEP", "0") not in ("", "0")
 def main(arguments: list[str]) -> int:
     """Returns the exit status: 0 where all went well, 1 where not, 2 for words we do not know, 130 after Ctrl-C."""
     report = Report(Console())
-    # A plain kill goes the way of Ctrl-C, past everything that has to be ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A plain kill goes the way of Ctrl-C, past everything that has to be ended. So does Ctrl-C where a script started us
+    # with & and made us ignore it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         match arguments:
             case []:
@@ -71,7 +73,10 @@ def ui(report: Report) -> int:
     with ExitStack() as at_the_end:
         dagster = _ready_dagster(folder, report, at_the_end)
         report.say("end", "with Ctrl-C")
-        return dagster.process.wait()
+        try:
+            return dagster.process.wait()
+        except KeyboardInterrupt:
+            return 0
 
 
 def _year(report: Report) -> Year:

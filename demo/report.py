@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from demo.comparison import Difference
 from demo.standing import Standing
@@ -59,7 +60,7 @@ class Report:
 
     def log(self, last_words: str, path: str) -> None:
         """The end of a log, and where the rest of it is."""
-        self._console.print(last_words, style="dim", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(Text.from_ansi(last_words), soft_wrap=True)
         self.say("log", path)
 
     def bars(self, streams: list[str], days: int) -> "Bars":

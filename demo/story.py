@@ -1,20 +1,18 @@
 """What happens in the demo, in order."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from dagster_ckpt import CheckpointStore
 from demo.batch import EXPECTED
-from demo.comparison import difference
 from demo.dagster_api import DagsterApi
 from demo.dagster_dev import DagsterDev
 from demo.errors import DemoError
 from demo.feeder import Feeder, drop
 from demo.processes import kill
+from demo.proof import prove
 from demo.report import Bars, Kill, Outcome, Report
 from demo.run_folder import RunFolder
 from demo.standing import standing
@@ -73,7 +71,16 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
         course.until(lambda: watch.through(len(days)), days=len(days))
     report.say("end", "every day is committed in every stream; ending the Dagster runs")
     _end_runs(dagster.api)
-    return _prove(watch, folder, {plan.victim: recovered}, report)
+    watch.look(time.monotonic())  # a run that ends may have committed once more
+    equal = prove(lambda stream: watch.store.stream(stream).read(), folder.inbox, report)
+    kills = {plan.victim: recovered}
+    report.outcome(
+        [
+            Outcome(stream, now, watch.rows_per_second(stream), equal[stream], kills.get(stream))
+            for stream, now in watch.standings.items()
+        ]
+    )
+    return all(equal.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +129,3 @@ def _end_runs(api: DagsterApi) -> None:
         if time.monotonic() > deadline:
             raise DemoError(f"these Dagster runs did not end. seconds={END_S:.0f}, runs={unfinished}")
         time.sleep(LOOK_S)
-
-
-def _prove(watch: Watch, folder: RunFolder, kills: Mapping[str, Kill], report: Report) -> bool:
-    watch.look(time.monotonic())  # a run that ends may have committed once more
-    outcomes = []
-    for stream, expected in EXPECTED.items():
-        table = pl.DataFrame(watch.store.stream(stream).read())
-        found = difference(table, expected.of(folder.inbox), expected.key)
-        report.difference(stream, found)
-        outcomes.append(
-            Outcome(
-                stream,
-                watch.standings[stream],
-                watch.rows_per_second(stream),
-                equal=not found,
-                kill=kills.get(stream),
-            )
-        )
-    report.outcome(outcomes)
-    return all(outcome.equal for outcome in outcomes)
