@@ -15,7 +15,7 @@ BLOCK_BYTES = 256 * 1024
 Checksums = npt.NDArray[np.uint32]
 
 
-def checksums_of(data: memoryview, block_bytes: int = BLOCK_BYTES) -> Checksums:
+def checksums_of(data: memoryview, block_bytes: int) -> Checksums:
     """The CRC-32 of each block; the last one may be shorter."""
     starts = range(0, len(data), block_bytes)
     return np.array([zlib.crc32(data[start : start + block_bytes]) for start in starts], dtype=np.uint32)

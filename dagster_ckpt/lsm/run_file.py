@@ -31,7 +31,9 @@ FORMAT = 1
 _MAGIC = b"CKPTRUN1"
 _TRAILER = struct.Struct("<II8s")
 _ARROW_END = struct.Struct("<i6s")
+_ARROW_START_BYTES = 8
 _ARROW_EOS_BYTES = 8
+_MESSAGE = struct.Struct("<Ii")
 _ALIGNMENT = 64
 
 
@@ -45,6 +47,7 @@ class _Descriptor:
     tombstones: int
     least: str
     greatest: str
+    body_offset: int
     directory_offset: int
     directory_cells: int
     directory_shift: int
@@ -79,8 +82,8 @@ def encode(run: Run) -> Encoded:
     directory_offset = sink.tell()
     sink.write(directory.first.astype("<i4", copy=False))
     tail_start = sink.tell()
-    descriptor = _descriptor(run, directory, directory_offset)
-    checksums = checksums_of(memoryview(data)[:tail_start])
+    descriptor = _descriptor(run, directory, _body_offset(memoryview(data)), directory_offset)
+    checksums = checksums_of(memoryview(data)[:tail_start], BLOCK_BYTES)
     sink.write(descriptor)
     sink.write(checksums.astype("<u4", copy=False))
     sink.write(_TRAILER.pack(len(descriptor), len(checksums), _MAGIC))
@@ -100,7 +103,8 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema) -> Run:
     tail_start = data.size - _checked_tail(name, data, checksum)
     descriptor, checksums = _tail(name, data)
     blocks = CheckedBytes(name, data, tail_start, descriptor.block_bytes, checksums)
-    batch = _read_batch(name, data, blocks)
+    blocks.check(0, descriptor.body_offset)  # so that Arrow reads no header that was not checked
+    batch = pa.ipc.open_file(data).get_batch(0)
     if not batch.schema.equals(_file_schema(schema)):
         raise CorruptStateError(
             f"a state file has other columns than its table. file={name}, columns={batch.schema.names}"
@@ -109,7 +113,8 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema) -> Run:
     blocks.check(cells.start, cells.stop)
     first = np.frombuffer(memoryview(data)[cells], dtype="<i4")
     directory = Directory(int(descriptor.least, 16), descriptor.directory_shift, first)
-    table = pa.Table.from_arrays([*batch.columns[2:]], schema=schema)
+    # Unlike from_arrays, this looks at no values: they are not checked yet.
+    table = pa.Table.from_batches([batch.select(list(range(2, batch.num_columns)))])
     tombstones = batch.column(1) if descriptor.tombstones else None
     return Run(table, batch.column(0), tombstones, directory, blocks.check_array)
 
@@ -126,7 +131,7 @@ def _batch(run: Run) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_file_schema(rows.schema))
 
 
-def _descriptor(run: Run, directory: Directory, directory_offset: int) -> bytes:
+def _descriptor(run: Run, directory: Directory, body_offset: int, directory_offset: int) -> bytes:
     descriptor = _Descriptor(
         format=FORMAT,
         sort=SortKind.HASH,
@@ -134,6 +139,7 @@ def _descriptor(run: Run, directory: Directory, directory_offset: int) -> bytes:
         tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
         least=f"{int(run.hashes[0]):016x}",
         greatest=f"{int(run.hashes[-1]):016x}",
+        body_offset=body_offset,
         directory_offset=directory_offset,
         directory_cells=len(directory.first),
         directory_shift=directory.shift,
@@ -170,11 +176,10 @@ def _tail(name: str, data: pa.Buffer) -> tuple[_Descriptor, np.typing.NDArray[np
     return _Descriptor(**plain), checksums
 
 
-def _read_batch(name: str, data: pa.Buffer, blocks: CheckedBytes) -> pa.RecordBatch:
-    try:
-        batch = pa.ipc.open_file(data).get_batch(0)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptStateError(f"a state file is damaged. file={name}, cause={error}") from error
-    # Arrow has believed the headers: they end where the first column's values begin.
-    blocks.check(0, batch.column(0).buffers()[1].address - data.address)
-    return batch
+def _body_offset(view: memoryview) -> int:
+    """Where the record batch's values begin: behind its header, which follows that of the schema."""
+    end = _ARROW_START_BYTES
+    for _ in ("schema", "record batch"):
+        _, header_bytes = _MESSAGE.unpack_from(view, end)
+        end += _MESSAGE.size + header_bytes
+    return end

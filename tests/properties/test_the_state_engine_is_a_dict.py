@@ -84,6 +84,12 @@ class Engine(RuleBasedStateMachine):
         found = self.state.table(TABLE).get(self._hashes(keys), arrow_keys(keys))
         assert answered(found, keys) == [self.now.get(key) for key in keys]
 
+    @rule(keys=st.lists(KEYS, unique=True, max_size=4), others=st.lists(KEYS, unique=True, max_size=4), row=ROWS)
+    def get_and_put(self, keys: list[Key], others: list[Key], row: tuple[int | None, str | None]) -> None:
+        """As an aggregate does; or, with as many others, nearly."""
+        self.get(keys)
+        self.put(dict.fromkeys(others if len(others) == len(keys) else keys, row), "commit")
+
     @rule()
     def touched(self) -> None:
         touched = self.state.table(TABLE).touched()

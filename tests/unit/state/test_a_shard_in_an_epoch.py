@@ -94,6 +94,17 @@ def test_what_was_got_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) ->
     assert sides(state.table(TABLE).touched()) == ({"a": 1, "b": 2}, {"a": 10, "b": 20, "new": 30})
 
 
+def test_what_was_got_of_other_keys_is_not_taken_for_what_was_there_before() -> None:
+    epochs = in_memory("others")
+    state = epochs.begin()
+    epochs.put(state, a=1, b=2)
+    epochs.commit(state)
+    state = epochs.begin()
+    epochs.get(state, "a", "b")
+    epochs.put(state, c=3, b=4)
+    assert sides(state.table(TABLE).touched()) == ({"b": 2}, {"c": 3, "b": 4})
+
+
 def test_many_batches_of_an_epoch_become_one_run() -> None:
     epochs = in_memory("batches")
     state = epochs.begin()
