@@ -32,8 +32,8 @@ def check_stream(job: StreamJob) -> CheckedStream:
     session = job.stream.frame.sparkSession
     if not is_session_of_a_stream(session):
         raise InvalidPipelineError(
-            "the DataFrame was made with another SparkSession: make it from the `spark` that the asset's function is "
-            f"given. asset={job.asset}"
+            "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from the "
+            f"`spark` that the asset's function is given, as it is. asset={job.asset}"
         )
     scheme = job.address.url.split(":", maxsplit=1)[0]
     if scheme == "memory":

@@ -8,6 +8,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import (
     CheckpointDeclinedError,
+    CheckpointError,
     CorruptStateError,
     FencedError,
     IncompatibleStateError,
@@ -21,6 +22,7 @@ from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.query import EpochQuery
 from dagster_ckpt.runtime.scratch import Scratch, forge, remove_abandoned
+from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
@@ -90,6 +92,11 @@ class _Run:
         except _FINAL:
             raise
         except Exception as error:
+            if not is_alive(self._job.stream.frame.sparkSession):
+                raise CheckpointError(
+                    "Spark's JVM is gone, and with it all that this process could do; nothing of the epoch in work was "
+                    f"committed. Start again. asset={self._job.asset}, reason={error}"
+                ) from error
             self._failures = 1 if self._writer.manifest.epoch > before else self._failures + 1
             if self._failures > self._job.options.tolerable_failures:
                 raise

@@ -2,13 +2,18 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Work = Callable[[DataFrame, int], None]
+
+JVM_IS_GONE = (Py4JError, ConnectionError)
+"""What a call into a dead JVM raises. `Py4JError` has other causes too."""
 
 _POLL_S = 0.005
 _STOP_S_MAX = 30.0
@@ -57,7 +62,7 @@ class EpochQuery:
         # stop() returns only after foreachBatch has, which in turn waits until stop() has begun.
         stopping = threading.Thread(target=_stop, args=(query,), name="query-stop", daemon=True)
         stopping.start()
-        while stopping.is_alive() and query.isActive:
+        while stopping.is_alive() and _is_active(query):
             stopping.join(_POLL_S)
         self._dropped.set()
         stopping.join(_STOP_S_MAX)
@@ -82,7 +87,7 @@ class EpochQuery:
     def _await_end(self, query: StreamingQuery) -> None:
         try:
             query.awaitTermination()
-        except PySparkException as error:
+        except (PySparkException, *JVM_IS_GONE) as error:
             if self._failure is None:
                 self._failure = error
         finally:
@@ -90,4 +95,12 @@ class EpochQuery:
 
 
 def _stop(query: StreamingQuery) -> None:
-    query.stop()
+    with suppress(*JVM_IS_GONE):
+        query.stop()
+
+
+def _is_active(query: StreamingQuery) -> bool:
+    try:
+        return query.isActive
+    except JVM_IS_GONE:
+        return False

@@ -164,9 +164,9 @@ def forge(
 def remove_abandoned() -> None:
     """Remove the folders of this user's dead processes. Those of living ones are locked, and left alone."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if root.is_symlink() or root.stat().st_uid != os.geteuid():
-            continue
         try:
+            if root.is_symlink() or root.stat().st_uid != os.geteuid():
+                continue
             with (root / _LOCK).open("rb+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(root, ignore_errors=True)

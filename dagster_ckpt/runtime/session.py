@@ -110,3 +110,14 @@ def is_session_of_a_stream(session: "SparkSession") -> bool:
 def is_local(session: "SparkSession") -> bool:
     """Whether all of Spark runs on this host, in one JVM."""
     return str(session.sparkContext.master).split("[", maxsplit=1)[0] == "local"
+
+
+def is_alive(session: "SparkSession") -> bool:
+    """Whether the session's JVM still answers."""
+    from py4j.protocol import Py4JError
+
+    try:
+        session.sparkContext._jsc.sc().startTime()  # noqa: SLF001  (any call will do)
+    except (Py4JError, ConnectionError):
+        return False
+    return True

@@ -88,6 +88,8 @@ def _source(asset: str, session: SparkSession, leaf: Leaf, line: int) -> Source:
     else:
         name = str(relation.sourceName()).lower()
         options = {str(key).lower(): str(value) for key, value in relation.extraOptions().items()}
+        if relation.identifier().isDefined():
+            options["path"] = f"{relation.catalog().get().name()}.{relation.identifier().get()}"
         reads_files = False
     if name in _NOT_REPLAYABLE:
         raise InvalidPipelineError(
