@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest_codec import (
 from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(MANIFESTS)
 def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     data = encode_manifest(manifest)
@@ -29,7 +29,7 @@ def test_an_index_object_is_read_back_as_it_was(changes: tuple[ChangeRef, ...], 
     assert decode_entries(FILES_SEEN, encode_entries(FILES_SEEN, files), "i") == files
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_flipped_bit_or_a_cut_end_is_never_read_as_another_manifest(data: st.DataObject) -> None:
     manifest = a_manifest()

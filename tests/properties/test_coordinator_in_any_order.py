@@ -55,7 +55,7 @@ def helpful(draw: st.DrawFn) -> list[Event]:
     return script
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(helpful() | st.lists(events, max_size=40))
 def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(script: list[Event]) -> None:
     state = Coordinator(SHARDS, retained=2)

@@ -36,14 +36,14 @@ def _is_one_history(truth: Oracle) -> bool:
     return truth.faults == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(BURSTS, st.integers(2, 3))
 def test_whatever_goes_wrong_there_is_one_history(schedule: list[Burst], writers: int) -> None:
     truth = Simulation(schedule, writers).run()
     assert _is_one_history(truth), truth.faults
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(14))
 def test_whatever_goes_wrong_in_worlds_of_different_character_there_is_one_history(seed: int) -> None:
     truth = Simulation(a_schedule(seed)).run()
     assert _is_one_history(truth), truth.faults
@@ -64,17 +64,17 @@ def test_what_went_wrong_once_never_does_again(seed: int) -> None:
 
 def test_the_simulation_reaches_deep_enough_to_mean_something() -> None:
     commits = freed = rollbacks = terms = 0
-    for seed in range(12):
+    for seed in range(8):
         simulation = Simulation(a_schedule(seed))
         truth = simulation.run()
         commits += simulation.commits
         freed += len(truth.freed)
         rollbacks += sum(manifest.kind is ManifestKind.ROLLBACK for manifest in truth.history.values())
         terms += len({manifest.term for manifest in truth.history.values()})
-    assert commits > 500
+    assert commits > 400
     assert freed > 200
     assert rollbacks > 10
-    assert terms > 100
+    assert terms > 80
 
 
 def test_the_same_schedule_makes_the_same_history() -> None:

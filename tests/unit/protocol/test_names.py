@@ -7,7 +7,7 @@ from dagster_ckpt.ids import Epoch, Shard, Term, Version
 from dagster_ckpt.protocol import names
 from dagster_ckpt.protocol.names import FileId
 
-part_lists = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), min_size=1, max_size=4)
+part_lists = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), min_size=1, max_size=3)
 
 
 @given(part_lists)
