@@ -83,7 +83,8 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
     state = _STATES[run.status]
     opened = lease_run_id == run.run_id
     reached, passed_over = True, False
-    if state in {RunState.STARTED, RunState.FAILED} and not opened and not _is_alone(run, asset):
+    alone = _is_alone(run, asset)
+    if state in {RunState.STARTED, RunState.FAILED} and not opened and not alone:
         reached, passed_over = _step(instance, run, asset)
     mode = op_config(run.run_config, asset.op_name).get("mode")
     return RunView(
@@ -91,6 +92,7 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         mode=asset.mode if mode is None else Mode(str(mode)),
         attempt=_number(run.tags, ATTEMPT_TAG) or 0,
         opened=opened,
+        alone=alone,
         reached=reached,
         passed_over=passed_over,
         unfit=run.tags.get(UNFIT_TAG) == unfit(run.run_id, asset.stream),

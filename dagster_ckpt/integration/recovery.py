@@ -13,7 +13,7 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
     did not open within 3 minutes of its start              recover                           recover
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -92,9 +92,9 @@ class RunView:
     """The stream's newest Dagster run.
 
     `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
-    it. `reached`: its step for this stream has started. `passed_over`: it will never start it, because a step before it
-    failed. `unfit`: it ended because its pipeline cannot work as written. `left_to_dagster`: Dagster's own run retries
-    will take it on. `same_ms`: for how long it was seen like this.
+    it. `alone`: it has no step but this stream's. `reached`: that step is at work. `passed_over`: it never will be,
+    because a step before it failed. `unfit`: it ended because its pipeline cannot work as written. `left_to_dagster`:
+    Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
     """
 
     state: RunState
@@ -102,6 +102,7 @@ class RunView:
     attempt: int = 0
     opened: bool = False
     reached: bool = True
+    alone: bool = False
     passed_over: bool = False
     unfit: bool = False
     left_to_dagster: bool = False
@@ -200,7 +201,7 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         return _not_open(view, run, recovery)
     match lease.life:
         case Life.CLOSED:
-            return Verdict("its step has ended, its Dagster run goes on")
+            return _ended(view, run, lease, recovery)
         case Life.BEATING:
             return Verdict("live")
         case Life.DEAD:
@@ -208,6 +209,14 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         case Life.LAPSED:
             why = f"its lease was not renewed for {lease.silent_ms / 1000:g} s"
             return _recover(view, run, recovery, why, lease.silent_ms)
+
+
+def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
+    """The stream's step has ended, its Dagster run has not: a worker may die in between."""
+    if not run.alone or lease.silent_ms < recovery.start_timeout_ms:
+        return Verdict("its step has ended, its Dagster run goes on")
+    why = f"its step ended {lease.silent_ms / 1000:g} s ago, its Dagster run never did"
+    return replace(_succeeded(view, run), reason=why, declare_failed=True)
 
 
 def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:

@@ -216,6 +216,16 @@ def test_a_continuous_run_of_an_available_now_asset_stays_continuous() -> None:
     assert request.run_config == {"ops": {"s": {"config": {"mode": "continuous"}}}}
 
 
+def test_a_worker_that_died_after_its_stream_had_ended_is_followed_by_the_next() -> None:
+    world = a_world()
+    run = world.started("c")
+    world.close("c", world.open("c", run).term)
+    assert world.ticks(180, every_s=10) == []
+    [request] = world.ticks(10, every_s=10)
+    assert world.look(run).status is FAILURE
+    assert request.tags == {"dagster_ckpt/stream": "c"}
+
+
 def test_a_run_that_failed_in_another_asset_leaves_the_stream_alone() -> None:
     world = a_world()
     run = world.started("s", "ordinary", job="__ASSET_JOB")

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from dagster_pyspark import PySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import Stream, streaming_asset
@@ -69,6 +70,13 @@ def test_two_batches_are_two_epochs_and_an_asset_downstream_is_executed_and_read
         sources = event.metadata["source_positions"].value
         assert sources[0]["address"].endswith("/inbox")
     assert sources[0]["files"] == 2
+
+
+def test_the_resource_that_starts_spark_at_once_works_as_well(place: Place) -> None:
+    place.spark = PySparkResource(spark_config=place.spark.spark_config)  # type: ignore[assignment]
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+    assert place.table() == {"a": (1, 1)}
 
 
 def test_a_run_that_finds_nothing_new_repeats_the_newest_epoch(place: Place) -> None:

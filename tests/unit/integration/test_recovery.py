@@ -122,6 +122,18 @@ def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:
     assert not judge(ran(RunState.STARTED), LIVE).declare_failed
 
 
+def test_a_worker_that_died_between_its_steps_end_and_its_own_is_noticed() -> None:
+    alone = replace(ran(RunState.STARTED), alone=True)
+    just_closed = replace(CLOSED, silent_ms=179_000)
+    long_closed = replace(CLOSED, silent_ms=180_000)
+    for mode, launch in ((NOW, None), (CONTINUOUS, NEXT)):
+        run = replace(alone, mode=mode)
+        assert judge(run, just_closed, mode) == Verdict("its step has ended, its Dagster run goes on")
+        verdict = judge(run, long_closed, mode)
+        assert (verdict.declare_failed, verdict.launch) == (True, launch)
+        assert judge(replace(run, alone=False), long_closed, mode).declare_failed is False
+
+
 @pytest.mark.parametrize("lease", [None, CLOSED, LAPSED])
 def test_autostart_starts_a_continuous_stream_that_has_never_run(lease: LeaseView | None) -> None:
     launch = judge(None, lease, CONTINUOUS, autostart=True).launch
