@@ -25,8 +25,8 @@ KEEP = os.environ.get("KEEP", "0") not in ("", "0")
 def main(arguments: list[str]) -> int:
     """Returns the exit status: 0 where all went well, 1 where not, 2 for words we do not know, 130 after Ctrl-C."""
     report = Report(Console())
-    # A plain kill goes the way of Ctrl-C, past everything that has to be ended. So does Ctrl-C where a script started us
-    # with & and made us ignore it.
+    # A plain kill goes the way of Ctrl-C, past all that has to be ended. So does Ctrl-C itself, which a script that
+    # started us with & made us ignore.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
