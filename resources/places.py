@@ -6,7 +6,7 @@ from pathlib import Path
 WORK = Path(__file__).resolve().parent.parent / ".work"
 
 INPUT = os.environ.get("DAGSTER_CKPT_INPUT", str(WORK / "flights"))
-"""The folder into which the days of flights are dropped."""
+"""The folder into which the days of flights are dropped; by default the whole year, which `make demo` prepares."""
 
 STORE = os.environ.get("DAGSTER_CKPT_STORE", (WORK / "checkpoints").as_uri())
 """The URL of the store that holds every stream."""
