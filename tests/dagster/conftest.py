@@ -29,4 +29,4 @@ def spark() -> Iterator[LazyPySparkResource]:
 
 @pytest.fixture
 def place(tmp_path: Path, spark: LazyPySparkResource) -> Place:
-    return Place(tmp_path, spark, dg.DagsterInstance.ephemeral())
+    return Place(tmp_path, spark, dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)))

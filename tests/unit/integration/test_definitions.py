@@ -114,14 +114,14 @@ def test_defaults_are_those_of_the_documentation() -> None:
 
 
 def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dagster._core.remote_representation.external_data import RepositorySnap
-
     monkeypatch.setenv("STORE_SECRET", "from the environment")
     options = {"key": "plain secret", "secret": dg.EnvVar("STORE_SECRET")}
     given = checkpoints(storage_options=options)
     assert given.address.options == {"key": "plain secret", "secret": "from the environment"}
-    defs = build_streaming_definitions([a_stream("a")], checkpoints=given, spark=SPARK)
-    told = dg.serialize_value(RepositorySnap.from_def(defs.get_repository_def()))
+    field = given.get_resource_definition().config_field
+    assert field is not None
+    told = field.default_value_as_json_str
+    assert "file:///tmp/nowhere" in told
     for text in (told, repr(given), str(given), repr(given.address)):
         assert "plain secret" not in text
         assert "from the environment" not in text
