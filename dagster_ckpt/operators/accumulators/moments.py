@@ -35,7 +35,8 @@ class Moments:
         column = rows.columns[self.column]
         valid = known(column)
         count = np.maximum(np.add.reduceat(valid.astype(np.int64), rows.starts), 1)
-        values = filled(column.cast(pa.float64()), 0.0).to_numpy()
+        # Unsafe only means that an integer beyond 2**53 is rounded to a double, as Spark rounds it.
+        values = filled(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN end as NaN, as in Spark
             mean = np.add.reduceat(values, rows.starts) / count
             distance = np.where(valid, values - mean[rows.group_of_row], 0.0)

@@ -1,6 +1,7 @@
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import inf, isnan, nan, sqrt
+from statistics import variance
 from typing import Any
 
 import pyarrow as pa
@@ -143,9 +144,29 @@ def test_variance_keeps_its_digits_far_from_zero() -> None:
     assert streamed.table().column("x").to_pylist() == [pytest.approx(30.0, rel=1e-12)]
 
 
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.int64(), [2**53 + 1, 5]),
+        (pa.int64(), [1_700_000_000_000_000_001, 1_700_000_000_500_000_001, -(2**63)]),
+        (pa.int64(), [1_700_000_000_000_000_001]),
+        (pa.decimal128(38, 0), [Decimal(10**37 + 1), Decimal(5)]),
+    ],
+)
+def test_spread_of_whole_numbers_that_no_double_holds_is_that_of_the_nearest_doubles(
+    type_: pa.DataType, values: list[Any]
+) -> None:
+    expected = variance([float(value) for value in values]) if len(values) > 1 else None
+    streamed = Streamed(build(rows(type_).schema, ("k",), variance=agg.variance("v"), stddev=agg.stddev("v")))
+    streamed.epoch(rows(type_, *(("a", value) for value in values), ("a", None)))
+    (row,) = streamed.table().to_pylist()
+    assert row["variance"] == (expected and pytest.approx(expected, rel=1e-12))
+    assert row["stddev"] == (expected and pytest.approx(sqrt(expected), rel=1e-12))
+
+
 def test_variance_with_an_infinity_is_nan() -> None:
-    (variance,) = aggregated(rows(pa.float64(), ("a", inf), ("a", 1.0)), x=agg.variance("v")).values()
-    assert isnan(variance)
+    (found,) = aggregated(rows(pa.float64(), ("a", inf), ("a", 1.0)), x=agg.variance("v")).values()
+    assert isnan(found)
 
 
 def test_the_mean_of_integers_is_exact_where_their_total_does_not_fit_64_bits() -> None:
