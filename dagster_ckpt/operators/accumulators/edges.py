@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.accumulators.accumulator import Columns, GroupedRows, known, or_null
 from dagster_ckpt.operators.accumulators.extremes import End, furthest_codes
-from dagster_ckpt.operators.accumulators.order import ordered, precedes
+from dagster_ckpt.operators.accumulators.order import one_zero, ordered, precedes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Edge:
         row = np.zeros(len(rows.starts), dtype=np.int64)
         row[somewhere] = self._settled(tied, rows.group_of_row[tied], value)
         chosen = pa.array(row)
-        return or_null(value.take(chosen), somewhere), or_null(by.take(chosen), somewhere)
+        return tuple(or_null(one_zero(column.take(chosen)), somewhere) for column in (value, by))
 
     def _settled(self, tied: Positions, groups: Positions, value: pa.Array) -> Positions:
         """One row of each group: of those tied the one whose value is furthest to this end."""

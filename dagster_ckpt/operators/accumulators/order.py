@@ -61,6 +61,11 @@ def precedes(left: pa.Array, right: pa.Array) -> pa.Array:
     return pc.less(left, right)
 
 
+def one_zero(column: pa.Array) -> pa.Array:
+    """The column with 0.0 for -0.0: they have one place in the order, so which of them came first must not show."""
+    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
+
+
 @dataclass(frozen=True)
 class _Wholes:
     """Whole numbers, and what is stored as such."""

@@ -74,7 +74,10 @@ class WideSum:
 
 @dataclass(frozen=True)
 class FloatSum:
-    """The total of a float column as a double; 0 where there is no value. NaN and infinities count as in IEEE 754."""
+    """The total of a float column as a double; 0 where there is no value, and never -0.0.
+
+    NaN and infinities count as in IEEE 754.
+    """
 
     column: str
 
@@ -90,7 +93,8 @@ class FloatSum:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = filled(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
-            return (pa.array(np.add.reduceat(values, rows.starts)),)
+            # A total starts at 0.0, so it is never -0.0: else adding a null's 0.0 to one would be a change.
+            return (pa.array(np.add.reduceat(values, rows.starts) + 0.0),)
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (pc.add(filled(old[self.name], 0.0), new[self.name]),)

@@ -129,6 +129,29 @@ def test_a_sum_with_nan_is_nan_and_opposite_infinities_too() -> None:
     assert sums["c"] == inf
 
 
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_nothing_a_float_column_gives_is_minus_zero_however_its_rows_are_cut(type_: pa.DataType) -> None:
+    whole = rows(type_, ("a", -0.0), ("a", None), ("a", 0.0))
+    for step in (1, 2, 3):
+        streamed = Streamed(
+            build(
+                whole.schema,
+                ("k",),
+                sum=agg.sum("v"),
+                avg=agg.avg("v"),
+                min=agg.min("v"),
+                first=agg.first("v", by="k"),
+                last=agg.last("v", by="k"),
+            )
+        )
+        changes = [streamed.epoch(whole.slice(start, step)) for start in range(0, 3, step)]
+        (row,) = streamed.table().to_pylist()
+        assert {name: str(value) for name, value in row.items() if name != "k"} == dict.fromkeys(
+            row.keys() - {"k"}, "0.0"
+        )
+        assert not any(changes[1:]), "0 added to 0 is no change"
+
+
 @pytest.mark.parametrize("name", ["variance", "stddev"])
 def test_variance_is_of_a_sample_and_null_for_one_value(name: str) -> None:
     aggregation = getattr(agg, name)("v")
