@@ -49,6 +49,7 @@ def test_its_workspace_loads_from_any_folder(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.dagster
 @pytest.mark.parametrize(("variable", "name"), [("DAGSTER_CKPT_INPUT", "INPUT"), ("DAGSTER_CKPT_STORE", "STORE")])
 def test_the_environment_can_move_input_and_store(variable: str, name: str) -> None:
     printed = subprocess.run(
