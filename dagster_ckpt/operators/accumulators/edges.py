@@ -29,7 +29,8 @@ class Edge:
     def names(self) -> tuple[str, str]:
         """Its state columns: the value, and what put it there."""
         function = "first" if self.end is End.LEAST else "last"
-        return f"_{function}({self.column} by {self.by})", f"_{function}_at({self.column} by {self.by})"
+        pair = f"{_one_word(self.column)} by {_one_word(self.by)}"
+        return f"_{function}({pair})", f"_{function}_at({pair})"
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -70,3 +71,8 @@ class Edge:
         wins_tie = pc.and_not(pc.fill_null(precedes(near[value], far[value]), False), beaten)
         use_new = pc.or_(pc.or_(beats, wins_tie), pc.is_null(old[by]))
         return tuple(pc.if_else(use_new, new[name], old[name]) for name in self.names)
+
+
+def _one_word(name: str) -> str:
+    """A column's name without spaces, so that no two pairs of names read the same with ` by ` between."""
+    return name.replace("%", "%25").replace(" ", "%20")

@@ -152,6 +152,21 @@ def test_nothing_a_float_column_gives_is_minus_zero_however_its_rows_are_cut(typ
         assert not any(changes[1:]), "0 added to 0 is no change"
 
 
+def test_columns_whose_names_could_run_into_each_other_are_kept_apart() -> None:
+    columns = ["a by b", "c", "a", "b by c", "a%20by%20b"]
+    table = pa.table(
+        {"k": ["x", "x"], "a by b": [1, 2], "c": [1, 2], "a": [3, 4], "b by c": [2, 1], "a%20by%20b": [5, 6]}
+    )
+    pairs = [(column, by) for column in columns for by in columns]
+    aggregates = {f"{column} {by}": agg.first(column, by=by) for column, by in pairs}
+    streamed = Streamed(build(table.schema, ("k",), **aggregates))
+    for row in range(2):
+        streamed.epoch(table.slice(row, 1))
+    (found,) = streamed.table().drop_columns(["k"]).to_pylist()
+    of = table.to_pydict()
+    assert found == {f"{column} {by}": of[column][of[by].index(min(of[by]))] for column, by in pairs}
+
+
 @pytest.mark.parametrize("name", ["variance", "stddev"])
 def test_variance_is_of_a_sample_and_null_for_one_value(name: str) -> None:
     aggregation = getattr(agg, name)("v")
