@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.lineage import bounded
 from dagster_ckpt.protocol.manifest import (
     EpochRange,
     IndexedList,
@@ -133,7 +134,9 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         event_times_us=event_times_us,
         sources=edit.sources,
         statistics=_statistics(parent.statistics, edit, runs),
-        retained=(*parent.retained, Retained(Epoch(version), version, stamp.time_ms))[-retained:],
+        retained=bounded(
+            (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
+        ),
     )
 
 

@@ -1,12 +1,12 @@
 """Which retained epochs the newest one builds on, and which a rollback left behind."""
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.manifest import EpochRange, Manifest, Retained
 
 
 def is_abandoned(newest: Manifest, epoch: int) -> bool:
     """Whether a rollback left this epoch behind."""
-    return any(entry.first <= epoch <= entry.last for entry in newest.abandoned)
+    return _is_in(newest.abandoned, epoch)
 
 
 def lineage(newest: Manifest) -> tuple[Retained, ...]:
@@ -17,3 +17,16 @@ def lineage(newest: Manifest) -> tuple[Retained, ...]:
 def lineage_epochs(newest: Manifest) -> list[Epoch]:
     """Their numbers."""
     return [entry.epoch for entry in lineage(newest)]
+
+
+def bounded(retained: tuple[Retained, ...], abandoned: tuple[EpochRange, ...], epochs_max: int) -> tuple[Retained, ...]:
+    """The epochs that stay retained, oldest first as before.
+
+    Those that a rollback left behind go first: the epoch that somebody just went back to must not be lost to them.
+    """
+    by_worth = sorted(retained, key=lambda entry: (not _is_in(abandoned, entry.epoch), entry.epoch))
+    return tuple(sorted(by_worth[-epochs_max:], key=lambda entry: entry.epoch))
+
+
+def _is_in(ranges: tuple[EpochRange, ...], epoch: int) -> bool:
+    return any(entry.first <= epoch <= entry.last for entry in ranges)

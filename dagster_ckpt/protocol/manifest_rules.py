@@ -15,7 +15,7 @@ from itertools import chain, pairwise, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import HASH_MAX, Manifest, ManifestKind, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import file_of
 
@@ -205,10 +205,12 @@ def sources_read_on(parent: Manifest, child: Manifest) -> bool:
 
 
 def retained_grow_by_one(parent: Manifest, child: Manifest) -> bool:
-    """The parent's, without the oldest ones, and this epoch."""
-    *kept, newest = child.retained or (None,)
+    """The parent's, without those of least worth, and this epoch."""
+    newest = child.retained[-1] if child.retained else None
     shown = newest is not None and (newest.epoch, newest.version) == (child.epoch, child.version)
-    return shown and tuple(kept) == parent.retained[len(parent.retained) - len(kept) :]
+    return shown and child.retained == bounded(
+        (*parent.retained, *child.retained[-1:]), parent.abandoned, len(child.retained)
+    )
 
 
 def statistics_add_up(parent: Manifest, child: Manifest) -> bool:

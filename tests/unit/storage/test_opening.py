@@ -295,6 +295,13 @@ def test_a_rollback_shows_the_older_epoch_and_abandons_what_came_after(world: Wo
     assert back.commit(an_edit(shown)).epoch == 7, "no number is used again"
 
 
+def test_what_a_rollback_left_behind_never_pushes_out_what_it_went_back_to(world: World) -> None:
+    a_history(world)  # 2 3 4 5
+    back = world.open(an_opening("run-2", from_epoch=Epoch(3)))
+    kept = [[entry.epoch for entry in back.commit(an_edit(back.manifest)).retained] for _ in range(4)]
+    assert kept == [[2, 3, 4, 5, 7], [2, 3, 5, 7, 8], [2, 3, 7, 8, 9], [3, 7, 8, 9, 10]]
+
+
 def test_a_rollback_is_done_once_for_each_root_dagster_run(world: World) -> None:
     a_history(world)
     back = closed(world, world.open(an_opening("run-2", from_epoch=Epoch(3))))
