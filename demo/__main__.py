@@ -17,6 +17,7 @@ from demo.flights import Year, prepared
 from demo.report import Report
 from demo.run_folder import RunFolder
 from demo.story import Plan, play
+from demo.weather import prepared_weather
 
 KEEP = os.environ.get("KEEP", "0") not in ("", "0")
 """Whether the UI stays up after the demo."""
@@ -85,6 +86,8 @@ def _year(report: Report) -> Year:
         "flights",
         f"{year.flights:,} of 2013, a file a day; {year.cancelled:,} were cancelled and have no departure: kept out",
     )
+    records = prepared_weather(run_folder.PREPARED_WEATHER)
+    report.say("weather", f"{records:,} hourly records, a file a day; no stream reads them yet")
     return year
 
 

@@ -1,7 +1,7 @@
 """Real input: the flights that left New York in 2013, or should have, as one Parquet file a day."""
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
@@ -36,13 +36,8 @@ class Year:
 
 
 def prepared(folder: Path) -> Year:
-    """The year as files below `folder`, made if they are not there; a crash leaves the whole folder or none of it."""
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as unfinished:
-            days = Path(unfinished) / folder.name
-            write_days(cleaned(raw_flights()), days)
-            days.rename(folder)
+    """The year as files below `folder`, made if they are not there."""
+    make_folder(folder, lambda days: write_days(cleaned(raw_flights()), days))
     departed_at = pl.col("departed_at")
     counts = (
         pl.scan_parquet(folder)
@@ -51,6 +46,17 @@ def prepared(folder: Path) -> Year:
         .row(0, named=True)
     )
     return Year(days=tuple(sorted(folder.glob("*.parquet"))), flights=counts["flights"], cancelled=counts["cancelled"])
+
+
+def make_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` make a folder that is not there yet; a crash leaves the whole folder or none of it."""
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as unfinished:
+        whole = Path(unfinished) / folder.name
+        write(whole)
+        whole.rename(folder)
 
 
 def raw_flights(columns: Sequence[str] = _RAW_COLUMNS) -> pl.DataFrame:
@@ -88,8 +94,8 @@ def cleaned(raw: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def write_days(flights: pl.DataFrame, folder: Path) -> None:
+def write_days(records: pl.DataFrame, folder: Path) -> None:
     """One file for each `day` in a new `folder`, named after it; `day` itself is not written."""
     folder.mkdir()
-    for (day,), rows in flights.partition_by("day", as_dict=True, include_key=False).items():
+    for (day,), rows in records.partition_by("day", as_dict=True, include_key=False).items():
         rows.write_parquet(folder / f"{day}.parquet")

@@ -11,6 +11,7 @@ from demo.errors import DemoError
 
 WORK = Path(__file__).resolve().parent.parent / ".work"
 PREPARED = WORK / "flights"
+PREPARED_WEATHER = WORK / "weather"
 RUNS = WORK / "demo"
 
 _CURRENT = "current"
