@@ -22,6 +22,7 @@ class AppendOnly:
     def build(cls, source: InputSpec) -> "AppendOnly":
         """Check the input's columns. Raises `InvalidPipelineError`."""
         checks.check_columns(source.schema)
+        checks.check_storable(source.schema)
         return cls(Pipeline(NAME, {}, (source,), keys=(), tables=(), output=source.schema))
 
     @classmethod

@@ -27,6 +27,16 @@ def check_columns(schema: pa.Schema) -> None:
         seen[name.casefold()] = name
 
 
+def check_storable(schema: pa.Schema) -> None:
+    """No column has a type that the change log's files cannot hold."""
+    for field in schema:
+        if _holds_nothing(field.type):
+            raise InvalidPipelineError(
+                "Parquet cannot hold a struct without fields: give it one, or leave the column out. "
+                f"column={field.name}, type={field.type}"
+            )
+
+
 def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
     """At least one key column, each there once and of a type that has one spelling for one value."""
     if not keys:
@@ -125,6 +135,12 @@ def _field(name: str, use: str, schema: pa.Schema) -> pa.Field:
     raise InvalidPipelineError(
         f"the input has no such column. {hint}column={name}, use={use}, columns={', '.join(schema.names)}"
     )
+
+
+def _holds_nothing(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_) and type_.num_fields == 0:
+        return True
+    return any(_holds_nothing(type_.field(index).type) for index in range(type_.num_fields))
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -91,6 +91,31 @@ def test_columns_of_an_append_only_stream_that_spark_cannot_tell_apart() -> None
         AppendOnly.build(InputSpec((), pa.schema([("v", pa.int64()), ("V", pa.int64())])))
 
 
+NOTHING = pa.struct([])
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        NOTHING,
+        pa.struct([("a", pa.int64()), ("b", NOTHING)]),
+        pa.list_(NOTHING),
+        pa.map_(pa.string(), pa.list_(NOTHING)),
+    ],
+)
+def test_an_append_only_stream_with_a_struct_of_nothing_which_parquet_cannot_hold(type_: pa.DataType) -> None:
+    with pytest.raises(InvalidPipelineError, match=r"a struct without fields: .*leave the column out. column=v, type="):
+        AppendOnly.build(InputSpec((), pa.schema([("k", pa.int64()), ("v", type_)])))
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.struct([("a", pa.int64())]), pa.list_(pa.int64()), pa.map_(pa.string(), pa.null())]
+)
+def test_an_append_only_stream_takes_other_nested_columns(type_: pa.DataType) -> None:
+    schema = pa.schema([("v", type_)])
+    assert AppendOnly.build(InputSpec((), schema)).pipeline.output == schema
+
+
 @pytest.mark.parametrize(
     "type_",
     [
