@@ -18,7 +18,7 @@ def check_columns(schema: pa.Schema) -> None:
     """Every column has a name of its own, and none is one that the change log adds."""
     seen: dict[str, str] = {}
     for name in schema.names:
-        if name in (EPOCH, CHANGE_TYPE):
+        if name.casefold() in (EPOCH, CHANGE_TYPE):
             raise InvalidPipelineError(f"the change log adds this column itself: rename yours. column={name}")
         if name.casefold() in seen:
             raise InvalidPipelineError(

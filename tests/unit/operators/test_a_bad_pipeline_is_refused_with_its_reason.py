@@ -77,7 +77,7 @@ def test_an_aggregate_that_cannot_work(
         build(SCHEMA, keys, event_time, **aggregations)
 
 
-@pytest.mark.parametrize("name", ["_epoch", "_change_type"])
+@pytest.mark.parametrize("name", ["_epoch", "_change_type", "_EPOCH", "_Change_Type"])
 def test_a_column_that_the_change_log_adds_itself(name: str) -> None:
     schema = pa.schema([(name, pa.string()), ("v", pa.int64())])
     with pytest.raises(InvalidPipelineError, match=f"column={name}"):
