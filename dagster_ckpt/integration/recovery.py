@@ -8,6 +8,8 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
     queued, starting, or started with a live lease          nothing                           nothing
     started with a lapsed lease; failed, lease not closed   recover                           recover
     failed, but the stream's own step had ended             nothing                           start the next
+    failed, its own step was interrupted; started for
+    3 minutes since the interruption                        recover                           recover
     canceled                                                nothing until a person starts it  the same
     success                                                 nothing                           start the next
     did not open within 3 minutes of its start              recover                           recover
@@ -114,12 +116,19 @@ class LeaseView:
     """The lease of the newest term; a term without one has a lease that stands at 0.
 
     `ours`: its writer belonged to this Dagster instance. `silent_ms`: for how long its counter has been seen unchanged.
+    `interrupted`: it was closed by a writer that was made to end before it had done its work.
     """
 
     term: Term
     life: Life
     ours: bool = True
     silent_ms: int = 0
+    interrupted: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether its writer ended of its own accord. An interruption that nobody asked Dagster for is no end."""
+        return self.life is Life.CLOSED and not self.interrupted
 
     @property
     def lives(self) -> bool:
@@ -213,6 +222,10 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
 
 def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
     """The stream's step has ended, its Dagster run has not: a worker may die in between."""
+    if lease.interrupted:
+        if lease.silent_ms < recovery.start_timeout_ms:
+            return Verdict("its step was interrupted, its Dagster run goes on")
+        return _recover(view, run, recovery, "its step was interrupted", lease.silent_ms)
     if not run.alone or lease.silent_ms < recovery.start_timeout_ms:
         return Verdict("its step has ended, its Dagster run goes on")
     why = f"its step ended {lease.silent_ms / 1000:g} s ago, its Dagster run never did"
@@ -237,11 +250,13 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         return Verdict("its pipeline cannot work as it is written: a person must change it and start it again")
     if not run.opened and lease is not None and lease.lives:
         return Verdict("another writer of it is live")
-    if run.passed_over or (run.opened and lease is not None and lease.life is Life.CLOSED):
+    if run.passed_over or (run.opened and lease is not None and lease.finished):
         if run.mode is Mode.CONTINUOUS:
             return _start_next(view)
         return Verdict("its own step had ended; its Dagster run failed elsewhere")
-    return _recover(view, run, recovery, "its Dagster run failed", run.same_ms)
+    interrupted = run.opened and lease is not None and lease.interrupted
+    why = "its step was interrupted" if interrupted else "its Dagster run failed"
+    return _recover(view, run, recovery, why, run.same_ms)
 
 
 def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:

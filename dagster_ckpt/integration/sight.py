@@ -74,4 +74,5 @@ def lease_view(sight: Sight, watch: Watch, now_ms: int, recovery: Recovery, inst
         life=judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone),
         ours=writer == instance_id,
         silent_ms=now_ms - watch.since_ms,
+        interrupted=lease is not None and lease.interrupted,
     )

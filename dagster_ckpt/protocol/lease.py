@@ -39,6 +39,14 @@ class LeaseHolder:
     process: ProcessId
 
 
+_INTERRUPTED = "interrupted: "
+
+
+def interruption(what: str) -> str:
+    """What a lease's `closed` says of a writer that was made to end before it had done its work."""
+    return _INTERRUPTED + what
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """What a term's writer last said. `counter` changes with each beat; `closed` is why it ended, None before that.
@@ -52,6 +60,11 @@ class Lease:
     epoch: Epoch
     counter: int = 1
     closed: str | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether its writer was made to end before it had done its work."""
+        return self.closed is not None and self.closed.startswith(_INTERRUPTED)
 
     def beaten(self, epoch: Epoch) -> "Lease":
         """The next beat."""

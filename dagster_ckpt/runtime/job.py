@@ -14,6 +14,7 @@ from dagster_ckpt.errors import (
     IncompatibleStateError,
     InvalidPipelineError,
 )
+from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.dataflow import words_of_epochs
@@ -79,7 +80,7 @@ class _Run:
             self._writer.heartbeat.stop()
             raise
         except BaseException as interrupt:
-            self._writer.close(f"interrupted: {type(interrupt).__name__}")
+            self._writer.close(interruption(type(interrupt).__name__))
             raise
         self._writer.close(result.reason or result.ending)
         return result

@@ -143,10 +143,10 @@ class SensorWorld:
         assert lease is not None
         self._write_lease(name, lease.beaten(lease.epoch))
 
-    def close(self, name: str, term: Term) -> None:
+    def close(self, name: str, term: Term, reason: str = "input_done") -> None:
         lease = read_lease(self.folder(name), term)
         assert lease is not None
-        self._write_lease(name, replace(lease, closed="input_done", counter=lease.counter + 1))
+        self._write_lease(name, replace(lease, closed=reason, counter=lease.counter + 1))
 
     def _write_lease(self, name: str, lease: Lease) -> None:
         self.folder(name).put(lease_name(lease.term), encode_lease(lease))

@@ -7,6 +7,7 @@ import pytest
 
 from dagster_ckpt import InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
 from dagster_ckpt.integration.names import unfit
+from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.processes import this_process
 from tests.dagster.sensor_world import a_stream, a_world
@@ -184,6 +185,19 @@ def test_a_canceled_stream_waits_for_a_person(status: dg.DagsterRunStatus) -> No
         run = world.started(name)
         world.open(name, run)
         world.move(run, status)
+    assert world.is_quiet()
+
+
+@pytest.mark.parametrize("name", ["s", "c"])
+def test_a_run_whose_process_was_told_to_end_by_somebody_else_than_dagster_is_recovered(name: str) -> None:
+    world = a_world()
+    run = world.started(name)
+    world.close(name, world.open(name, run).term, interruption("DagsterExecutionInterruptedError"))
+    world.move(run, FAILURE)
+    [request] = world.tick().run_requests or []
+    assert request.tags["dagster_ckpt/attempt"] == "1"
+    assert "dagster_ckpt/may_fence" not in request.tags, "a closed lease needs no fencing"
+    world.launch(request)
     assert world.is_quiet()
 
 

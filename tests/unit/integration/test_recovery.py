@@ -26,9 +26,11 @@ LIVE = LeaseView(TERM, Life.BEATING, silent_ms=12_000)
 LAPSED = LeaseView(TERM, Life.LAPSED, silent_ms=30_000)
 DEAD = LeaseView(TERM, Life.DEAD)
 CLOSED = LeaseView(TERM, Life.CLOSED, silent_ms=999_000)
+INTERRUPTED = LeaseView(TERM, Life.CLOSED, silent_ms=180_000, interrupted=True)
 
 NOTHING = None
 RECOVER = Launch(1, TERM, NOW)
+FIRST_TRY = Launch(1, None, NOW)
 NEXT = Launch(0, None, CONTINUOUS)
 
 
@@ -65,6 +67,16 @@ TABLE = [
     ("failed, lease not closed: needs no lapse", ran(RunState.FAILED), LIVE, RECOVER, RECOVER),
     ("failed, lease lapsed", ran(RunState.FAILED), LAPSED, RECOVER, RECOVER),
     ("failed, own step had ended", ran(RunState.FAILED), CLOSED, NOTHING, NEXT),
+    ("failed, own step was interrupted", ran(RunState.FAILED), INTERRUPTED, FIRST_TRY, FIRST_TRY),
+    ("started for long after an interruption", ran(RunState.STARTED), INTERRUPTED, FIRST_TRY, FIRST_TRY),
+    (
+        "started, interrupted just now",
+        ran(RunState.STARTED),
+        replace(INTERRUPTED, silent_ms=179_000),
+        NOTHING,
+        NOTHING,
+    ),
+    ("canceled, which interrupts", ran(RunState.CANCELED), INTERRUPTED, NOTHING, NOTHING),
     (
         "failed before it ever opened",
         ran(RunState.FAILED, opened=False),
@@ -220,6 +232,14 @@ def test_each_relaunch_waits_twice_as_long_as_the_one_before(attempt: int, wait_
 def test_the_wait_is_bounded() -> None:
     recovery = Recovery(max_attempts=99, backoff="1s", backoff_max="7s")
     assert [recovery.wait_ms(attempt) for attempt in range(1, 8)] == [0, 1_000, 2_000, 4_000, 7_000, 7_000, 7_000]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_an_interrupted_run_counts_its_attempts_and_waits(mode: Mode) -> None:
+    run = replace(ran(RunState.FAILED), mode=mode, attempt=1, same_ms=4_999)
+    assert judge(run, INTERRUPTED, mode).launch is None
+    assert judge(replace(run, same_ms=5_000), INTERRUPTED, mode).launch == Launch(2, None, mode)
+    assert judge(replace(run, attempt=5, same_ms=10**9), INTERRUPTED, mode).launch is None
 
 
 def test_a_dead_process_also_waits_for_its_back_off() -> None:
