@@ -43,9 +43,9 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
                 "Arrow has no such type, so no row of it can reach a task: cast the column or leave it out. "
                 f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
             ) from error
-        if field.name == HASH:
+        if field.name.casefold() == HASH:  # to Spark, which adds it, case is nothing
             raise InvalidPipelineError(
-                f"this name carries the key's hash: rename the column. asset={asset}, column={HASH}"
+                f"this name carries the key's hash: rename the column. asset={asset}, column={field.name}"
             )
         fields.append(arrow.with_nullable(True))
     return pa.schema(fields)

@@ -36,6 +36,11 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
     "a type Arrow lacks": (lambda s: s, "column=span, type=interval year"),
     "a static frame": (lambda s: replace(s, frame=s.frame.sparkSession.range(3)), "spark.readStream, not spark.read"),
     "the hash's own name": (lambda s: replace(s, frame=s.frame.selectExpr("v _hash")), "column=_hash"),
+    "the hash's own name to Spark": (
+        lambda s: replace(s, frame=s.frame.selectExpr("k", "v _HASH")).key_by("k").aggregate(x=agg.sum("_HASH")),
+        "column=_HASH",
+    ),
+    "the epoch's own name to Spark": (lambda s: replace(s, frame=s.frame.selectExpr("v _Epoch")), "column=_Epoch"),
 }
 
 
