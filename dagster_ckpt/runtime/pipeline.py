@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import checks
+from dagster_ckpt.operators.agg import Function
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity
@@ -29,7 +30,9 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[SourceIdentity]
     source = InputSpec(tuple(sources), schema)
     if not stream.keys:
         return AppendOnly.build(source)
-    return RunningAggregate.build(stream.keys, dict(stream.aggregations), source, event_time)
+    operator = RunningAggregate.build(stream.keys, dict(stream.aggregations), source, event_time)
+    _check_collations(asset, stream)
+    return operator
 
 
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
@@ -49,3 +52,18 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         fields.append(arrow.with_nullable(True))
     return pa.schema(fields)
+
+
+def _check_collations(asset: str, stream: Stream) -> None:
+    """No text that is compared has a collation: Arrow does not know of them, so a task compares bytes."""
+    valued = [one for _, one in stream.aggregations if one.function is not Function.COUNT]
+    compared = {*stream.keys, *(name for one in valued for name in (one.column, one.by))}
+    for field in stream.frame.schema.fields:
+        type_ = field.dataType
+        if field.name in compared and isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():
+            raise InvalidPipelineError(
+                "keys, and what min, max, first and last compare, must be text without a collation: "
+                f"select `{field.name} COLLATE UTF8_BINARY`, or `lower({field.name}) COLLATE UTF8_BINARY` where case "
+                "does not matter. "
+                f"asset={asset}, column={field.name}, collation={type_.collation}"
+            )

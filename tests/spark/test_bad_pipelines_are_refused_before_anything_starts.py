@@ -22,6 +22,18 @@ def stream_of(spark: SparkSession, inbox: Path) -> Stream:
     return Stream(spark.readStream.schema(SCHEMA).parquet(str(inbox)))
 
 
+def with_collation(change: Callable[[Stream], Stream]) -> Callable[[Stream], Stream]:
+    return lambda s: change(replace(s, frame=s.frame.selectExpr("k", "v", "k COLLATE UTF8_LCASE AS name")))
+
+
+COLLATED: dict[str, Callable[[Stream], Stream]] = {
+    "key": lambda s: s.key_by("v", "name").aggregate(n=agg.count()),
+    "least": lambda s: s.key_by("v").aggregate(n=agg.min("name")),
+    "greatest": lambda s: s.key_by("v").aggregate(n=agg.max("name")),
+    "first": lambda s: s.key_by("v").aggregate(n=agg.first("name", by="v")),
+    "order": lambda s: s.key_by("v").aggregate(n=agg.last("k", by="name")),
+}
+BINARY = r"`lower\(name\) COLLATE UTF8_BINARY`.* asset=flights/delays, column=name, collation=UTF8_LCASE"
 REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
     "unknown key": (lambda s: s.key_by("kk").aggregate(n=agg.count()), "no such column.*Did you mean 'k'"),
     "unknown column": (lambda s: s.key_by("k").aggregate(n=agg.sum("w")), "no such column.*column=w"),
@@ -41,6 +53,7 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
         "column=_HASH",
     ),
     "the epoch's own name to Spark": (lambda s: replace(s, frame=s.frame.selectExpr("v _Epoch")), "column=_Epoch"),
+    **{f"a collated {use}": (with_collation(change), BINARY) for use, change in COLLATED.items()},
 }
 
 
@@ -57,6 +70,34 @@ def test_a_pipeline_that_cannot_work_leaves_nothing_behind(stream: StreamUnderTe
     with pytest.raises(InvalidPipelineError, match=message):
         stream.run(function)
     assert not stream.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("steps", "rows"),
+    [
+        (lambda s: s, [{"k": "a", "name": "B"}, {"k": "a", "name": "b"}]),
+        (lambda s: s.key_by("k").aggregate(n=agg.count("name")), [{"k": "a", "n": 2}]),
+        (
+            lambda s: (
+                replace(s, frame=s.frame.selectExpr("lower(name) COLLATE UTF8_BINARY AS name"))
+                .key_by("name")
+                .aggregate(n=agg.count())
+            ),
+            [{"name": "b", "n": 2}],
+        ),
+    ],
+)
+def test_a_collated_column_may_be_passed_on_or_counted_or_made_binary(
+    stream: StreamUnderTest, inbox: Path, steps: Callable[[Stream], Stream], rows: list[dict[str, object]]
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a", "a"], "name": ["b", "B"]}))
+
+    def function(spark: SparkSession) -> Stream:
+        frame = spark.readStream.schema("k string, name string").parquet(str(inbox))
+        return steps(Stream(frame.selectExpr("k", "name COLLATE UTF8_LCASE AS name")))
+
+    stream.run(function)
+    assert stream.rows() == rows
 
 
 def test_a_stream_spark_itself_cannot_run_is_a_clear_error(stream: StreamUnderTest, inbox: Path) -> None:
