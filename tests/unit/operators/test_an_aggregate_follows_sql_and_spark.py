@@ -159,7 +159,7 @@ def test_columns_whose_names_could_run_into_each_other_are_kept_apart() -> None:
     )
     pairs = [(column, by) for column in columns for by in columns]
     aggregates = {f"{column} {by}": agg.first(column, by=by) for column, by in pairs}
-    streamed = Streamed(build(table.schema, ("k",), **aggregates))
+    streamed = Streamed(build(table.schema, ("k",), None, **aggregates))
     for row in range(2):
         streamed.epoch(table.slice(row, 1))
     (found,) = streamed.table().drop_columns(["k"]).to_pylist()
