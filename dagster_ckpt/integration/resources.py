@@ -73,10 +73,16 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 class LsmStateBackendResource(dg.ConfigurableResource[Any]):
     """How the state engine works in Spark's Python workers.
 
-    `memory_limit` is what one Python worker should keep to: an epoch's rows are worked in chunks of an eighth of it.
+    `memory_limit` does not bound a worker as a whole: input rows are worked in chunks of about an eighth of it, so that
+    a chunk and what is made of it fit. What an epoch changes is held besides until the epoch ends: for each
+    distinct key its row before and after. Bound that by the source, as with Spark's `maxFilesPerTrigger`.
     """
 
-    memory_limit: str = Field(default="256 MiB", description="What one of Spark's Python workers should keep to.")
+    memory_limit: str = Field(
+        default="256 MiB",
+        description="About the most that the input rows which one of Spark's Python workers takes in at once may need "
+        "while they are worked. The distinct keys of an epoch come on top: the source's limits bound those.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -18,8 +18,8 @@ class JobOptions:
 
     `tolerable_failures` is how many times in a row an epoch may fail and be tried again: after `backoff_ms`, then twice
     that and so on. `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how
-    many tasks an epoch has at most, None: as many as Spark has cores. `memory_limit_bytes` is what one Python worker
-    should keep to.
+    many tasks an epoch has at most, None: as many as Spark has cores. `memory_limit_bytes` is about what the rows that
+    a task takes in at once may need while they are worked; an epoch's distinct keys come on top.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
