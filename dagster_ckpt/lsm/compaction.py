@@ -40,6 +40,10 @@ def choose(runs: Sequence[RunSize], limits: CompactionLimits) -> Merge | None:
     Sizes grow geometrically with age: the newest runs are merged as far down as the next one is at most `ratio` times
     all before it. So a row is rewritten a number of times that grows with the logarithm of the state, and so does the
     number of runs.
+
+    A limit of this release: a run larger than `bytes_max` is never merged again, and two that are together larger are
+    never merged with each other. So such runs pile up, each lookup asks all of them, and the tombstones above them and
+    in them stay, until runs are merged in slices.
     """
     rows = bytes_ = count = 0
     for run in runs:
