@@ -30,7 +30,11 @@ class GroupedRows:
 
 
 class Accumulator(Protocol):
-    """A part of the state: pure, and the same however the rows are cut into batches (floats: up to rounding)."""
+    """A part of the state: pure, and the same however the rows are cut into batches.
+
+    But for two things: floats are the same up to rounding, and whether a total on its way leaves its type's range,
+    which is an `OverflowError`, depends on the cut, as in Spark. A total that comes out is always the exact one.
+    """
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
