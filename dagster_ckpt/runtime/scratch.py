@@ -133,10 +133,7 @@ def forge(
     `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen.
     `unique` are 32 hexadecimal digits nobody else draws.
     """
-    root = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = (root / _LOCK).open("wb")
-    # Held as long as this process lives, however it dies: that is how another one knows whose folder it may remove.
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    root, lock = _own_folder()
     folder = root / "checkpoint"
     last_batch = max(batch_id or 0, _FIRST_BATCH)
     lines = [_NO_POSITION] * sum(len(source.lines) for source in sources)
@@ -173,6 +170,18 @@ def remove_abandoned() -> None:
         except OSError:
             # Alive, or another process removes it this moment.
             continue
+
+
+def _own_folder() -> tuple[Path, IO[bytes]]:
+    """A new folder that nobody else removes while its lock is held: as long as this process lives, however it dies."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = (root / _LOCK).open("wb")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Before it was locked, the folder looked abandoned: somebody may have removed it.
+        if os.fstat(lock.fileno()).st_nlink:
+            return root, lock
+        lock.close()
 
 
 def _log_offset(offset: str) -> int:
