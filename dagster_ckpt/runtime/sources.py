@@ -1,9 +1,9 @@
 """The inputs of a stream: what makes a source the same one after a restart, and how far each has been read."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +22,8 @@ alone: any option of it could be a secret."""
 _CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
 _ADDRESSES = {"kafka": "kafka.bootstrap.servers"}
 _NOT_REPLAYABLE = ("socket", "textsocket")
+_USER_BEFORE_HOST = re.compile(r"(?<=://)[^/?#]*@|(?<=^jdbc:oracle:thin:)[^@]*(?=@)", re.IGNORECASE)
+_USER_OPTION = re.compile(r"(?<=[?&;])[^?&;=]*(?:user|uid|pass|pwd|secret|token)[^?&;=]*=[^&;]*[&;]?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ def positions_by_source(sources: Sequence[Source], positions: Sequence[SourcePos
 
 
 def without_secrets(address: str) -> str:
-    """An address without the user and password that a URL may carry."""
-    parts = urlsplit(address)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else address
+    """An address without the user and password that a URL may carry, before its host or among its options."""
+    bare = _USER_OPTION.sub("", _USER_BEFORE_HOST.sub("", address))
+    return bare if bare == address else bare.rstrip("?&;")
 
 
 def _source(asset: str, session: SparkSession, leaf: Leaf, line: int) -> Source:

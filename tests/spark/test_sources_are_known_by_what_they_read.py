@@ -72,3 +72,13 @@ def test_a_source_that_cannot_be_read_again_is_refused(spark: SparkSession, inbo
 def test_a_password_in_an_address_is_never_kept() -> None:
     assert without_secrets("s3a://key:secret@bucket/in") == "s3a://bucket/in"
     assert without_secrets("file:/data/a@b") == "file:/data/a@b"
+    assert without_secrets("file:///a@b/c") == "file:///a@b/c"
+    assert without_secrets("jdbc:postgresql://me:secret@host:5432/db") == "jdbc:postgresql://host:5432/db"
+    assert without_secrets("jdbc:postgresql://host/db?user=me&ssl=true&password=secret") == (
+        "jdbc:postgresql://host/db?ssl=true"
+    )
+    assert without_secrets("jdbc:sqlserver://host;userName=me;PASSWORD=secret;database=db") == (
+        "jdbc:sqlserver://host;database=db"
+    )
+    assert without_secrets("jdbc:oracle:thin:me/secret@//host:1521/db") == "jdbc:oracle:thin:@//host:1521/db"
+    assert without_secrets("file:/data/user=5/token?") == "file:/data/user=5/token?"
