@@ -19,6 +19,7 @@ from dagster_ckpt.integration.names import (
 )
 from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
+from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.runtime.mode import Mode
 
 _LOG = logging.getLogger(__name__)
@@ -78,21 +79,23 @@ def newest_run(
     return youngest
 
 
-def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, lease_run_id: str | None) -> RunView:
+def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, lease: Lease | None) -> RunView:
     """The run as the decision sees it; `same_ms` is for the sensor to fill in."""
     state = _STATES[run.status]
-    opened = lease_run_id == run.run_id
-    reached, passed_over = True, False
-    alone = _is_alone(run, asset)
-    if state in {RunState.STARTED, RunState.FAILED} and not opened and not alone:
+    opened = lease is not None and lease.holder.dagster_run_id == run.run_id
+    reached, passed_over, others_done = True, False, False
+    if state in {RunState.STARTED, RunState.FAILED} and not opened and not _begins_with(run, asset):
         reached, passed_over = _step(instance, run, asset)
+    if state is RunState.STARTED and opened and lease is not None and lease.closed is not None:
+        others_done = _others_done(instance, run, asset)
     mode = op_config(run.run_config, asset.op_name).get("mode")
     return RunView(
         state=state,
         mode=asset.mode if mode is None else Mode(str(mode)),
         attempt=_number(run.tags, ATTEMPT_TAG) or 0,
         opened=opened,
-        alone=alone,
+        one_process=run.job_name == asset.job_name,
+        others_done=others_done,
         reached=reached,
         passed_over=passed_over,
         unfit=run.tags.get(UNFIT_TAG) == unfit(run.run_id, asset.stream),
@@ -142,8 +145,8 @@ def _last_run(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.RunRecord | 
     return None if run_id is None else instance.get_run_record_by_id(run_id)
 
 
-def _is_alone(run: dg.DagsterRun, asset: StreamAsset) -> bool:
-    """Whether the run has no step but the stream's."""
+def _begins_with(run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    """Whether no step comes before the stream's: the run has no other, or checks of its table at most."""
     return run.job_name == asset.job_name or run.asset_selection == {asset.key}
 
 
@@ -167,6 +170,20 @@ def _step(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) 
     failed = any(event.event_type is dg.DagsterEventType.STEP_FAILURE for event in events)
     its_turn = run.tags.get(TURN_TAG, asset.op_name) == asset.op_name
     return started and its_turn, failed and not started
+
+
+def _others_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    """Whether no step but the stream's is unfinished. False where Dagster does not say what steps there are."""
+    if run.execution_plan_snapshot_id is None:
+        return False
+    planned = set(instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).step_keys_to_execute)
+    wanted = {
+        dg.DagsterEventType.STEP_SUCCESS,
+        dg.DagsterEventType.STEP_FAILURE,
+        dg.DagsterEventType.STEP_SKIPPED,
+    }
+    records = instance.get_records_for_run(run.run_id, of_type=wanted).records
+    return planned <= {asset.op_name, *(record.event_log_entry.step_key for record in records)}
 
 
 def _number(tags: Mapping[str, str], tag: str) -> int | None:

@@ -94,9 +94,10 @@ class RunView:
     """The stream's newest Dagster run.
 
     `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
-    it. `alone`: it has no step but this stream's. `reached`: that step is at work. `passed_over`: it never will be,
-    because a step before it failed. `unfit`: it ended because its pipeline cannot work as written. `left_to_dagster`:
-    Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
+    it. `one_process`: its steps work in the process of its worker, which is then the one that the lease names.
+    `others_done`: no step but this stream's is unfinished. `reached`: that step is at work. `passed_over`: it never
+    will be, because a step before it failed. `unfit`: it ended because its pipeline cannot work as written.
+    `left_to_dagster`: Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
     """
 
     state: RunState
@@ -104,7 +105,8 @@ class RunView:
     attempt: int = 0
     opened: bool = False
     reached: bool = True
-    alone: bool = False
+    one_process: bool = False
+    others_done: bool = False
     passed_over: bool = False
     unfit: bool = False
     left_to_dagster: bool = False
@@ -116,7 +118,8 @@ class LeaseView:
     """The lease of the newest term; a term without one has a lease that stands at 0.
 
     `ours`: its writer belonged to this Dagster instance. `silent_ms`: for how long its counter has been seen unchanged.
-    `interrupted`: it was closed by a writer that was made to end before it had done its work.
+    `interrupted`: it was closed by a writer that was made to end before it had done its work. `gone`: the process that
+    it names is known to have ended, whatever the lease itself says.
     """
 
     term: Term
@@ -124,6 +127,7 @@ class LeaseView:
     ours: bool = True
     silent_ms: int = 0
     interrupted: bool = False
+    gone: bool = False
 
     @property
     def finished(self) -> bool:
@@ -222,14 +226,27 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
 
 def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
     """The stream's step has ended, its Dagster run has not: a worker may die in between."""
+    what = "was interrupted" if lease.interrupted else "has ended"
+    idle_ms = _idle_ms(run, lease)
+    if run.one_process and lease.gone:
+        why = f"its step {what}, and the process of its Dagster run is gone"
+    elif idle_ms >= recovery.start_timeout_ms:
+        why = f"its step {what}, and its Dagster run has had nothing to do for {idle_ms / 1000:g} s"
+    else:
+        return Verdict(f"its step {what}, its Dagster run goes on")
     if lease.interrupted:
-        if lease.silent_ms < recovery.start_timeout_ms:
-            return Verdict("its step was interrupted, its Dagster run goes on")
-        return _recover(view, run, recovery, "its step was interrupted", lease.silent_ms)
-    if not run.alone or lease.silent_ms < recovery.start_timeout_ms:
-        return Verdict("its step has ended, its Dagster run goes on")
-    why = f"its step ended {lease.silent_ms / 1000:g} s ago, its Dagster run never did"
+        return _recover(view, run, recovery, why, lease.silent_ms)
     return replace(_succeeded(view, run), reason=why, declare_failed=True)
+
+
+def _idle_ms(run: RunView, lease: LeaseView) -> int:
+    """For how long a Dagster run has had nothing to do since the stream's step.
+
+    Other steps may work for as long as they like, such as a check of the stream's table; an interruption ends them too.
+    """
+    if lease.interrupted:
+        return lease.silent_ms
+    return min(lease.silent_ms, run.same_ms) if run.others_done else 0
 
 
 def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:

@@ -133,7 +133,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
     sight = look(tick.store, asset.key, tick.clock, before)
     record = newest_run(instance, asset, tick.unfinished, sight.dagster_run_id)
     run = None if record is None else record.dagster_run
-    view = None if run is None else run_view(instance, run, asset, sight.dagster_run_id)
+    view = None if run is None else run_view(instance, run, asset, sight.lease)
     seen = memory.see(asset.stream, sight.watch(before, memory.watched_ms), f"{run and run.run_id} {view}")
     stream_view = StreamView(
         mode=watched.options.mode,

@@ -75,4 +75,5 @@ def lease_view(sight: Sight, watch: Watch, now_ms: int, recovery: Recovery, inst
         ours=writer == instance_id,
         silent_ms=now_ms - watch.since_ms,
         interrupted=lease is not None and lease.interrupted,
+        gone=gone,
     )

@@ -3,7 +3,7 @@
 Dagster runs are created and moved from state to state by the events that Dagster itself would write.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -63,6 +63,7 @@ class SensorWorld:
     streams: list[dg.AssetsDefinition]
     name: str | None = None
     cursor: str | None = None
+    checks: list[dg.AssetChecksDefinition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock = StillClock()
@@ -83,7 +84,9 @@ class SensorWorld:
             "epochs": epochs_of_checkpoints,
             "spark": dg.ResourceDefinition.none_resource(),
         }
-        self.definitions = dg.Definitions([*streams, ordinary], sensors=[self.sensor], resources=resources)
+        self.definitions = dg.Definitions(
+            [*streams, ordinary], asset_checks=self.checks, sensors=[self.sensor], resources=resources
+        )
 
     # What happens in Dagster
 

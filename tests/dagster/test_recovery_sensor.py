@@ -1,6 +1,7 @@
 """The recovery sensor against a real Dagster instance, with Dagster runs in every state."""
 
 import logging
+from dataclasses import replace
 
 import dagster as dg
 import pytest
@@ -238,6 +239,48 @@ def test_a_worker_that_died_after_its_stream_had_ended_is_followed_by_the_next()
     [request] = world.ticks(10, every_s=10)
     assert world.look(run).status is FAILURE
     assert request.tags == {"dagster_ckpt/stream": "c"}
+
+
+def test_a_run_whose_check_still_works_long_after_the_stream_goes_on() -> None:
+    @dg.asset_check(asset="s")
+    def slow() -> dg.AssetCheckResult:
+        raise NotImplementedError
+
+    world = a_world()
+    world.checks = [slow]
+    world.load(world.streams)
+    run = world.started("s")
+    world.close("s", world.open("s", run).term)
+    world.step(run, "s_slow", "STEP_START")
+    assert world.ticks(200, every_s=10) == []
+    assert world.look(run).status is STARTED
+    world.step(run, "s_slow", "STEP_SKIPPED")  # as good an end as any
+    world.ticks(170, every_s=10)
+    assert world.look(run).status is STARTED, "its worker has only just got the last word to write"
+    world.ticks(20, every_s=10)
+    assert world.look(run).status is FAILURE
+
+
+def test_a_worker_whose_process_is_gone_after_its_stream_had_ended_is_noticed_at_once() -> None:
+    world = a_world()
+    me = this_process()
+    run = world.started("c")
+    dead = replace(me, started_ticks=me.started_ticks + 1)
+    world.close("c", world.open("c", run, process=dead).term)
+    [request] = world.tick().run_requests or []
+    assert world.look(run).status is FAILURE
+    assert request.tags == {"dagster_ckpt/stream": "c"}
+
+
+def test_the_process_of_a_step_that_has_one_of_its_own_may_be_gone_while_the_run_goes_on() -> None:
+    world = a_world()
+    me = this_process()
+    run = world.started("s", "ordinary", job="__ASSET_JOB")
+    dead = replace(me, started_ticks=me.started_ticks + 1)
+    world.close("s", world.open("s", run, process=dead).term)
+    world.step(run, "ordinary", "STEP_START")
+    assert world.is_quiet()
+    assert world.look(run).status is STARTED
 
 
 def test_a_run_that_failed_in_another_asset_leaves_the_stream_alone() -> None:

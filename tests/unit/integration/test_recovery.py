@@ -135,15 +135,25 @@ def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:
 
 
 def test_a_worker_that_died_between_its_steps_end_and_its_own_is_noticed() -> None:
-    alone = replace(ran(RunState.STARTED), alone=True)
-    just_closed = replace(CLOSED, silent_ms=179_000)
-    long_closed = replace(CLOSED, silent_ms=180_000)
+    goes_on = Verdict("its step has ended, its Dagster run goes on")
     for mode, launch in ((NOW, None), (CONTINUOUS, NEXT)):
-        run = replace(alone, mode=mode)
-        assert judge(run, just_closed, mode) == Verdict("its step has ended, its Dagster run goes on")
-        verdict = judge(run, long_closed, mode)
+        run = replace(ran(RunState.STARTED, same_ms=180_000), mode=mode, others_done=True)
+        assert judge(run, replace(CLOSED, silent_ms=179_000), mode) == goes_on
+        verdict = judge(run, replace(CLOSED, silent_ms=180_000), mode)
         assert (verdict.declare_failed, verdict.launch) == (True, launch)
-        assert judge(replace(run, alone=False), long_closed, mode).declare_failed is False
+        assert judge(replace(run, others_done=False), CLOSED, mode) == goes_on
+        assert judge(replace(run, same_ms=0), CLOSED, mode) == goes_on, "another step has only just ended"
+
+
+def test_a_worker_whose_process_is_known_to_be_gone_is_noticed_at_once() -> None:
+    gone = replace(CLOSED, silent_ms=0, gone=True)
+    for mode, launch in ((NOW, None), (CONTINUOUS, NEXT)):
+        run = replace(ran(RunState.STARTED), mode=mode, one_process=True)
+        verdict = judge(run, gone, mode)
+        assert (verdict.declare_failed, verdict.launch) == (True, launch)
+        assert not judge(replace(run, one_process=False), gone, mode).declare_failed, "the worker is another process"
+    verdict = judge(replace(ran(RunState.STARTED), one_process=True), replace(gone, interrupted=True))
+    assert (verdict.declare_failed, verdict.launch) == (True, FIRST_TRY)
 
 
 @pytest.mark.parametrize("lease", [None, CLOSED, LAPSED])
