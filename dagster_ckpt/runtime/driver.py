@@ -1,6 +1,6 @@
 """The driver's side of an epoch: one of Spark's micro-batches in, one manifest out, or nothing of it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -219,7 +219,7 @@ def events_of(epoch: Epoch, outcome: JobOutcome, layout: Layout) -> Iterator[Eve
     elif outcome.error is not None:
         yield ShardDeclined(epoch, None, "", outcome.reason)
     else:
-        for word in _whole(outcome.words, layout):
+        for word in _whole(outcome, layout):
             if isinstance(word, ShardAck):
                 yield ShardAcked(epoch, word)
             else:
@@ -227,9 +227,10 @@ def events_of(epoch: Epoch, outcome: JobOutcome, layout: Layout) -> Iterator[Eve
         yield JobEnded(epoch)
 
 
-def _whole(words: Sequence[Word], layout: Layout) -> Iterable[Word]:
-    """The words of a shuffled stream as they are; of an unkeyed one, one for each shard, also without a partition."""
-    if layout.tasks is not None:
+def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Word]:
+    """A word for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
+    words = outcome.words
+    if layout.tasks is not None and outcome.had_tasks:
         return words
     acks = merged(word for word in words if isinstance(word, ShardAck))
     absent = (ShardAck(Shard(shard)) for shard in range(layout.shards) if shard not in acks)

@@ -26,7 +26,8 @@ _TASKS_SHOWN_MAX = 20
 class JobOutcome:
     """How the job ended. `words` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
 
-    `silent` names the tasks that were silent for too long; `aborted` says why we cancelled it ourselves.
+    `silent` names the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
+    false where Spark knew from the plan alone that there are no rows, and so had nobody to say a word.
     """
 
     words: tuple[ShardAck | ShardDecline, ...] = ()
@@ -34,6 +35,7 @@ class JobOutcome:
     reason: str = ""
     silent: tuple[str, ...] | None = None
     aborted: str | None = None
+    had_tasks: bool = True
 
 
 class EpochJob:
@@ -57,12 +59,13 @@ class EpochJob:
         watch.start()
         try:
             rows = self._frame.collect()
+            had_tasks = bool(rows) or self._frame.rdd.getNumPartitions() > 0
         except (Py4JError, PySparkException) as error:
             return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
         finally:
             self._done.set()
             context.removeJobTag(self._tag)
-        return JobOutcome(tuple(decode_word(row["word"]) for row in rows))
+        return JobOutcome(tuple(decode_word(row["word"]) for row in rows), had_tasks=had_tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

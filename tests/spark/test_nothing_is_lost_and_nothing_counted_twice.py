@@ -70,6 +70,28 @@ def test_every_shard_acks_every_epoch_also_one_without_a_row(stream: StreamUnder
     assert (one.statistics.rows_in, len(one.changes), sum(len(runs) for runs in one.runs["groups"])) == (1, 1, 1)
 
 
+def nothing(frame: DataFrame) -> DataFrame:
+    return frame.where("1 = 0")
+
+
+def none_that_match(frame: DataFrame) -> DataFrame:
+    return frame.join(frame.sparkSession.createDataFrame([], "k string"), "k")
+
+
+@pytest.mark.parametrize("emptied", [nothing, none_that_match])
+def test_a_batch_that_spark_finds_to_be_empty_before_it_runs_is_an_epoch(
+    stream: StreamUnderTest, inbox: Path, emptied: Callable[[DataFrame], DataFrame]
+) -> None:
+    fill(inbox, 0, 1)
+    stream.run(totals(inbox), ONCE)
+    fill(inbox, 1, 2)
+    result = stream.run(totals(inbox, through=emptied), ONCE)
+    assert (result.ending, result.manifest.statistics.rows_in, len(stream.epochs)) == (Ending.INPUT_DONE, 0, 2)
+    fill(inbox, 2, 3)
+    stream.run(totals(inbox), ONCE)
+    assert stream.rows() == expected(0, 2)
+
+
 def test_a_restart_between_any_two_batches(stream: StreamUnderTest, inbox: Path) -> None:
     for number in range(4):
         fill(inbox, number, number + 1)
