@@ -20,7 +20,7 @@ from dagster_ckpt import (
 )
 
 PLACE = Path(os.environ["DAGSTER_CKPT_TEST_PLACE"])
-STREAMS = ["killed_as_job", "killed_as_asset"]
+STREAMS = ["killed_as_job", "killed_as_asset", "contested"]
 
 
 def _counting(name: str) -> dg.AssetsDefinition:
