@@ -139,8 +139,8 @@ class _Run:
                 while not query.close(_TICK_S):
                     self._hooks.on_idle()
                 return end
-        if self._job.options.mode is Mode.CONTINUOUS:
-            query.raise_failure()
+        query.raise_failure()
+        if self._job.options.mode is Mode.CONTINUOUS or not query.found_no_more():
             raise CheckpointDeclinedError(f"somebody stopped the query that runs the stream. asset={self._job.asset}")
         return Ending.INPUT_DONE, None
 

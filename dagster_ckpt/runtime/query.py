@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -71,6 +72,12 @@ class EpochQuery:
         """Raise what ended the query, if it was a failure: that of `work` as it was raised, or else Spark's own."""
         if self._failure is not None:
             raise self._failure
+
+    def found_no_more(self) -> bool:
+        """Whether the last thing the query did was to look for new rows and find none. Asked once it has ended."""
+        # A query that somebody stopped ends in the same way as one whose input is done, but for this.
+        query: Any = self._query
+        return bool(query._jsq.streamingQuery().noNewData())  # noqa: SLF001  (Spark shows it nowhere else)
 
     def _hand_over(self, frame: DataFrame, batch_id: int) -> None:
         with self._at_work:

@@ -180,6 +180,26 @@ def test_a_query_that_somebody_stops_is_started_again(stream: StreamUnderTest, i
     assert stream.rows() == [{"k": "a", "n": 2}]
 
 
+def test_a_query_that_somebody_stops_has_not_done_its_input(stream: StreamUnderTest, inbox: Path) -> None:
+    for number in range(4):
+        drop(inbox, number, pa.table({"k": ["a"]}))
+    sessions: list[SparkSession] = []
+
+    def function(spark: SparkSession) -> Stream:
+        sessions.append(spark)
+        return counting(inbox)(spark)
+
+    def stop_once(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        if len(stream.epochs) == 2:
+            threading.Thread(target=sessions[0].streams.active[0].stop).start()
+            threading.Event().wait(0.5)
+
+    result = stream.run(function, hooks=JobHooks(stop_once))
+    assert result.ending is Ending.INPUT_DONE
+    assert stream.rows() == [{"k": "a", "n": 4}]
+
+
 def test_an_error_that_the_caller_raises_after_a_commit_ends_the_run_as_it_is(
     stream: StreamUnderTest, inbox: Path
 ) -> None:
