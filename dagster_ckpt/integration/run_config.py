@@ -64,7 +64,7 @@ def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg
         ),
         take_over=(
             bool,
-            Field(False, description="Fence a live writer instead of waiting for it to end."),
+            Field(False, description="Fence a live writer instead of waiting for it to end; only at the first try."),
         ),
     )
 

@@ -186,6 +186,7 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
     run, options, coordinator = step.context.run, step.streaming.options, step.coordinator
     instance = instance_id(step.context.instance)
     may_fence = _own_term(step) or may_fence_tag(run)
+    take_over = Takeover.ALWAYS if step.choice.take_over and _is_first_try(step) else Takeover.NEVER
 
     def opening(pipeline: Pipeline) -> Opening:
         return Opening(
@@ -197,12 +198,21 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
             root_run=run.root_run_id or run.run_id,
             lease_timeout_ms=options.recovery.lease_timeout_ms,
             retained=coordinator.retained,
-            take_over=Takeover.ALWAYS if step.choice.take_over else Takeover.NEVER,
+            take_over=take_over,
             may_fence=may_fence,
             from_epoch=None if step.choice.from_epoch is None else Epoch(step.choice.from_epoch),
         )
 
     return opening
+
+
+def _is_first_try(step: Step) -> bool:
+    """Whether neither the step nor its Dagster run is another try: those repeat the config, not a person's wish.
+
+    Whoever opened the stream in between is the newer wish, and may not be fenced by the older one's return.
+    """
+    run = step.context.run
+    return step.context.op_execution_context.retry_number == 0 and run.root_run_id in {None, run.run_id}
 
 
 def _own_term(step: Step) -> Term | None:

@@ -52,6 +52,41 @@ def test_take_over_fences_the_live_one_which_ends_with_a_clear_error(place: Plac
     assert place.table() == {"a": (2, 3)}
 
 
+def test_a_fenced_writer_that_took_over_itself_does_not_fence_the_newer_one_at_its_retry(place: Place) -> None:
+    insists = {"ops": {"counts": {"config": {"mode": "continuous", "take_over": True}}}}
+    place.drop(("a", 1))
+    older = place.run_beside(place.counts(retry_policy=dg.RetryPolicy(max_retries=1)), run_config=insists)
+    until("the older one works", lambda: place.epochs() == 1)
+    term = place.history().manifest().term
+    newer = place.run_beside(place.counts(), run_config=insists)
+    until("the newer one has taken over", lambda: place.history().manifest().term > term)
+    newest_term = place.history().manifest().term
+    place.drop(("a", 2))
+    fenced = older.end()
+    assert [event.event_type_value for event in fenced.all_events].count("STEP_RESTARTED") == 1
+    assert "another Dagster run is writing this stream" in failure_of(fenced)
+    place.drop(("a", 3))
+    until("the newer one goes on", lambda: place.table() == {"a": (3, 6)})
+    assert place.history().manifest().term == newest_term
+    [newer_run] = [run for run in place.instance.get_runs() if not run.is_finished]
+    place.instance.report_run_canceling(newer_run)
+    newer.end()
+
+
+def test_a_re_executed_run_does_not_take_over_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLACE, str(place.folder))
+    insists: dict[str, Any] = {"ops": {"counts": {"config": {"take_over": True}}}}
+    job = dg.reconstructable(one_stream)
+    place.drop(("a", 1))
+    with dg.instance_for_test() as theirs:
+        with dg.execute_job(job, instance=theirs, run_config=insists) as first:
+            assert first.success
+        assert place.run(place.counts(), run_config=insists).success
+        again = dg.ReexecutionOptions(parent_run_id=first.run_id)
+        with dg.execute_job(job, instance=theirs, run_config=insists, reexecution_options=again) as refused:
+            assert "belongs to another Dagster instance" in failure_of(refused)
+
+
 def test_two_dagster_instances_on_one_store_do_not_share_a_stream(place: Place) -> None:
     counts = place.counts()
     place.drop(("a", 1))
