@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.query import EpochQuery
-from dagster_ckpt.runtime.scratch import Scratch, forge, remove_abandoned
+from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
@@ -176,7 +176,8 @@ class _Run:
             for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
             if source.reads_files
         }
-        return forge(self._checked.sources, positions, files, manifest.batch_id, self._clock.unique())
+        conf = conf_of(self._job.stream.frame.sparkSession)
+        return forge(self._checked.sources, positions, files, manifest.batch_id, conf, self._clock.unique())
 
     def _driver_setup(self, scratch: Scratch) -> DriverSetup:
         event_time = self._job.stream.event_time

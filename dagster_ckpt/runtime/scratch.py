@@ -18,13 +18,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.protocol.manifest import FileSeen, SourcePosition
 from dagster_ckpt.runtime.sources import Source
 
 _PREFIX = "dagster-ckpt-scratch-"
 _LOCK = "lock"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _VERSION = "v1"
 _NO_POSITION = "-"
 _FIRST_BATCH = 1
@@ -121,17 +124,28 @@ class Scratch:
         return self._root / "checkpoint" / "sources" / str(source.number)
 
 
+def conf_of(session: SparkSession) -> dict[str, str]:
+    """The settings that Spark writes down with a query's offsets, as the session has them now."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
+    written = json.loads(metadata.apply(0, 0, session._jsparkSession.conf()).json())  # noqa: SLF001
+    # Spark takes the partitions from a setting of its own, which it makes from this one as a query begins.
+    return {**written["conf"], _PARTITIONS: str(session.conf.get(_PARTITIONS))}
+
+
 def forge(
     sources: Sequence[Source],
     positions: Sequence[SourcePosition],
     files: Mapping[int, Sequence[FileSeen]],
     batch_id: int | None,
+    conf: Mapping[str, str],
     unique: str,
 ) -> Scratch:
     """A folder from which Spark goes on after `batch_id` (None: the stream has done no batch yet) from these positions.
 
     `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen.
-    `unique` are 32 hexadecimal digits nobody else draws.
+    `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` are 32 hexadecimal digits nobody
+    else draws.
     """
     root, lock = _own_folder()
     folder = root / "checkpoint"
@@ -150,7 +164,7 @@ def forge(
     digits = iter(unique)
     uuid = "-".join("".join(next(digits) for _ in range(length)) for length in (8, 4, 4, 4, 12))
     _write(folder / "metadata", [json.dumps({"id": uuid})])
-    log = [_VERSION, json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0}), *lines]
+    log = [_VERSION, json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}), *lines]
     # Spark asks for the batch before the last one too, and only for its offsets' being there.
     for batch in (last_batch - 1, last_batch):
         _write(folder / "offsets" / str(batch), log)

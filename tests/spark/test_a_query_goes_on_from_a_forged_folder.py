@@ -1,5 +1,6 @@
 """Spark's own side of the scratch folder: what is forged is exactly where it goes on, whatever the source."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.plan import analysed_plan, leaves
-from dagster_ckpt.runtime.scratch import Scratch, forge, remove_abandoned
+from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.sources import Source, sources_of
 from tests.spark.input_files import drop
 
@@ -26,15 +27,15 @@ def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
 
 
-def forged(sources: Sequence[Source], standing: Standing) -> Scratch:
+def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> Scratch:
     files = {index: position.files.tail for index, position in enumerate(standing.positions)}
-    return forge(sources, standing.positions, files, standing.batch_id, "0123456789abcdef" * 2)
+    return forge(sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2)
 
 
 def run(frame: DataFrame, standing: Standing, batches_max: int = 99) -> tuple[Standing, list[set[int]]]:
     """Work at most so many batches, as one query; returns where it stands and the values of each batch."""
     sources = found_sources(frame.sparkSession, frame)
-    scratch = forged(sources, standing)
+    scratch = forged(frame.sparkSession, sources, standing)
     seen: list[set[int]] = []
     ids: list[int] = []
     standings = [standing]
@@ -138,8 +139,8 @@ def test_the_rate_source_goes_on_from_where_it_began(spark: SparkSession, tmp_pa
 
 def test_the_folder_of_a_living_query_stays_and_an_abandoned_one_goes(spark: SparkSession, inbox: Path) -> None:
     frame = files(spark, inbox)
-    alive = forged(found_sources(spark, frame), start(spark, frame))
-    abandoned = forged(found_sources(spark, frame), start(spark, frame))
+    alive = forged(spark, found_sources(spark, frame), start(spark, frame))
+    abandoned = forged(spark, found_sources(spark, frame), start(spark, frame))
     abandoned._lock.close()  # as the kernel does when a process dies
     remove_abandoned()
     assert Path(alive.location.removeprefix("file://")).exists()
@@ -155,3 +156,23 @@ def test_paths_with_spaces_and_umlauts_are_read_once(spark: SparkSession, tmp_pa
     assert worked == [{0}]
     assert run(files(spark, inbox), standing)[1] == [{1}]
     assert isinstance(standing.positions[0].files.tail[0], FileSeen)
+
+
+def test_a_forged_folder_has_the_settings_that_spark_itself_writes(spark: SparkSession, inbox: Path) -> None:
+    fill(inbox, 0, 1)
+    frame = files(spark, inbox)
+    scratch = forged(spark, found_sources(spark, frame), start(spark, frame))
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, batch_id: None)
+        .option("checkpointLocation", scratch.location)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    offsets = Path(scratch.location.removeprefix("file://")) / "offsets"
+    ours, sparks = (
+        json.loads((offsets / str(batch)).read_text().splitlines()[1])["conf"]
+        for batch in (scratch.last_batch, scratch.last_batch + 1)
+    )
+    assert ours == sparks != {}
+    scratch.remove()

@@ -22,7 +22,7 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    forged = scratch.forge((), (), {}, None, "0123456789abcdef" * 2)
+    forged = scratch.forge((), (), {}, None, {}, "0123456789abcdef" * 2)
     scratch.remove_abandoned()
     [root] = tmp_path.iterdir()
     assert removed not in ([], [root])
