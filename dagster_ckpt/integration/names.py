@@ -26,6 +26,9 @@ STREAM_TAG = "dagster_ckpt/stream"
 CODE_VERSION_TAG = "dagster_ckpt/code_version"
 """The asset's code version that a continuous Dagster run was started with."""
 
+LAUNCHED_FOR_TAG = "dagster_ckpt/launched_for"
+"""The code version that the sensor knew when it launched a Dagster run; the run itself may have loaded newer code."""
+
 DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value says why."""
 

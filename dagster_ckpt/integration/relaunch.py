@@ -1,14 +1,25 @@
 """What the recovery sensor does to Dagster: declares a dead run failed, and asks for the next."""
 
+from dataclasses import dataclass
+
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.dagster_runs import WILL_RETRY_TAG, StreamAsset
-from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, MAY_FENCE_TAG, STREAM_TAG
+from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, LAUNCHED_FOR_TAG, MAY_FENCE_TAG, STREAM_TAG
 from dagster_ckpt.integration.options import StreamOptions
 from dagster_ckpt.integration.recovery import Launch
 from dagster_ckpt.integration.run_config import ONCE, op_config
 from dagster_ckpt.integration.sight import Sight
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A stream under the sensor's eyes. `code_version` is the one that the sensor's own code has, empty for none."""
+
+    asset: StreamAsset
+    options: StreamOptions
+    code_version: str
 
 
 def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> bool:
@@ -25,19 +36,20 @@ def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str
 
 
 def run_request(
-    asset: StreamAsset, options: StreamOptions, launch: Launch, run: dg.DagsterRun | None, sight: Sight, clock: Clock
+    watched: Watched, launch: Launch, run: dg.DagsterRun | None, sight: Sight, clock: Clock
 ) -> dg.RunRequest:
     """The next run of the stream, in place of `run`.
 
     It carries the config of its own op, without what a person asked of one run alone, and tags of our own. Its key sees
     to it that no run is replaced twice, whatever becomes of the sensor in between.
     """
+    asset, options = watched.asset, watched.options
     config = {name: value for name, value in _config(run, asset).items() if name not in ONCE}
     if launch.mode is options.mode:
         config.pop("mode", None)
     else:
         config["mode"] = str(launch.mode)
-    tags = {**options.run_tags, STREAM_TAG: asset.stream}
+    tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt:
         tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.epoch)}
     if launch.may_fence is not None:

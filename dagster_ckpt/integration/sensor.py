@@ -20,10 +20,16 @@ from dagster_ckpt.integration.dagster_runs import (
     unfinished_runs,
 )
 from dagster_ckpt.integration.jobs import require_streaming, streaming_job
-from dagster_ckpt.integration.names import CODE_VERSION_TAG, DRAIN_TAG, job_name_of, op_name_of, stream_name_of
-from dagster_ckpt.integration.options import StreamOptions
+from dagster_ckpt.integration.names import (
+    CODE_VERSION_TAG,
+    DRAIN_TAG,
+    LAUNCHED_FOR_TAG,
+    job_name_of,
+    op_name_of,
+    stream_name_of,
+)
 from dagster_ckpt.integration.recovery import RunState, StreamView, decide
-from dagster_ckpt.integration.relaunch import declare_failed, run_request
+from dagster_ckpt.integration.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.sight import Sight, lease_view, look
 from dagster_ckpt.integration.watching import Memory
@@ -31,15 +37,6 @@ from dagster_ckpt.storage.object_store import ObjectStore
 
 TICK_SECONDS = 2
 """Dagster looks every 5 s whether a tick is due. Were this 5 too, every other tick would come due a moment too late."""
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A stream under the sensor's eyes."""
-
-    asset: StreamAsset
-    options: StreamOptions
-    code_version: str
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         _drain_old_code(instance, run, stream_view, watched.code_version)
     request = None
     if launch is not None:
-        request = run_request(asset, watched.options, launch, run, sight, tick.clock)
+        request = run_request(watched, launch, run, sight, tick.clock)
     return Judged(after, verdict.reason, request)
 
 
@@ -161,7 +158,13 @@ def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:
 
 
 def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:
-    """Tell a live run of another code version to end at its next epoch; a later tick starts the next."""
+    """Tell a live run of another code version to end at its next epoch; a later tick starts the next.
+
+    Not one that was launched for the version known here: while the code location waits to be reloaded, each run loads
+    newer code than the sensor has, and so would the next.
+    """
+    if run.tags.get(LAUNCHED_FOR_TAG) == code_version:
+        return
     works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
     started_with = run.tags.get(CODE_VERSION_TAG, code_version)
     if works and started_with != code_version and not run.tags.get(DRAIN_TAG):

@@ -45,7 +45,7 @@ def test_autostart_starts_a_stream_that_has_never_run_once() -> None:
     world = a_world(a_stream("c", mode="continuous", autostart=True, run_tags={"team": "ops"}))
     [request] = world.tick().run_requests or []
     assert request.job_name == "c_job"
-    assert request.tags == {"team": "ops", "dagster_ckpt/stream": "c"}
+    assert request.tags == {"team": "ops", "dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": ""}
     world.launch(request)
     assert world.is_quiet()
 
@@ -72,6 +72,7 @@ def test_a_lapsed_lease_is_declared_failed_and_relaunched_in_one_tick() -> None:
     assert request.run_config == {"ops": {"s": {"config": {"run_for": "1 hour"}}}}
     assert request.tags == {
         "dagster_ckpt/stream": "s",
+        "dagster_ckpt/launched_for": "",
         "dagster_ckpt/attempt": "1",
         "dagster_ckpt/epoch": "0",
         "dagster_ckpt/may_fence": str(writer.term),
@@ -210,7 +211,7 @@ def test_a_success_ends_an_available_now_stream_and_the_next_run_of_a_continuous
         world.move(run, SUCCESS)
     [request] = world.tick().run_requests or []
     assert request.job_name == "c_job"
-    assert request.tags == {"dagster_ckpt/stream": "c"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": ""}
 
 
 def test_after_an_available_now_run_of_a_continuous_asset_the_next_one_is_continuous() -> None:
@@ -238,7 +239,7 @@ def test_a_worker_that_died_after_its_stream_had_ended_is_followed_by_the_next()
     assert world.ticks(180, every_s=10) == []
     [request] = world.ticks(10, every_s=10)
     assert world.look(run).status is FAILURE
-    assert request.tags == {"dagster_ckpt/stream": "c"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": ""}
 
 
 def test_a_run_whose_check_still_works_long_after_the_stream_goes_on() -> None:
@@ -269,7 +270,7 @@ def test_a_worker_whose_process_is_gone_after_its_stream_had_ended_is_noticed_at
     world.close("c", world.open("c", run, process=dead).term)
     [request] = world.tick().run_requests or []
     assert world.look(run).status is FAILURE
-    assert request.tags == {"dagster_ckpt/stream": "c"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": ""}
 
 
 def test_the_process_of_a_step_that_has_one_of_its_own_may_be_gone_while_the_run_goes_on() -> None:
@@ -488,6 +489,28 @@ def test_a_live_run_of_old_code_is_told_to_end_and_the_next_one_follows() -> Non
     world.move(run, SUCCESS)
     [request] = world.tick().run_requests or []
     assert "dagster_ckpt/drain" not in request.tags
+
+
+@pytest.mark.parametrize("known", [None, "1"])
+def test_a_code_location_that_was_not_reloaded_does_not_drain_what_it_launched_itself(known: str | None) -> None:
+    world = a_world(a_stream("c", mode="continuous", code_version=known))
+    run = world.started("c")
+    for by_the_sensor in (False, True, True):
+        # What a run at work says of itself: its worker has loaded the file as it is now.
+        world.instance.add_run_tags(run.run_id, {"dagster_ckpt/code_version": "2"})
+        writer = world.open("c", run)
+        world.tick()
+        drained = "dagster_ckpt/drain" in world.look(run).tags
+        assert drained != by_the_sensor
+        world.close("c", writer.term)
+        world.move(run, SUCCESS)
+        [request] = world.tick().run_requests or []
+        run = world.move(world.launch(request), dg.DagsterRunStatus.STARTING, STARTED)
+    world.instance.add_run_tags(run.run_id, {"dagster_ckpt/code_version": "2"})
+    world.open("c", run)
+    world.load([a_stream("c", mode="continuous", code_version="3")])
+    world.tick()
+    assert world.look(run).tags["dagster_ckpt/drain"] == "code_version 2 -> 3"
 
 
 def test_it_never_writes_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
