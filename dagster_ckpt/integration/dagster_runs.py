@@ -19,7 +19,7 @@ from dagster_ckpt.integration.names import (
 )
 from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
-from dagster_ckpt.protocol.lease import Lease
+from dagster_ckpt.integration.sight import Sight
 from dagster_ckpt.runtime.mode import Mode
 
 _LOG = logging.getLogger(__name__)
@@ -79,16 +79,18 @@ def newest_run(
     return youngest
 
 
-def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, lease: Lease | None) -> RunView:
+def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, sight: Sight) -> RunView:
     """The run as the decision sees it; `same_ms` is for the sensor to fill in."""
-    state = _STATES[run.status]
+    state, lease = _STATES[run.status], sight.lease
     opened = lease is not None and lease.holder.dagster_run_id == run.run_id
     reached, passed_over, others_done = True, False, False
     if state in {RunState.STARTED, RunState.FAILED} and not opened and not _begins_with(run, asset):
         reached, passed_over = _step(instance, run, asset)
     if state is RunState.STARTED and opened and lease is not None and lease.closed is not None:
         others_done = _others_done(instance, run, asset)
-    mode = op_config(run.run_config, asset.op_name).get("mode")
+    config = op_config(run.run_config, asset.op_name)
+    mode, from_epoch = config.get("mode"), config.get("from_epoch")
+    obeyed = opened or sight.has_rolled_back_for(run.root_run_id or run.run_id)
     return RunView(
         state=state,
         mode=asset.mode if mode is None else Mode(str(mode)),
@@ -100,6 +102,7 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         passed_over=passed_over,
         unfit=run.tags.get(UNFIT_TAG) == unfit(run.run_id, asset.stream),
         left_to_dagster=run.tags.get(WILL_RETRY_TAG) == "true",
+        not_rolled_back=from_epoch if isinstance(from_epoch, int) and not obeyed else None,
     )
 
 

@@ -26,6 +26,9 @@ STREAM_TAG = "dagster_ckpt/stream"
 CODE_VERSION_TAG = "dagster_ckpt/code_version"
 """The asset's code version that a continuous Dagster run was started with."""
 
+NOT_ROLLED_BACK_TAG = "dagster_ckpt/not_rolled_back"
+"""The epoch that a person wanted to go back to in the Dagster run which this one replaces: it ended before it could."""
+
 LAUNCHED_FOR_TAG = "dagster_ckpt/launched_for"
 """The code version that the sensor knew when it launched a Dagster run; the run itself may have loaded newer code."""
 

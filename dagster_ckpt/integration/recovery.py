@@ -97,7 +97,8 @@ class RunView:
     it. `one_process`: its steps work in the process of its worker, which is then the one that the lease names.
     `others_done`: no step but this stream's is unfinished. `reached`: that step is at work. `passed_over`: it never
     will be, because a step before it failed. `unfit`: it ended because its pipeline cannot work as written.
-    `left_to_dagster`: Dagster's own run retries will take it on. `same_ms`: for how long it was seen like this.
+    `left_to_dagster`: Dagster's own run retries will take it on. `not_rolled_back`: the epoch that it was to go back to
+    and has not, because it never opened. `same_ms`: for how long it was seen like this.
     """
 
     state: RunState
@@ -110,6 +111,7 @@ class RunView:
     passed_over: bool = False
     unfit: bool = False
     left_to_dagster: bool = False
+    not_rolled_back: int | None = None
     same_ms: int = 0
 
 
@@ -158,11 +160,13 @@ class Launch:
     """Start a Dagster run.
 
     `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
+    `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one.
     """
 
     attempt: int
     may_fence: Term | None
     mode: Mode
+    not_rolled_back: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,18 @@ class Verdict:
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
     """What must happen to this stream now. The same view always gets the same verdict, however often it is asked."""
+    verdict, run = _decided(view, recovery), view.run
+    if verdict.launch is None or run is None or run.not_rolled_back is None:
+        return verdict
+    # A relaunch never goes back by itself: it could be the second time. So a person has to hear of it.
+    lost = (
+        f"it never went back to epoch {run.not_rolled_back} as it was told, and the next run will not: ask for it again"
+    )
+    launch = replace(verdict.launch, not_rolled_back=run.not_rolled_back)
+    return replace(verdict, reason=f"{verdict.reason}; {lost}", launch=launch)
+
+
+def _decided(view: StreamView, recovery: Recovery) -> Verdict:
     run, lease = view.run, view.lease
     if lease is not None and not lease.ours:
         return Verdict("its last writer belongs to another Dagster instance")

@@ -6,7 +6,14 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.dagster_runs import WILL_RETRY_TAG, StreamAsset
-from dagster_ckpt.integration.names import ATTEMPT_TAG, EPOCH_TAG, LAUNCHED_FOR_TAG, MAY_FENCE_TAG, STREAM_TAG
+from dagster_ckpt.integration.names import (
+    ATTEMPT_TAG,
+    EPOCH_TAG,
+    LAUNCHED_FOR_TAG,
+    MAY_FENCE_TAG,
+    NOT_ROLLED_BACK_TAG,
+    STREAM_TAG,
+)
 from dagster_ckpt.integration.options import StreamOptions
 from dagster_ckpt.integration.recovery import Launch
 from dagster_ckpt.integration.run_config import ONCE, op_config
@@ -52,6 +59,8 @@ def run_request(
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt:
         tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.epoch)}
+    if launch.not_rolled_back is not None:
+        tags[NOT_ROLLED_BACK_TAG] = str(launch.not_rolled_back)
     if launch.may_fence is not None:
         tags[MAY_FENCE_TAG] = str(launch.may_fence)
     return dg.RunRequest(

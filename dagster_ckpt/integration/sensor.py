@@ -130,7 +130,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
     sight = look(tick.store, asset.key, tick.clock, before)
     record = newest_run(instance, asset, tick.unfinished, sight.dagster_run_id)
     run = None if record is None else record.dagster_run
-    view = None if run is None else run_view(instance, run, asset, sight.lease)
+    view = None if run is None else run_view(instance, run, asset, sight)
     seen = memory.see(asset.stream, sight.watch(before, memory.watched_ms), f"{run and run.run_id} {view}")
     stream_view = StreamView(
         mode=watched.options.mode,
@@ -147,6 +147,8 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         _drain_old_code(instance, run, stream_view, watched.code_version)
     request = None
     if launch is not None:
+        if launch.not_rolled_back is not None:
+            tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
         request = run_request(watched, launch, run, sight, tick.clock)
     return Judged(after, verdict.reason, request)
 

@@ -41,6 +41,10 @@ class Sight:
         """The Dagster run that the newest term's lease names."""
         return None if self.lease is None else self.lease.holder.dagster_run_id
 
+    def has_rolled_back_for(self, root_run_id: str) -> bool:
+        """Whether a rollback that this Dagster run, or the one it stems from, was told to do was done."""
+        return self.newest is not None and root_run_id in self.newest.rollbacks
+
     def watch(self, before: Seen | None, now_ms: int) -> Watch:
         """The watch over the newest term's lease after this look, on the sensor's own clock."""
         if self.newest is None:

@@ -17,7 +17,7 @@ from dagster_ckpt import (
     build_recovery_sensor,
     streaming_asset,
 )
-from dagster_ckpt.ids import Term
+from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id
 from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
@@ -124,14 +124,21 @@ class SensorWorld:
         return folder_store(open_store(self.checkpoints.url), folder_of([name]))
 
     def open(
-        self, name: str, run: dg.DagsterRun, instance: str | None = None, process: ProcessId = ELSEWHERE
+        self,
+        name: str,
+        run: dg.DagsterRun,
+        instance: str | None = None,
+        process: ProcessId = ELSEWHERE,
+        from_epoch: Epoch | None = None,
     ) -> StreamWriter:
         """The run's process opens the stream. Its lease does not beat by itself: see `beat`."""
         me = instance or instance_id(self.instance)
         holder = LeaseHolder(run.run_id, me, process)
         owner = Owner(me, name)
         opening = replace(
-            an_opening(run.run_id, stream=name, owner=owner, holder=holder, shards=2), take_over=Takeover.ALWAYS
+            an_opening(run.run_id, stream=name, owner=owner, holder=holder, shards=2),
+            take_over=Takeover.ALWAYS,
+            from_epoch=from_epoch,
         )
         chain = ManifestChain(self.folder(name), self.clock)
         writer = StreamWriter(chain, opening, open_manifest(chain, opening))

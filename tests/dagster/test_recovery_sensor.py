@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt import InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.names import unfit
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.storage.memory import MemoryObjectStore
@@ -365,6 +366,34 @@ def test_a_store_that_has_vanished_is_no_verdict() -> None:
         folder.delete(name)
     assert world.is_quiet()
     assert world.look(run).status is STARTED
+
+
+def test_a_rollback_that_a_killed_run_never_did_is_told_and_not_done_by_the_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = a_world()
+    first = world.started("s")
+    world.open("s", first)
+    world.move(first, CANCELED)
+    run = world.started("s", run_config={"ops": {"s": {"config": {"from_epoch": 0}}}})
+    world.move(run, FAILURE)
+    world.ticks(30)
+    [request] = world.tick().run_requests or []
+    assert request.run_config == {}
+    assert request.tags["dagster_ckpt/not_rolled_back"] == "0"
+    assert "never went back to epoch 0" in capsys.readouterr().err
+
+
+def test_a_rollback_that_was_done_is_not_told_as_lost() -> None:
+    world = a_world()
+    run = world.started("s", run_config={"ops": {"s": {"config": {"from_epoch": 0}}}})
+    world.open("s", run, from_epoch=Epoch(0))
+    for name in list(world.folder("s").list("lease")):
+        world.folder("s").delete(name)  # killed before it wrote its lease
+    world.move(run, FAILURE)
+    world.ticks(30)
+    [request] = world.tick().run_requests or []
+    assert "dagster_ckpt/not_rolled_back" not in request.tags
 
 
 def test_attempts_count_up_wait_longer_and_are_used_up() -> None:

@@ -205,6 +205,15 @@ def test_a_step_that_was_passed_over_because_another_failed_left_nothing_to_reco
     assert judge(replace(run, mode=CONTINUOUS), CLOSED, CONTINUOUS).launch == NEXT
 
 
+def test_a_run_that_never_opened_and_so_never_went_back_is_told_of_where_it_is_replaced() -> None:
+    run = replace(ran(RunState.FAILED, opened=False), not_rolled_back=41)
+    verdict = judge(run, LAPSED)
+    assert verdict.launch == replace(RECOVER, not_rolled_back=41)
+    assert "never went back to epoch 41" in verdict.reason
+    assert "41" not in judge(replace(run, not_rolled_back=None), LAPSED).reason
+    assert "41" not in judge(replace(run, state=RunState.STARTED), LIVE).reason
+
+
 def test_attempts_count_up_and_are_used_up() -> None:
     recovery = Recovery(max_attempts=3)
     attempts = []
