@@ -36,7 +36,10 @@ from dagster_ckpt.integration.watching import Memory
 from dagster_ckpt.storage.object_store import ObjectStore
 
 TICK_SECONDS = 2
-"""Dagster looks every 5 s whether a tick is due. Were this 5 too, every other tick would come due a moment too late."""
+"""Less than the 5 s between two looks of Dagster's daemon, so that every look finds a tick due.
+
+A tick starts a varying moment after the look. Were this 5, a look less than 5 s after a start would put it off for 5 s.
+"""
 
 
 @dataclass(frozen=True)
