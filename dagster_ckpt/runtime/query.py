@@ -32,6 +32,7 @@ class EpochQuery:
         self._work = work
         self._at_work = threading.Lock()
         self._closed = False
+        self._worked = False
         self._dropped = threading.Event()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -45,6 +46,14 @@ class EpochQuery:
     def wait(self, timeout_s: float) -> bool:
         """Whether the query has ended, or will not work another batch; waits that long for it."""
         return self._ended.wait(timeout_s)
+
+    def beside(self, act: Callable[[], None]) -> None:
+        """Do something else while no batch can be worked; nothing where one is."""
+        if self._at_work.acquire(blocking=False):
+            try:
+                act()
+            finally:
+                self._at_work.release()
 
     def close(self, timeout_s: float) -> bool:
         """Let no further epoch begin. Whether the one in work has ended; waits that long for it."""
@@ -74,16 +83,20 @@ class EpochQuery:
             raise self._failure
 
     def found_no_more(self) -> bool:
-        """Whether the last thing the query did was to look for new rows and find none. Asked once it has ended."""
-        # A query that somebody stopped ends in the same way as one whose input is done, but for this.
+        """Whether the query ended because it has worked all rows there were. Asked once it has ended."""
+        # A query that somebody stopped ends in the same way, but not after it looked for new rows and found none. Of a
+        # source that knows no "available now" Spark works just one batch, and does not look again.
         query: Any = self._query
-        return bool(query._jsq.streamingQuery().noNewData())  # noqa: SLF001  (Spark shows it nowhere else)
+        execution = query._jsq.streamingQuery()  # noqa: SLF001  (Spark shows it nowhere else)
+        single = execution.triggerExecutor().getClass().getSimpleName() == "SingleBatchExecutor"
+        return bool(execution.noNewData()) or (single and self._worked)
 
     def _hand_over(self, frame: DataFrame, batch_id: int) -> None:
         with self._at_work:
             if not self._closed:
                 try:
                     self._work(frame, batch_id)
+                    self._worked = True
                     return
                 except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
                     self._failure = error
