@@ -103,7 +103,7 @@ class EpochDriver:
             refuse_unknown_state(setup.asset)
         self._check_is_next(batch_id)
         advances = setup.scratch.advances(batch_id)
-        self._commit_beginnings(advances)
+        self.commit_beginnings()
         acks = self._acks(frame)
         positions = self._positions(advances)
         commit_began_ms = clock.monotonic_ms()
@@ -121,6 +121,21 @@ class EpochDriver:
             )
         )
 
+    def commit_beginnings(self) -> None:
+        """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
+
+        Before a source's first row is worked, and also where none comes: after a restart `latest` would be elsewhere.
+        """
+        positions, initials = self._known_positions(), self._setup.scratch.initials()
+        if all(position.initial == initial for position, initial in zip(positions, initials, strict=True)):
+            return
+        begun = tuple(
+            replace(position, initial=initial, previous=position.current)
+            for position, initial in zip(positions, initials, strict=True)
+        )
+        nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
+        self._setup.writer.commit(EpochEdit(nothing, begun, self._last_batch, 0, self._setup.delays_us))
+
     def abort(self, reason: str) -> None:
         """Give up the epoch in work, from another thread: `work` raises soon."""
         job = self._job
@@ -135,18 +150,6 @@ class EpochDriver:
                 "Spark handed over another batch than the next one; nothing of it was committed. "
                 f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
             )
-
-    def _commit_beginnings(self, advances: tuple[Advance, ...]) -> None:
-        """Before a source's first row is worked, commit where it begins: after a crash `latest` would be elsewhere."""
-        positions = self._known_positions()
-        if all(position.initial == advance.initial for position, advance in zip(positions, advances, strict=True)):
-            return
-        begun = tuple(
-            replace(position, initial=advance.initial, previous=position.current)
-            for position, advance in zip(positions, advances, strict=True)
-        )
-        nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
-        self._setup.writer.commit(EpochEdit(nothing, begun, self._last_batch, 0, self._setup.delays_us))
 
     def _acks(self, frame: DataFrame) -> tuple[ShardAck, ...]:
         """Have every shard do its part; one ACK of each, in order. Raises where the coordinator gives the epoch up."""

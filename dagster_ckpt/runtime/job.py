@@ -116,7 +116,8 @@ class _Run:
         query = EpochQuery(driver.work)
         try:
             query.start(self._stream_writer(scratch))
-            ending, reason = self._watched(query)
+            ending, reason = self._watched(query, driver)
+            query.beside(driver.commit_beginnings)
         except AnalysisException as error:
             raise InvalidPipelineError(
                 f"Spark cannot run this as a stream. asset={self._job.asset}, reason={error}"
@@ -130,9 +131,10 @@ class _Run:
         query.raise_failure()
         return JobResult(ending, self._writer.manifest, reason)
 
-    def _watched(self, query: EpochQuery) -> tuple[Ending, str | None]:
+    def _watched(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
         """Wait until the query has ended or has to; then no epoch is in work."""
         while not query.wait(_TICK_S):
+            query.beside(driver.commit_beginnings)
             self._hooks.on_idle()
             end = self._reason_to_end()
             if end is not None:

@@ -90,11 +90,15 @@ class Scratch:
         return tuple(
             Advance(
                 current,
-                None if source.reads_files else self._initial(source),
+                initial,
                 self._new_files(source, previous, current) if source.reads_files else (),
             )
-            for source, previous, current in zip(self._sources, before, after, strict=True)
+            for source, initial, previous, current in zip(self._sources, self.initials(), before, after, strict=True)
         )
+
+    def initials(self) -> tuple[str | None, ...]:
+        """Where each source began, as Spark spells it; None: it does not keep that, or has not begun yet."""
+        return tuple(None if source.reads_files else self._initial(source) for source in self._sources)
 
     def remove(self) -> None:
         """Remove the folder. What cannot be removed is left to the next run."""

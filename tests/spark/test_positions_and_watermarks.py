@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.scratch import Scratch
 from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.stream_job import Ending, JobHooks
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 
@@ -55,6 +56,33 @@ def test_where_a_source_begins_is_committed_before_its_first_row_is_worked(
     values = sorted(stream.table()["value"].to_pylist())
     assert values == list(range(len(values)))
     assert set(stream.table()["n"].to_pylist()) == {1}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_where_a_source_begins_is_committed_also_where_no_row_comes(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Kafka's `latest` on a quiet topic; here an empty folder, told of as such a source would be."""
+    monkeypatch.setattr(Scratch, "initials", lambda scratch: ("here",))
+    asked: list[None] = []
+
+    def soon() -> str | None:
+        asked.append(None)
+        return "enough" if len(asked) == 3 else None
+
+    def function(spark: SparkSession) -> Stream:
+        return Stream(spark.readStream.schema("k string").parquet(str(inbox)))
+
+    manifest = stream.run(function, replace(FAST, mode=mode), JobHooks(stop_reason=soon)).manifest
+    assert [(source.initial, source.current) for source in manifest.sources] == [("here", None)]
+    assert (manifest.epoch, manifest.statistics.total_rows_in) == (2, 0)
+
+
+def test_a_source_without_an_available_now_is_read_once_and_that_is_its_end(stream: StreamUnderTest) -> None:
+    def function(spark: SparkSession) -> Stream:
+        return Stream(spark.readStream.format("rate").option("rowsPerSecond", "20").load())
+
+    assert stream.run(function, replace(FAST, tolerable_failures=0)).ending is Ending.INPUT_DONE
 
 
 def test_the_watermark_follows_the_newest_event_time_and_never_goes_back(stream: StreamUnderTest, inbox: Path) -> None:
