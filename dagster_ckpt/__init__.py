@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.sensor import build_recovery_sensor as build_recovery_sensor
     from dagster_ckpt.operators import agg as agg
+    from dagster_ckpt.runtime.declared import source as source
     from dagster_ckpt.runtime.stream import Stream as Stream
 
 _HOMES = {
@@ -47,6 +48,7 @@ _HOMES = {
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "source": "dagster_ckpt.runtime.declared",
     "streaming_asset": "dagster_ckpt.integration.asset",
 }
 
