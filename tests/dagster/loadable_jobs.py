@@ -22,6 +22,11 @@ def one_stream() -> dg.JobDefinition:
     return place.definitions(streams=[place.counts()]).resolve_job_def("counts_job")
 
 
+def a_stream_of_two_instances() -> dg.JobDefinition:
+    """`one_stream` for another test: Dagster loads each function once in a process, with the place of that moment."""
+    return one_stream()
+
+
 def two_streams_and_a_report() -> dg.JobDefinition:
     """As the asset page runs a selection: with the executor of the location, which is Dagster's multiprocess one."""
     place = _place()

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.protocol.manifest import ManifestKind
-from tests.dagster.loadable_jobs import PLACE, one_stream
+from tests.dagster.loadable_jobs import PLACE, a_stream_of_two_instances, one_stream
 from tests.dagster.place import Place, failure_of, until
 
 CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
@@ -76,7 +76,7 @@ def test_a_fenced_writer_that_took_over_itself_does_not_fence_the_newer_one_at_i
 def test_a_re_executed_run_does_not_take_over_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLACE, str(place.folder))
     insists: dict[str, Any] = {"ops": {"counts": {"config": {"take_over": True}}}}
-    job = dg.reconstructable(one_stream)
+    job = dg.reconstructable(a_stream_of_two_instances)
     place.drop(("a", 1))
     with dg.instance_for_test() as theirs:
         with dg.execute_job(job, instance=theirs, run_config=insists) as first:
