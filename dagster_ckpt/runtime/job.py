@@ -1,6 +1,8 @@
 """A stream's run: open it, make epochs until there is a reason to end, try again what may be tried, leave it clean."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -50,26 +52,26 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     checked = check_stream(job)
     remove_abandoned()
     store = folder_store(job.address.open(), job.folder)
-    writer = open_stream(store, job.opening(checked.operator.pipeline), clock)
-    return _Run(job, checked, hooks, clock, writer).to_the_end()
+    opening = job.opening(checked.operator.pipeline)
+    return _Run(job, checked, hooks, clock).to_the_end(partial(open_stream, store, opening, clock))
 
 
 class _Run:
     """One run: a writer and a query, or several of both, one after another, where epochs failed."""
 
-    def __init__(
-        self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock, writer: StreamWriter
-    ) -> None:
+    _writer: StreamWriter
+
+    def __init__(self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock) -> None:
         self._job = job
         self._checked = checked
         self._hooks = hooks
         self._clock = clock
-        self._writer = writer
         self._failures = 0
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
-    def to_the_end(self) -> JobResult:
+    def to_the_end(self, opened: Callable[[], StreamWriter]) -> JobResult:
+        self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
         try:
             result = self._try()
             while result is None:

@@ -6,7 +6,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
 from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed
-from dagster_ckpt.protocol.lease import Lease
+from dagster_ckpt.protocol.lease import Lease, interruption
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest_rules import check_successor
@@ -29,7 +29,12 @@ def open_stream(store: ObjectStore, opening: Opening, clock: Clock) -> "StreamWr
     prove_atomic_create(store, clock)
     chain = ManifestChain(store, clock)
     writer = StreamWriter(chain, opening, open_manifest(chain, opening))
-    writer.heartbeat.begin()
+    try:
+        writer.heartbeat.begin()
+    except BaseException as interrupt:
+        # An interrupt: nobody will hold this writer, whose lease would go on beating in a process that lives on.
+        writer.close(interruption(type(interrupt).__name__))
+        raise
     return writer
 
 
@@ -109,8 +114,12 @@ class StreamWriter:
         Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over.
         """
         writer = StreamWriter(self._chain, self._opening, open_again(self._chain, self._opening, self._manifest))
-        writer.heartbeat.begin()
-        self.close("reopened")  # not earlier, or somebody who waits politely would come in between
+        try:
+            writer.heartbeat.begin()
+            self.close("reopened")  # not earlier, or somebody who waits politely would come in between
+        except BaseException as interrupt:
+            writer.close(interruption(type(interrupt).__name__))
+            raise
         return writer
 
     def close(self, reason: str) -> None:
