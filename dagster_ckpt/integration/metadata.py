@@ -27,7 +27,7 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
         "epoch": manifest.epoch,
         "rows_in": statistics.rows_in,
         "rows_out": statistics.rows_out,
-        "rows_per_second": pace.rows_per_second,
+        "rows_per_second": round(pace.rows_per_second, 1),
         "epoch_milliseconds": statistics.epoch_ms,
         "commit_milliseconds": pace.commit_ms,
         "state_rows": statistics.state_rows,
