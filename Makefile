@@ -2,10 +2,11 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast check format constraints clean
+.PHONY: help setup demo ui test test-fast check format bench constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
+BENCH := .bench/venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -38,11 +39,17 @@ format: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
+bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes; ONLY=growth,commit; ANEW=1: all again)
+	@VENV=$(BENCH) scripts/run.sh python -m benchmarks $(if $(QUICK),--quick) $(if $(ANEW),--anew) $(if $(ONLY),--only '$(ONLY)')
+
+$(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/java.sh
+	@PYTHON='$(PYTHON)' VENV=$(BENCH) EXTRAS=bench scripts/setup.sh
+
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[demo,dev]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,demo,dev]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made
-	@rm -rf .venv .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .bench .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

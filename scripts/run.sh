@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a command as an activated .venv would, with a JAVA_HOME that Spark can use: scripts/run.sh python -m demo
+# Runs a command as an activated .venv would (VENV= names another), with a JAVA_HOME that Spark can use:
+# scripts/run.sh python -m demo
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/java.sh
@@ -9,6 +10,6 @@ if ! find_java; then
     exit 1
 fi
 # First on PATH, because Spark starts its Python workers as `python3`.
-PATH="$PWD/.venv/bin:$PATH"
+PATH="$PWD/${VENV:-.venv}/bin:$PATH"
 export PATH
 exec "$@"

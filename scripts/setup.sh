@@ -1,10 +1,12 @@
 #!/bin/sh
 # Makes this checkout ready: the pinned packages in .venv, and a Java runtime for Spark.
-# It begins with what is there, so it may be run again at any time, also after it was killed half-way. PYTHON= chooses a Python.
+# It begins with what is there, so it may be run again at any time, also after it was killed half-way. PYTHON= chooses a Python,
+# VENV= and EXTRAS= another virtual environment and what goes into it.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/java.sh
 
+venv=${VENV:-.venv}
 log=.work/setup.log
 started=$(date +%s)
 
@@ -40,7 +42,7 @@ or name one: make PYTHON=/path/to/python3.11 setup"
 }
 
 venv_works() {
-    [ -n "$(fitting_version .venv/bin/python)" ] && .venv/bin/python -m pip --version >/dev/null 2>&1
+    [ -n "$(fitting_version "$venv/bin/python")" ] && "$venv/bin/python" -m pip --version >/dev/null 2>&1
 }
 
 has_ensurepip() {
@@ -89,11 +91,11 @@ install_missing() {
 
 make_venv() {
     if has_ensurepip; then
-        "$python" -m venv --clear .venv
+        "$python" -m venv --clear "$venv"
     elif "$python" -m pip --version >/dev/null 2>&1; then
         # Debian's Python without python3.11-venv, where apt-get may not be used but pip is there.
-        "$python" -m venv --clear --without-pip .venv
-        "$python" -m pip --python .venv/bin/python install --quiet --disable-pip-version-check pip
+        "$python" -m venv --clear --without-pip "$venv"
+        "$python" -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check pip
     else
         stop "This Python cannot make a virtual environment: it has neither ensurepip nor pip. Install one as root, for example with
     apt-get install python$version-venv
@@ -106,7 +108,7 @@ mkdir -p .work
 
 needs_ensurepip=false
 if venv_works; then
-    say "Python $(fitting_version .venv/bin/python) found: .venv"
+    say "Python $(fitting_version "$venv/bin/python") found: $venv"
 else
     find_python
     say "Python $version found: $(command -v "$python")"
@@ -124,8 +126,8 @@ venv_works || make_venv
 
 say "Installing Python packages (a few minutes if pip has none in its cache)"
 # use-pep517: an old pip would build PySpark in a way that newer ones have given up.
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --use-pep517 \
-    --constraint constraints.txt --editable '.[demo,dev]'
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 \
+    --constraint constraints.txt --editable ".[${EXTRAS:-demo,dev}]"
 
-touch .venv/.set-up
+touch "$venv/.set-up"
 say "Set-up took $(($(date +%s) - started)) s"

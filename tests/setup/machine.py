@@ -41,12 +41,13 @@ case "$*" in
     '-c import ensurepip'*) [ -e "$here/ensurepip" ] ;;
     '-m pip --version') [ -e "$here/pip" ] ;;
     *'-m venv'*)
-        rm -rf .venv
-        mkdir -p .venv/bin
-        cp "$0" .venv/bin/python
-        case "$*" in *--without-pip*) ;; *) touch .venv/bin/pip ;; esac
+        for venv; do :; done
+        rm -rf "$venv"
+        mkdir -p "$venv/bin"
+        cp "$0" "$venv/bin/python"
+        case "$*" in *--without-pip*) ;; *) touch "$venv/bin/pip" ;; esac
         ;;
-    '-m pip --python'*) touch .venv/bin/pip ;;
+    '-m pip --python'*) touch "${{4%/*}}/pip" ;;
     '-m pip install'*) [ ! -e "$here/pip-fails" ] ;;
 esac
 """

@@ -202,6 +202,18 @@ def test_set_up_is_not_done_when_pip_failed(machine: Machine) -> None:
     assert not machine.is_set_up
 
 
+def test_another_venv_has_its_own_extras_and_leaves_the_usual_one_alone(machine: Machine) -> None:
+    machine.python()
+    machine.java("17")
+    machine.environment |= {"VENV": ".bench/venv", "EXTRAS": "bench"}
+    ran = machine.run(SETUP)
+    assert ran.code == 0, ran.err
+    assert (machine.checkout / ".bench/venv/.set-up").exists()
+    assert any(call.endswith("--editable .[bench]") for call in machine.called("bin/python"))
+    assert not machine.is_set_up
+    assert machine.run("scripts/run.sh", "sh", "-c", "echo ${PATH%%:*}").out == f"{machine.checkout}/.bench/venv/bin\n"
+
+
 def test_a_command_runs_with_sparks_java_and_the_venv_first(machine: Machine) -> None:
     home = machine.java("17", machine.jvms / "java-17")
     machine.environment["JAVA_HOME"] = str(machine.java("25"))
