@@ -21,8 +21,10 @@ class ShardRuns:
 class ShardAck:
     """A shard's word that its part of the epoch is durable: every file named here has been fsynced or its put answered.
 
-    `state_rows` is the change in live rows of the shard's state tables; `event_times_us` the greatest event time
-    seen by each input in this epoch, None where it saw none.
+    `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time seen by each
+    input in this epoch, None where it saw none; `merged_rows` what compaction wrote, `stall_ms` how long the intake of
+    rows waited for it. A task that works several shards works them together: all counts but `rows_in` are then given
+    with its first shard.
     """
 
     shard: Shard
@@ -35,3 +37,5 @@ class ShardAck:
     event_times_us: tuple[int | None, ...] = ()
     milliseconds: int = 0
     host: str = ""
+    merged_rows: int = 0
+    stall_ms: int = 0

@@ -222,7 +222,16 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         epoch_ms=edit.epoch_ms,
         change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
         state_rows=before.state_rows + sum(ack.state_rows for ack in edit.acks),
-        state_bytes=sum(run.bytes for shards in runs.values() for shard in shards for run in shard),
+        state_bytes=_bytes(runs),
         total_rows_in=before.total_rows_in + rows_in,
         total_epochs=before.total_epochs + 1,
+        merged_rows=sum(ack.merged_rows for ack in edit.acks),
+        stall_ms=sum(ack.stall_ms for ack in edit.acks),
+    )
+
+
+def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
+    """The bytes of all runs, those that several shards share counted once."""
+    return sum(
+        {(run.ancestor, run.path): run.bytes for table in runs.values() for shard in table for run in shard}.values()
     )

@@ -57,9 +57,14 @@ class RunRef:
     """One run (a sorted immutable state file) as a manifest names it.
 
     `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash
-    is in `clip` (a reshard or fork narrows it and copies nothing) and outside `[moved_lo, moved_hi)`, the merge range:
-    compaction has moved those down. `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in
-    it.
+    is in `clip` and outside the merge range, from `moved_lo` up to but not including `moved_hi`: compaction has moved
+    those down. The merge range goes round: where `moved_lo` is the greater one, it is all from there up and all below
+    `moved_hi`; where both are equal, nothing was moved. A file may hold rows of several shards: each of them names it,
+    with a clip of its own (so a task writes one file for all its shards, and a reshard or fork copies nothing).
+
+    `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it. `times` are the least and
+    greatest time in it (`StateTableSpec.time`), and later narrower: readers see no row below `least_us`, since those
+    have expired. `rows`, `bytes` and `tombstones` count the whole file.
     """
 
     path: str
@@ -158,12 +163,17 @@ class SourcePosition:
 
 @dataclass(frozen=True)
 class StateTableSpec:
-    """One state table: its columns, which of them are the key, and what its runs are sorted by."""
+    """One state table: its columns, which of them are the key, and what its runs are sorted by.
+
+    `time` is the column, a timestamp of microseconds, by which its rows expire; None: they never do. The time of a key
+    never decreases. A table sorted by time has one. Its runs' hashes are times then: microseconds plus 2**63.
+    """
 
     name: str
     schema: pa.Schema
     keys: tuple[str, ...]
     sort: SortKind = SortKind.HASH
+    time: str | None = None
 
 
 @dataclass(frozen=True)
@@ -243,7 +253,10 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the shown epoch did (`rows_in` to `epoch_ms`) and what the stream holds since it began."""
+    """What the shown epoch did, what the stream holds after it (`state_...`), and what it did since it began.
+
+    `merged_rows` were written by compaction, for which the intake of rows waited `stall_ms` (the sum over all tasks).
+    """
 
     rows_in: int = 0
     rows_out: int = 0
@@ -254,6 +267,8 @@ class Statistics:
     state_bytes: int = 0
     total_rows_in: int = 0
     total_epochs: int = 0
+    merged_rows: int = 0
+    stall_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

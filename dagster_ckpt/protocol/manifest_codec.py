@@ -60,7 +60,7 @@ from dagster_ckpt.protocol.manifest import (
 )
 from dagster_ckpt.protocol.names import is_object_name
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 _JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
 
@@ -186,7 +186,13 @@ PIPELINE = Record(
         "tables": sequence(
             Record(
                 StateTableSpec,
-                {"name": TEXT, "schema": SCHEMA, "keys": sequence(TEXT), "sort": member(SortKind)},
+                {
+                    "name": TEXT,
+                    "schema": SCHEMA,
+                    "keys": sequence(TEXT),
+                    "sort": member(SortKind),
+                    "time": optional(TEXT),
+                },
             ).codec()
         ),
         "output": SCHEMA,
@@ -248,6 +254,8 @@ MANIFEST = Record(
                 "state_bytes": COUNT,
                 "total_rows_in": COUNT,
                 "total_epochs": COUNT,
+                "merged_rows": COUNT,
+                "stall_ms": COUNT,
             },
         ).codec(),
         "retained": Record(Retained, {"epoch": COUNT, "version": COUNT, "time_ms": WHOLE}).columns(),
@@ -308,8 +316,11 @@ def _unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
         fields = json.loads(_inflate(data))
         if type(fields) is not dict or type(fields.get("format")) is not int:
             raise ValueError("no format number")
-        if fields.pop("format") != FORMAT:
-            raise UnknownFieldError("unknown format")
+        match fields.pop("format"):
+            case 1:
+                _upgrade(fields)
+            case other if other != FORMAT:
+                raise UnknownFieldError("unknown format")
         return decode(fields)
     except UnknownFieldError as error:
         raise IncompatibleStateError(
@@ -320,6 +331,21 @@ def _unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
             f"an object is damaged: restore it from a backup, or go back to an epoch before it. "
             f"object={name}, reason={error}"
         ) from error
+
+
+def _upgrade(fields: dict[str, Json]) -> None:
+    """Add to what 0.1.0 wrote the fields that it did not know, as what they were then. Format 1 is read for ever.
+
+    Of an index object there is nothing to add.
+    """
+    if "pipeline" not in fields:
+        return
+    try:
+        for table in fields["pipeline"]["tables"]:
+            table["time"] = None
+        fields["statistics"] |= {"merged_rows": 0, "stall_ms": 0}
+    except (KeyError, TypeError) as error:
+        raise ValueError("expected tables and statistics") from error
 
 
 def _inflate(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from itertools import chain, pairwise, repeat
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.manifest import HASH_MAX, Manifest, ManifestKind, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, Manifest, ManifestKind, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import file_of
 
 Form = Callable[[Manifest], bool]
@@ -78,7 +78,8 @@ def hash_ranges_make_sense(manifest: Manifest) -> bool:
     return all(
         0 <= run.hashes.lo <= run.hashes.hi <= HASH_MAX
         and 0 <= run.clip.lo <= run.clip.hi <= HASH_MAX
-        and 0 <= run.moved_lo <= run.moved_hi <= HASH_MAX
+        and 0 <= run.moved_lo <= HASH_MAX
+        and 0 <= run.moved_hi <= HASH_MAX
         for shards in manifest.runs.values()
         for runs in shards
         for run in runs
@@ -86,8 +87,18 @@ def hash_ranges_make_sense(manifest: Manifest) -> bool:
 
 
 def no_run_is_named_twice(manifest: Manifest) -> bool:
-    """Within a shard; a reshard gives one run to several."""
+    """Within a shard; several shards may share one."""
     return all(len({run.path for run in runs}) == len(runs) for table in manifest.runs.values() for runs in table)
+
+
+def shards_share_no_row(manifest: Manifest) -> bool:
+    """Where several shards name one run, no hash is in the clip of two of them."""
+    clips: dict[tuple[str, str], list[HashRange]] = {}
+    for table, shards in manifest.runs.items():
+        for run in chain.from_iterable(shards):
+            clips.setdefault((table, run.path), []).append(run.clip)
+    ordered = (sorted(of_run, key=lambda clip: clip.lo) for of_run in clips.values())
+    return all(before.hi < after.lo for of_run in ordered for before, after in pairwise(of_run))
 
 
 def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
@@ -284,6 +295,7 @@ _FORMS: tuple[Form, ...] = (
     each_table_has_every_shard,
     hash_ranges_make_sense,
     no_run_is_named_twice,
+    shards_share_no_row,
     changes_are_of_the_shown_epoch,
     foreign_files_have_a_known_ancestor,
     sources_are_distinct,

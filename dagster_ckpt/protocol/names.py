@@ -3,7 +3,7 @@
 A store holds one folder per stream; below it
 
     manifest/<version, 20 digits>.json              created once, never changed
-    state/<table>/<shard>-of-<shards>/<file>.arrow  runs
+    state/<table>/<shards>/<file>.arrow             runs; <shards>: `00004-of-00008`, or `00004-00007-of-00008`
     changes/<file>.parquet                          the change log
     index/<file>.json                               lists too long for a manifest
     lease/<term, 20 digits>.json                    the live writer's heartbeat
@@ -116,8 +116,11 @@ def probe_name(unique: str) -> str:
     return f"{MANIFESTS}/probe-{unique}"
 
 
-def state_name(table: str, shard: Shard, shards: int, file: FileId) -> str:
-    return f"state/{_escape(table)}/{shard:05d}-of-{shards:05d}/{file}.arrow"
+def state_name(table: str, shards: Sequence[Shard], of: int, file: FileId) -> str:
+    """A run with rows of these shards (adjacent, ascending) of a stream of `of` shards."""
+    first, last = shards[0], shards[-1]
+    which = f"{first:05d}" if first == last else f"{first:05d}-{last:05d}"
+    return f"state/{_escape(table)}/{which}-of-{of:05d}/{file}.arrow"
 
 
 def changes_name(file: FileId) -> str:

@@ -39,6 +39,8 @@ _ACK = Record(
         "event_times_us": sequence(optional(WHOLE)),
         "milliseconds": COUNT,
         "host": TEXT,
+        "merged_rows": COUNT,
+        "stall_ms": COUNT,
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()

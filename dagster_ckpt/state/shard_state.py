@@ -107,7 +107,7 @@ class ShardState:
 
     def _write(self, run: Run, spec: StateTableSpec, level: int) -> RunRef:
         file = next(self._files)
-        path = state_name(spec.name, self._shard, self._shards, file)
+        path = state_name(spec.name, (self._shard,), self._shards, file)
         encoded = encode(run)
         create(self._store, path, memoryview(encoded.data))
         return RunRef(

@@ -39,7 +39,7 @@ PIPELINE = Pipeline(
 
 def a_run(term: int, epoch: int, shard: int, shards: int = 4, attempt: int = 0) -> RunRef:
     """A run as a task of that term, epoch and shard names it."""
-    path = state_name("total", Shard(shard), shards, FileId(Term(term), Epoch(epoch), Shard(shard), attempt))
+    path = state_name("total", (Shard(shard),), shards, FileId(Term(term), Epoch(epoch), Shard(shard), attempt))
     return RunRef(path, rows=10, bytes=1000, checksum="0123456789abcdef", epoch=Epoch(epoch))
 
 

@@ -3,6 +3,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +38,22 @@ def _edited(edit: Callable[[dict[str, Any]], object]) -> bytes:
 
 def test_people_can_read_a_manifest_with_zcat() -> None:
     fields = _json(encode_manifest(a_manifest()))
-    assert fields["format"] == 1
+    assert fields["format"] == 2
     assert fields["kind"] == "open"
     assert fields["pipeline"]["output"]["text"] == "carrier: string\ndelay: double"
+
+
+def test_a_manifest_of_the_first_release_is_read() -> None:
+    written = (Path(__file__).parent / "manifest-of-0.1.0.json.gz").read_bytes()
+    assert _json(written)["format"] == 1
+    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    assert decode_manifest(written, "m") == expected
+
+
+@pytest.mark.parametrize("damage", [{"statistics": []}, {"pipeline": {}}, {"pipeline": {"tables": [7]}}])
+def test_a_damaged_manifest_of_the_first_release_is_damaged(damage: dict[str, Any]) -> None:
+    with pytest.raises(CorruptStateError, match="object=m, reason=expected tables and statistics"):
+        decode_manifest(_edited(lambda m: m.update(format=1, **damage)), "m")
 
 
 def test_the_same_manifest_always_has_the_same_bytes() -> None:
@@ -48,7 +62,9 @@ def test_the_same_manifest_always_has_the_same_bytes() -> None:
 
 def test_a_large_stream_fits_and_is_quick() -> None:
     def run(shard: int, number: int) -> Any:
-        path = state_name("total", Shard(shard), 512, FileId(Term(3), Epoch(900 + number), Shard(shard), 7919 * shard))
+        path = state_name(
+            "total", (Shard(shard),), 512, FileId(Term(3), Epoch(900 + number), Shard(shard), 7919 * shard)
+        )
         # Distinct, incompressible numbers, as real checksums and hash bounds are.
         checksum = f"{(shard * 8 + number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}"
         hashes = HashRange((shard << 55) + int(checksum[:8], 16), (shard << 55) + (1 << 54) + int(checksum[8:], 16))
@@ -131,7 +147,7 @@ def test_bytes_that_are_no_manifest_are_damage(data: bytes) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda m: m.update(format=2),
+        lambda m: m.update(format=3),
         lambda m: m.update(colour="red"),
         lambda m: m.update(kind="teleport"),
         lambda m: m["owner"].update(colour="red"),

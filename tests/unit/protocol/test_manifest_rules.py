@@ -8,6 +8,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.protocol import manifest_rules
+from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
 from dagster_ckpt.protocol.edits import (
     ABANDONED_MAX,
     ROLLBACKS_MAX,
@@ -46,6 +47,12 @@ def runs(manifest: Manifest, *first_shard: object) -> Manifest:
     return replace(manifest, runs={"total": (first_shard, manifest.runs["total"][1])})  # type: ignore[dict-item]
 
 
+def shared(manifest: Manifest, *clips: HashRange) -> Manifest:
+    """The manifest with one run in both of its shards."""
+    lists = tuple((replace(a_run(1, 3, 0, 2), clip=clip),) for clip in clips)
+    return replace(manifest, runs={"total": lists})
+
+
 def statistics(manifest: Manifest, **fields: int) -> Manifest:
     return replace(manifest, statistics=replace(manifest.statistics, **fields))
 
@@ -80,7 +87,9 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("each_table_has_every_shard", SECOND, THIRD, lambda m: replace(m, runs={})),
     ("each_table_has_every_shard", SECOND, THIRD, lambda m: replace(m, runs={**m.runs, "other": ((), ())})),
     ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), hashes=HashRange(2, 1)))),
-    ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_lo=2, moved_hi=1))),
+    ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_lo=-1))),
+    ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_hi=2**64))),
+    ("shards_share_no_row", SECOND, THIRD, lambda m: shared(m, HashRange(0, 5), HashRange(5, 9))),
     ("no_run_is_named_twice", SECOND, THIRD, lambda m: runs(m, a_run(1, 3, 0, 2), a_run(1, 3, 0, 2))),
     (
         "changes_are_of_the_shown_epoch",
@@ -170,6 +179,17 @@ def test_a_wider_merge_range_or_a_dropped_run_is_the_parents_own() -> None:
     kept = SECOND.runs["total"][0][0]
     assert violations(SECOND, runs(THIRD, replace(kept, moved_hi=7))) == []
     assert violations(SECOND, runs(THIRD)) == []
+
+
+def test_shards_share_a_run_and_its_bytes_count_once() -> None:
+    child = shared(THIRD, HashRange(0, 4), HashRange(5, 9))
+    assert violations(SECOND, child) == []
+    acks = tuple(
+        ShardAck(Shard(shard), tables=(ShardRuns("total", child.runs["total"][shard]),), merged_rows=3, stall_ms=2)
+        for shard in range(2)
+    )
+    statistics = committed(SECOND, replace(an_edit(SECOND), acks=acks), 5, stamp(3)).statistics
+    assert (statistics.state_bytes, statistics.merged_rows, statistics.stall_ms) == (1000, 6, 4)
 
 
 def test_an_epoch_of_the_drivers_own_keeps_batch_and_positions() -> None:

@@ -89,14 +89,16 @@ def test_other_names_are_no_manifest(name: str) -> None:
 def test_a_file_name_says_who_wrote_it_for_what() -> None:
     file = FileId(Term(3), Epoch(4), Shard(5), 6)
     again = FileId(Term(3), Epoch(4), Shard(5), 6, number=2)
-    assert names.state_name("total", Shard(5), 8, file) == "state/total/00005-of-00008/3-4-5-6.arrow"
+    assert names.state_name("total", (Shard(5),), 8, file) == "state/total/00005-of-00008/3-4-5-6.arrow"
+    together = (Shard(4), Shard(5), Shard(6))
+    assert names.state_name("total", together, 8, file) == "state/total/00004-00006-of-00008/3-4-5-6.arrow"
     assert names.changes_name(again) == "changes/3-4-5-6-2.parquet"
     assert names.index_name(file) == "index/3-4-5-6.json"
 
 
 @given(st.builds(FileId, *[st.integers(0, 2**63)] * 5))
 def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
-    for name in [names.state_name("a.b", file.shard, 8, file), names.changes_name(file), names.index_name(file)]:
+    for name in [names.state_name("a.b", (file.shard,), 8, file), names.changes_name(file), names.index_name(file)]:
         assert names.file_of(name) == file
         assert names.is_object_name(name)
 
@@ -110,7 +112,7 @@ def test_a_name_a_user_chose_cannot_leave_its_folder() -> None:
     assert names.pin_name("../../x") == "pins/%2e%2e%2f%2e%2e%2fx.json"
     assert names.request_name("drain") == "requests/drain.json"
     assert names.subscriber_name("a.b") == "subscribers/a%2eb.json"
-    assert names.is_object_name(names.state_name("../a", Shard(0), 1, FileId(Term(1), Epoch(2), Shard(0), 0)))
+    assert names.is_object_name(names.state_name("../a", (Shard(0),), 1, FileId(Term(1), Epoch(2), Shard(0), 0)))
 
 
 @pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "..", "a/../b", "a/.tmp", ".", "a\\b", "a\0b", "a\n", "a b"])
