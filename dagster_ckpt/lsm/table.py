@@ -1,5 +1,6 @@
-"""A state table as operators see it: multi-get, put and delete over arrays of keys, and what the epoch touched."""
+"""State tables as operators see them: verbs over arrays of keys, and what the epoch touched."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,8 +24,19 @@ class Found:
 
 
 @dataclass(frozen=True)
+class FoundAll:
+    """The answer of a multi-map over n keys: any number of rows for each.
+
+    Row j of `rows` was found for key `asked[j]`; `asked` ascends.
+    """
+
+    asked: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
 class Touched:
-    """The n distinct keys an epoch wrote so far: their rows before the epoch and now, in one order of keys."""
+    """n distinct keys an epoch wrote so far: their rows before the epoch and now, in one order of keys."""
 
     hashes: Hashes
     before: Found
@@ -32,13 +44,20 @@ class Touched:
 
 
 class StateTable(Protocol):
-    """One keyed state table of one shard within one epoch.
+    """One keyed state table of a task's shards within one epoch.
 
-    Later words win; nothing is visible elsewhere before the commit.
+    Later words win; nothing is visible elsewhere before the commit. Rows may be of any of the shards, in any order.
     """
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
         """Look up n distinct keys. `keys` has the key columns; true keys are always compared, and null equals null."""
+        ...
+
+    def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
+        """Look up all rows under n distinct keys, where `keys` has the first of the key columns.
+
+        For tables whose rows were put under the hash of those columns alone: the many rows of one join key.
+        """
         ...
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
@@ -49,14 +68,56 @@ class StateTable(Protocol):
         """Remove the rows of n distinct keys; a key without a row is no error."""
         ...
 
-    def touched(self) -> Touched:
-        """Every key put or deleted in this epoch, also where it was flushed already."""
+    def expire(self, until_us: int) -> None:
+        """Forget every row whose time is before `until_us`; a row without a time stays.
+
+        For tables with a time column that no change log is kept of: rows that expire are not `touched`.
+        """
+        ...
+
+    def touched(self) -> Iterator[Touched]:
+        """Every key put or deleted in this epoch, also where it was flushed already, in pieces by ascending hash.
+
+        One piece where nothing was flushed in between. A key is in one piece alone; nothing is said about the table
+        until the last piece was taken.
+        """
+        ...
+
+
+class Timeline(Protocol):
+    """One state table of a task's shards, sorted by time (`SortKind.TIME`), within one epoch.
+
+    Its time column is one of its keys and never null. `hashes` only tell a row's shard: an operator that needs them
+    with the rows of a scan makes them a column.
+    """
+
+    def put(self, hashes: Hashes, rows: pa.Table) -> None:
+        """Insert or replace the rows of n distinct keys. `rows` has the table's schema."""
+        ...
+
+    def delete(self, hashes: Hashes, keys: pa.Table) -> None:
+        """Remove the rows of n distinct keys; a key without a row is no error."""
+        ...
+
+    def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
+        """The rows whose time is in `[from_us, until_us)` (None: no bound), in pieces; by time within each shard.
+
+        Nothing is put or deleted until the last piece was taken.
+        """
+        ...
+
+    def expire(self, until_us: int) -> None:
+        """Forget every row whose time is before `until_us`."""
         ...
 
 
 class State(Protocol):
-    """The state tables of one shard within one epoch."""
+    """The state tables of a task's shards within one epoch."""
 
     def table(self, name: str) -> StateTable:
-        """The state table of that name; it must be one the operator declared."""
+        """The keyed state table of that name; it must be one the operator declared."""
+        ...
+
+    def timeline(self, name: str) -> Timeline:
+        """The timeline of that name; it must be one the operator declared."""
         ...

@@ -1,0 +1,20 @@
+"""What all tasks of a worker process share: open runs, threads, and the memory they may use."""
+
+from dataclasses import dataclass, field
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.open_runs import OpenRuns
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One per process; for `open_state`."""
+
+    clock: Clock
+    runs: OpenRuns = field(default_factory=OpenRuns)
+    io: IoPool = field(default_factory=IoPool)
+    budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(256 * 1024 * 1024))
+    limits: CompactionLimits = field(default_factory=CompactionLimits)

@@ -1,0 +1,76 @@
+"""Threads that write and read while the task goes on working. What goes wrong in a job is the job's alone."""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDoneError
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dagster_ckpt.errors import StoreUnavailableError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job(Generic[T]):
+    """Something the pool does or has done. `what` names it for people."""
+
+    what: str
+    future: "Future[T]"
+    timeout_ms: int
+
+    def result(self) -> T:
+        """What came of it, waiting for it where it is not done. Raises whatever the job raised.
+
+        Raises `StoreUnavailableError` where it takes longer than the pool's timeout: nobody knows then how it will end.
+        """
+        try:
+            return self.future.result(self.timeout_ms / 1000)
+        except NotDoneError as error:
+            if self.future.done():
+                raise  # the job's own
+            raise _too_slow(self.what, self.timeout_ms) from error
+
+
+class IoPool:
+    """A bounded number of threads, and of jobs that wait for one; shared by all that a process does.
+
+    The threads are made with the first job, and anew in a forked child, which inherits none.
+    """
+
+    def __init__(self, threads: int = 4, waiting_max: int = 16, timeout_ms: int = 600_000) -> None:
+        """At most `waiting_max` jobs wait for a thread: whoever brings another one waits himself."""
+        self._threads = threads
+        self._waiting_max = waiting_max
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._workers: tuple[int, ThreadPoolExecutor, threading.Semaphore] | None = None
+
+    def submit(self, what: str, job: Callable[[], T]) -> Job[T]:
+        """Have a job done. Waits where too many are waiting; `StoreUnavailableError` where that takes too long."""
+        executor, room = self._begun()
+        if not room.acquire(timeout=self._timeout_ms / 1000):
+            raise _too_slow(what, self._timeout_ms)
+        try:
+            future = executor.submit(job)
+        except BaseException:
+            room.release()
+            raise
+        # However it ends: done, failed with anything at all, or cancelled.
+        future.add_done_callback(lambda _: room.release())
+        return Job(what, future, self._timeout_ms)
+
+    def _begun(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
+        with self._lock:
+            if self._workers is None or self._workers[0] != os.getpid():
+                executor = ThreadPoolExecutor(self._threads, thread_name_prefix="dagster-ckpt-io")
+                self._workers = (os.getpid(), executor, threading.Semaphore(self._threads + self._waiting_max))
+            return self._workers[1:]
+
+
+def _too_slow(what: str, timeout_ms: int) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"the store is too slow: see what is wrong with it, then try again. waited_ms={timeout_ms}, for={what}"
+    )
