@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,16 @@ class Answer:
     unknown: Positions
 
 
-def look_up(views: Iterable[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
-    """Search n distinct keys in the views, newest first. A tombstone ends the search: the key has no row."""
+def look_up(upper: Iterable[View], bottom: Iterable[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
+    """Search n distinct keys, ascending by hash, in the upper views, newest first, then in those of the bottom level.
+
+    The bottom views are disjoint and ascend. A tombstone or an expired row ends the search: the key has no row.
+    """
     keys = flatten(keys)
     values = values_of(schema, keys.column_names)
     unknown = np.arange(len(hashes))
     parts = []
-    for view in views:
+    for view in chain(upper, bottom):
         if len(unknown) == 0:
             break
         at = view.find(np.take(hashes, unknown), keys, unknown)
@@ -47,6 +51,9 @@ def look_up(views: Iterable[View], hashes: Hashes, keys: pa.Table, schema: pa.Sc
         if view.run.tombstones is not None:
             alive = np.flatnonzero(~np.take(view.run.tombstones, at))
             asked, at = np.take(asked, alive), np.take(at, alive)
+        if (expired := view.expired(at)) is not None:
+            fresh = np.flatnonzero(~expired)
+            asked, at = np.take(asked, fresh), np.take(at, fresh)
         if len(asked):
             parts.append(Part(asked, take(view.run.columns(values), at)))
     return Answer(parts, unknown)

@@ -25,8 +25,9 @@ class Run:
     """A run in memory, or on a mapped file of which only what is used is read.
 
     `hash_column` ascends; keys with equal hashes lie side by side in any order. In a tombstone's row everything but the
-    key is null. `touch` is called with an array before its values are first used: it checks them against the file's
-    checksums.
+    key is null. `before_column`, of logged runs alone, is what each key had before the epoch: the value columns, or
+    null where it had no row. `touch` is called with an array before its values are first used: it checks them against
+    the file's checksums.
     """
 
     table: pa.Table
@@ -34,6 +35,7 @@ class Run:
     tombstone_column: pa.Array | None
     stored_directory: Directory | None = None
     touch: Callable[[pa.Array], None] = _trusted
+    before_column: pa.StructArray | None = None
 
     def __len__(self) -> int:
         return len(self.hash_column)
@@ -58,6 +60,13 @@ class Run:
     def directory(self) -> Directory:
         """The directory of the hashes."""
         return directory_of(self.hashes) if self.stored_directory is None else self.stored_directory
+
+    @cached_property
+    def before(self) -> pa.StructArray | None:
+        """What each key had before the epoch, see `images`; None: the run is not a logged one."""
+        if self.before_column is not None:
+            self.touch(self.before_column)
+        return self.before_column
 
     def columns(self, names: Iterable[str] | None = None) -> pa.Table:
         """All rows, or some columns of them."""

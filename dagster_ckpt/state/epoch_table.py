@@ -82,7 +82,7 @@ class EpochTable:
 
     def _before(self, hashes: Hashes, keys: pa.Table) -> Found:
         """What the keys had before the epoch, from the runs; remembered."""
-        answer = look_up(self.base, hashes, keys, self._spec.schema)
+        answer = look_up(self.base, (), hashes, keys, self._spec.schema)
         found = found_of(answer.parts, keys, self._spec.schema)
         self._images.append(_Image(hashes, keys, found))
         return found
@@ -100,7 +100,7 @@ class EpochTable:
 
     def _found(self, views: list[View], hashes: Hashes, keys: pa.Table) -> Found:
         """What the views say of the keys, and where they say nothing, what was there before the epoch."""
-        answer = look_up(views, hashes, keys, self._spec.schema)
+        answer = look_up(views, (), hashes, keys, self._spec.schema)
         parts = answer.parts
         if len(answer.unknown):
             before = self._before(hashes[answer.unknown], take(keys, answer.unknown))

@@ -7,7 +7,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.view import View, shown_of
 from dagster_ckpt.protocol.manifest import RunRef
 from dagster_ckpt.state.objects import contents
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -27,7 +27,7 @@ class OpenRuns:
 
     def view(self, store: ObjectStore, ref: RunRef, schema: pa.Schema) -> View:
         """The run as its manifest shows it; `schema` is the state table's. Raises `CorruptStateError`."""
-        return View(self._run(store, ref, schema), ref.clip, ref.moved_lo, ref.moved_hi)
+        return View(self._run(store, ref, schema), shown_of(ref.clip, ref.moved_lo, ref.moved_hi))
 
     def _run(self, store: ObjectStore, ref: RunRef, schema: pa.Schema) -> Run:
         if ref.ancestor is not None:

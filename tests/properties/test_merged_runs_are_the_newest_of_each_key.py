@@ -9,7 +9,7 @@ from dagster_ckpt.lsm.lookup import found_of, look_up
 from dagster_ckpt.lsm.run import Run, live, merged, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.view import View, shown_of
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 SCHEMA = pa.schema([("k", pa.int32()), ("v", pa.string())])
@@ -51,7 +51,7 @@ def test_search_and_merge_agree_with_dicts_laid_over_each_other(
     views: list[View] = []
     model: Words = {}
     for words, clip, (moved_lo, moved_hi), through_a_file in reversed(newest_first):
-        views.insert(0, View(run_from(words, distinct, through_a_file), clip, moved_lo, moved_hi))
+        views.insert(0, View(run_from(words, distinct, through_a_file), shown_of(clip, moved_lo, moved_hi)))
         for key, word in words.items():
             hash_ = hash_of(key, distinct)
             if clip.lo <= hash_ <= clip.hi and not moved_lo <= hash_ < moved_hi:
@@ -67,7 +67,7 @@ def test_search_and_merge_agree_with_dicts_laid_over_each_other(
 
     asked: list[int | None] = [*range(12), None]
     keys = pa.table({"k": pa.array(asked, pa.int32())})
-    answer = look_up(views, hashes_of(asked, distinct), keys, SCHEMA)
+    answer = look_up(views, (), hashes_of(asked, distinct), keys, SCHEMA)
     assert [asked[n] for n in answer.unknown] == [key for key in asked if key not in model]
     found = found_of(answer.parts, keys, SCHEMA)
     assert found.present.tolist() == [key in alive for key in asked]

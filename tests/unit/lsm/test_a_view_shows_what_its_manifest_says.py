@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.run import ABSENT, run_of
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.view import View, shown_of
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 HASHES = np.array([0, 5, 10, HASH_MAX - 1, HASH_MAX], dtype=np.uint64)
@@ -24,10 +24,17 @@ ROWS = pa.table({"k": ["a", "b", "c", "d", "e"]})
         (HashRange(), (0, HASH_MAX + 1), ""),
         (HashRange(5, HASH_MAX), (10, HASH_MAX), "be"),
         (HashRange(), (7, 7), "abcde"),
+        (HashRange(), (10, 5), "b"),
+        (HashRange(), (HASH_MAX, 5), "bcd"),
+        (HashRange(), (5, 0), "a"),
+        (HashRange(), (5, 1), ""),
+        (HashRange(5, HASH_MAX), (HASH_MAX, 10), "cd"),
+        (HashRange(5, 10), (11, 5), "bc"),
+        (HashRange(5, 10), (10, 6), ""),
     ],
 )
 def test_what_is_in_the_clip_and_not_in_the_merge_range(clip: HashRange, moved: tuple[int, int], shown: str) -> None:
-    view = View(run_of(HASHES, ROWS), clip, *moved)
+    view = View(run_of(HASHES, ROWS), shown_of(clip, *moved))
     assert "".join(view.rows().columns()["k"].to_pylist()) == shown
     found = view.find(HASHES, ROWS, np.arange(5))
     assert "".join(key for key, at in zip("abcde", found, strict=True) if at != ABSENT) == shown
