@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dagster_ckpt.lsm.levels import levels_of
+from dagster_ckpt.protocol.manifest import HashRange, RunRef
+
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
@@ -23,6 +26,10 @@ class CompactionLimits:
     runs_min: int = 8
     ratio: int = 1
     bytes_max: int = 1 << 30
+    depth_min: int = 4
+    depth_max: int = 64
+    small_rows: int = 32_768
+    file_bytes_max: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +62,34 @@ def choose(runs: Sequence[RunSize], limits: CompactionLimits) -> Merge | None:
         return None
     level = 1 + max(run.level for run in runs[:count])
     return Merge(count, level, to_bottom=count == len(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceMerge:
+    """Move all that the shards show of these hashes, upper runs and bottom alike, down into new bottom files.
+
+    Nothing older is left there, so tombstones go. `rows` is how many there are as far as the choice can tell; `files`
+    is into how many files of about the same size they are to be written, so that none grows beyond the limit.
+    """
+
+    range: HashRange
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierMerge:
+    """Make the newest `runs` of `Levels.upper` one run, newest on top. Older ones are left: tombstones stay."""
+
+    runs: int
+
+
+def choose_merges(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits
+) -> tuple[SliceMerge | TierMerge, ...]:
+    """What to merge of these shards' runs now, to be carried out in this order; empty: nothing."""
+    levels = levels_of(lists, ranges)
+    if len(levels.upper) < limits.depth_min:
+        return ()
+    rows = sum(placed.ref.rows for placed in (*levels.upper, *levels.bottom))
+    return (SliceMerge(HashRange(ranges[0].lo, ranges[-1].hi), 1, rows),)

@@ -1,0 +1,197 @@
+"""What the runs of some shards are, taken together: upper runs that overlap, and beneath them a bottom that does not.
+
+A shard's list is newest first. Its bottom is the greatest stretch at the old end in which no two runs show the same
+hash: nothing is older, so a tombstone there hides nothing. What comes before is upper. So any list has its levels, also
+one written by a release that knew none.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import chain
+
+from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.protocol.manifest import HashRange, RunRef
+
+File = tuple[str, StreamUuid | None, int | None]
+"""What references to the same rows have in common: the file, and from which time on its rows are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A file and the hashes of it that some shards show: ascending, disjoint, none next to another, never empty.
+
+    `ref` is the reference of one of these shards: its `clip` and merge range say nothing about the others.
+    """
+
+    ref: RunRef
+    shown: tuple[HashRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The runs of some shards together.
+
+    `upper` is newest first: the first that has a key's row hides the others, and all of `bottom`. `bottom` is
+    ascending; each shows exactly one range and no two the same hash. A file may be there more than once.
+    """
+
+    upper: tuple[Placed, ...]
+    bottom: tuple[Placed, ...]
+
+
+def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> Levels:
+    """The levels of the shards with these run lists and hash ranges; the ranges are contiguous and ascending.
+
+    A file that several shards name becomes one, as far as the orders of their lists allow.
+    """
+    uppers, bottom = [], []
+    for refs, within in zip(lists, ranges, strict=True):
+        depth = upper_count(refs, within)
+        uppers.append([ref for ref in refs[:depth] if shown(ref, within)])
+        bottom += sorted(((piece, ref) for ref in refs[depth:] for piece in shown(ref, within)), key=_by_lo)
+    upper = (_placed(group, ranges) for group in in_one_order(uppers))
+    return Levels(tuple(upper), tuple(_files_of(bottom)))
+
+
+def shown(ref: RunRef, within: HashRange) -> list[tuple[int, int]]:
+    """Which hashes of the file a shard of this hash range shows, where the file has any: inclusive bounds, ascending.
+
+    At most two ranges: a merge range that does not go round leaves what is below and what is above.
+    """
+    clip, hashes = ref.clip, ref.hashes
+    return _outside(max(clip.lo, hashes.lo, within.lo), min(clip.hi, hashes.hi, within.hi), ref)
+
+
+def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
+    """How many of a shard's runs are upper runs."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for depth in range(len(refs), 0, -1):
+        # By clip, not by what the file has: runs that came in the order of their times would all be bottom, and never
+        # be merged.
+        ref = refs[depth - 1]
+        for lo, hi in _outside(max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi), ref):
+            at = bisect_left(starts, lo)
+            if (at > 0 and ends[at - 1] >= lo) or (at < len(starts) and starts[at] <= hi):
+                return depth
+            starts.insert(at, lo)
+            ends.insert(at, hi)
+    return 0
+
+
+def in_one_order(lists: Sequence[Sequence[RunRef]]) -> list[list[tuple[int, RunRef]]]:
+    """One list that keeps the order of each of these: for each file the lists (by index) that name it, ascending.
+
+    A file is taken when it is the next one of every list in which it still occurs; the newest such file first. Where
+    there is none (no list we write is like that) one list goes ahead alone: the file comes up again for the others.
+    """
+    heads = _Heads(lists)
+    order = []
+    while group := heads.take():
+        order.append(group)
+    return order
+
+
+class _Heads:
+    """The next file of each list."""
+
+    def __init__(self, lists: Sequence[Sequence[RunRef]]) -> None:
+        self._lists = lists
+        self._next = [0] * len(lists)
+        self._waiting = Counter(map(_file, chain.from_iterable(lists)))
+        self._indices: dict[File, list[int]] = {}
+        self._ready: list[tuple[int, int]] = []
+        for index in range(len(lists)):
+            self._arrive(index)
+
+    def take(self) -> list[tuple[int, RunRef]]:
+        """The next file and the lists it is taken from; empty: nothing is left."""
+        if not self._indices:
+            return []
+        if self._ready:
+            _, first = heappop(self._ready)
+            file = _file(self._head(first))
+            indices = sorted(self._indices.pop(file))
+        else:
+            file, (first, *others) = next(iter(self._indices.items()))
+            indices = [first]
+            self._indices[file] = others
+        group = [(index, self._head(index)) for index in indices]
+        self._waiting[file] -= len(indices)
+        for index in indices:
+            self._next[index] += 1
+        if file in self._indices:
+            self._look_at(file)
+        for index in indices:
+            self._arrive(index)
+        return group
+
+    def _arrive(self, index: int) -> None:
+        if self._next[index] < len(self._lists[index]):
+            file = _file(self._head(index))
+            self._indices.setdefault(file, []).append(index)
+            self._look_at(file)
+
+    def _look_at(self, file: File) -> None:
+        indices = self._indices[file]
+        if not indices:
+            del self._indices[file]
+        elif len(indices) == self._waiting[file]:
+            heappush(self._ready, (-self._head(indices[0]).epoch, indices[0]))
+
+    def _head(self, index: int) -> RunRef:
+        return self._lists[index][self._next[index]]
+
+
+def _outside(lo: int, hi: int, ref: RunRef) -> list[tuple[int, int]]:
+    """What of `lo` to `hi` is outside the merge range."""
+    below, above = ref.moved_lo, ref.moved_hi
+    if below == above:
+        pieces = [(lo, hi)]
+    elif below < above:
+        pieces = [(lo, min(hi, below - 1)), (max(lo, above), hi)]
+    else:
+        pieces = [(max(lo, above), min(hi, below - 1))]
+    return [piece for piece in pieces if piece[0] <= piece[1]]
+
+
+def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> Placed:
+    pieces = (piece for index, ref in group for piece in shown(ref, ranges[index]))
+    return Placed(group[0][1], tuple(HashRange(lo, hi) for lo, hi in _joined(pieces)))
+
+
+def _joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending disjoint ranges, those next to each other made one."""
+    joined: list[tuple[int, int]] = []
+    for lo, hi in pieces:
+        if joined and joined[-1][1] + 1 == lo:
+            joined[-1] = (joined[-1][0], hi)
+        else:
+            joined.append((lo, hi))
+    return joined
+
+
+def _files_of(bottom: list[tuple[tuple[int, int], RunRef]]) -> Iterable[Placed]:
+    """The bottom's pieces, ascending; those of one file that are next to each other made one."""
+    last: tuple[int, int, RunRef] | None = None
+    for (lo, hi), ref in bottom:
+        if last is not None and last[1] + 1 == lo and _file(last[2]) == _file(ref):
+            last = (last[0], hi, last[2])
+            continue
+        if last is not None:
+            yield Placed(last[2], (HashRange(last[0], last[1]),))
+        last = (lo, hi, ref)
+    if last is not None:
+        yield Placed(last[2], (HashRange(last[0], last[1]),))
+
+
+def _file(ref: RunRef) -> File:
+    # The time, because a shard that narrowed it no longer sees rows that another one still does.
+    return ref.path, ref.ancestor, None if ref.times is None else ref.times.least_us
+
+
+def _by_lo(piece: tuple[tuple[int, int], RunRef]) -> int:
+    return piece[0][0]
