@@ -1,0 +1,191 @@
+"""The bytes of an object that lies in a remote store: fetched where they are needed, as few requests as that takes."""
+
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+
+PAGE = mmap.PAGESIZE
+"""What is fetched begins and ends at multiples of this (or at the object's end)."""
+
+REQUEST_BYTES_MAX = 8 * 1024 * 1024
+"""Far more than the time of a request is worth, and small enough that several make a stream faster."""
+
+_GAP_BYTES_MAX = 64 * 1024
+"""So little is fetched in vain rather than asked for around it: a request to an object store costs milliseconds."""
+
+Range = tuple[int, int]
+"""Bytes `[start, until)`."""
+
+Spread = Callable[[Sequence[Callable[[], None]]], None]
+"""Does jobs, several at once if it can; returns when all are done, and raises what the first that failed raised."""
+
+
+def in_turn(jobs: Sequence[Callable[[], None]]) -> None:
+    """One job after the other."""
+    for job in jobs:
+        job()
+
+
+class Place(Protocol):
+    """Where the bytes of one object are put: all that was put there can be read from `data`."""
+
+    @property
+    def data(self) -> pa.Buffer:
+        """As many bytes as the object has; those that were never put are zero."""
+        ...
+
+    def absent(self, wanted: Range) -> Iterator[Range]:
+        """What of this range, which begins and ends at pages, was never put; ascending, also beginning at pages."""
+        ...
+
+    def put(self, start: int, data: bytes) -> None:
+        """Put bytes, also over others; begins and ends as `absent` does."""
+        ...
+
+    def reuse(self) -> bool:
+        """Say that the bytes are used again. False: hold them no longer than now, since that costs more than it did."""
+        ...
+
+
+class MemoryPlace:
+    """Bytes in memory that nobody keeps: of those never put no memory is used."""
+
+    def __init__(self, size: int) -> None:
+        self._mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.data = pa.py_buffer(self._mapped)
+
+    def absent(self, wanted: Range) -> Iterator[Range]:
+        yield wanted
+
+    def put(self, start: int, data: bytes) -> None:
+        self._mapped[start : start + len(data)] = data
+
+    def reuse(self) -> bool:
+        return False
+
+
+@dataclass
+class FarTraffic:
+    """What was fetched, for metrics. `damaged` are the ranges of the cache that had to be fetched again."""
+
+    requests: int = 0
+    bytes: int = 0
+    damaged: int = 0
+
+
+class FarBytes:
+    """One object of a remote store. Implements `lsm.blocks.Far`. Not for use by several threads at once."""
+
+    def __init__(
+        self, store: ObjectStore, name: str, place: Place, traffic: FarTraffic, spread: Spread = in_turn
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._place = place
+        self._traffic = traffic
+        self._spread = spread
+        self._size: int = place.data.size
+        self._fetched = np.zeros(-(-self._size // PAGE), dtype=np.bool_)
+
+    @property
+    def origin(self) -> str:
+        """The store, for errors."""
+        return self._store.url
+
+    @property
+    def data(self) -> pa.Buffer:
+        """All bytes; only those that were fetched are those of the object."""
+        return self._place.data
+
+    def fetch(self, ranges: Iterable[Range]) -> None:
+        """Bring the bytes of these ascending ranges that are not there yet.
+
+        Raises `StoreUnavailableError`, and `CorruptStateError` where the object is missing or shorter. Then nothing is
+        wrong here: the same may be tried again.
+        """
+        self._bring(
+            missing for pages in _pages(ranges) for run in self._new(pages) for missing in self._place.absent(run)
+        )
+
+    def renew(self, ranges: Sequence[Range]) -> None:
+        """Bring these bytes anew: those that are there are damaged. Raises as `fetch` does."""
+        pages = list(_pages(ranges))
+        self._traffic.damaged += sum(not self._fetched[start:until].all() for start, until in pages)
+        self._bring(self._bytes(each) for each in pages)
+
+    def _bring(self, ranges: Iterable[Range]) -> None:
+        pieces = list(_pieces(_joined(ranges)))
+        self._spread([partial(self._bring_piece, start, until) for start, until in pieces])
+        for start, until in pieces:
+            self._fetched[start // PAGE : -(-until // PAGE)] = True
+        self._traffic.requests += len(pieces)
+        self._traffic.bytes += sum(until - start for start, until in pieces)
+
+    def _bring_piece(self, start: int, until: int) -> None:
+        data = self._asked(start, until)
+        if len(data) != until - start:
+            # A connection that broke may look like an object's end, so one more try; a shorter object stays one.
+            data = self._asked(start, until)
+        if len(data) != until - start:
+            raise CorruptStateError(
+                "a file of the stream has lost bytes: read or roll back to an epoch that does not need it. "
+                f"file={self._name}, bytes={start}..{until}, found={len(data)}, store={self.origin}"
+            )
+        self._place.put(start, data)
+
+    def _asked(self, start: int, until: int) -> bytes:
+        try:
+            return self._store.get_range(self._name, start, until - start)
+        except ObjectMissingError as error:
+            raise CorruptStateError(
+                "a file of the stream is missing: restore it from a backup, or roll back to an epoch that does not "
+                f"need it. file={self._name}, store={self.origin}"
+            ) from error
+
+    def _new(self, pages: Range) -> Iterator[Range]:
+        """The bytes of those pages that this object did not fetch yet."""
+        missing = ~self._fetched[pages[0] : pages[1]]
+        edges = np.flatnonzero(np.diff(missing, prepend=False, append=False)) + pages[0]
+        for start, until in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            yield self._bytes((start, until))
+
+    def _bytes(self, pages: Range) -> Range:
+        return pages[0] * PAGE, min(pages[1] * PAGE, self._size)
+
+
+def _pages(ranges: Iterable[Range]) -> Iterator[Range]:
+    """The pages of ascending ranges of bytes, each page once."""
+    seen = 0
+    for start, until in ranges:
+        first, end = max(start // PAGE, seen), -(-until // PAGE)
+        if first < end:
+            yield first, end
+            seen = end
+
+
+def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
+    """Ascending ranges, those with little between them as one."""
+    held: Range | None = None
+    for start, until in ranges:
+        if held is not None and start - held[1] <= _GAP_BYTES_MAX:
+            held = held[0], until
+            continue
+        if held is not None:
+            yield held
+        held = start, until
+    if held is not None:
+        yield held
+
+
+def _pieces(ranges: Iterable[Range]) -> Iterator[Range]:
+    for start, until in ranges:
+        for piece in range(start, until, REQUEST_BYTES_MAX):
+            yield piece, min(piece + REQUEST_BYTES_MAX, until)

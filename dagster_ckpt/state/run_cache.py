@@ -1,0 +1,195 @@
+"""Runs of remote stores on the local disk: a sparse file for each, filled block by block as it is read.
+
+What a file holds is known by the run's own checksums, which every process checks before it believes a byte: so a block
+that a crash left half written, that a disk damaged or that was never fetched is one and the same, and is fetched.
+
+Any number of processes of one user share a folder:
+
+    lock                   held (flock) while bytes are counted and files removed; holds the bytes counted, 8 of them
+    <40 hex digits>.run    a run's file; held shared (flock) by every process that has it mapped
+
+Removing a file harms nobody: who has it mapped keeps it, and the disk gets its bytes back when the last one lets go.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagster_ckpt.state.cached_file import CachedFile
+from dagster_ckpt.state.far_bytes import FarTraffic, MemoryPlace, Place
+from dagster_ckpt.state.private_folder import private_folder
+
+_LOG = logging.getLogger(__name__)
+
+_LOCK = "lock"
+_SUFFIX = ".run"
+_COUNT = struct.Struct("<q")
+_DISK_BLOCK_BYTES = 512
+"""The unit of `st_blocks`, whatever the file system's own is."""
+
+_SPARE = 8
+"""Where files must go, this part of the limit is made free, so that not every write has to look for some."""
+
+
+def default_folder() -> Path:
+    """A folder of this user below the system's temporary one."""
+    return Path(tempfile.gettempdir()).absolute() / f"dagster-ckpt-cache-{os.geteuid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunId:
+    """What tells a run from all others. A stream that was removed and begun again may use a path again."""
+
+    store: str
+    path: str
+    checksum: str
+
+    @property
+    def file(self) -> str:
+        """The name of its file in a cache."""
+        text = f"{self.store}\0{self.path}\0{self.checksum}"
+        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest() + _SUFFIX
+
+
+class RunCache:
+    """A folder of cached runs which takes at most `limit_bytes` of the disk.
+
+    The least recently used run goes first, and one that a process has mapped only where the others are not enough: its
+    bytes leave the disk once `Place.reuse` has said so to that process. Whatever the disk refuses, runs stay readable:
+    their bytes are held in memory while they are used, and a warning says so once.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        """`folder` is absolute. Raises `InvalidPipelineError` for one that is not this user's own."""
+        assert folder.is_absolute(), f"a relative folder would move with the working directory. folder={folder}"
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._warned = False
+        self.traffic = FarTraffic()
+        self.removed = 0
+        self.room_for(0)
+
+    def open(self, run: RunId, size: int) -> Place:
+        """Where a run's bytes are put, with all that is cached of them."""
+        try:
+            with private_folder(self._folder) as folder:
+                return CachedFile(folder, run.file, size, self)
+        except OSError as error:
+            self.refused(error)
+            return MemoryPlace(size)
+
+    def keep(self, run: RunId, data: memoryview) -> None:
+        """Cache the whole file of a run that this process has just made durable."""
+        if len(data) > self._limit_bytes:
+            return
+        place = self.open(run, len(data))
+        if isinstance(place, CachedFile):
+            place.write(0, data)
+
+    def room_for(self, wanted: int) -> bool:
+        """Count bytes that are about to be written, and remove runs where the limit asks for it. False: do not write.
+
+        A crash before they are written leaves the count too high until files are looked at the next time.
+        """
+        if wanted > self._limit_bytes:
+            return False
+        try:
+            with self._locked() as (folder, lock):
+                counted = os.pread(lock, _COUNT.size, 0)
+                total = _COUNT.unpack(counted)[0] if len(counted) == _COUNT.size else None
+                if total is None or total + wanted > self._limit_bytes:
+                    total = self._made_room(folder, self._limit_bytes - wanted)
+                os.pwrite(lock, _COUNT.pack(total + wanted), 0)
+        except OSError as error:
+            self.refused(error)
+            return False
+        return True
+
+    def refused(self, error: OSError) -> None:
+        """Say once that the disk does not take what should be cached."""
+        if not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "the cache's disk refuses, so what it does not take is fetched again whenever it is needed: make room "
+                "there, or choose another folder with cache_dir. reason=%s, cache_dir=%s",
+                error.strerror or type(error).__name__,
+                self._folder,
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[int, int]]:
+        """Descriptors of the folder and its lock, opened anew each time: a forked child would share an open one."""
+        with private_folder(self._folder) as folder:
+            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield folder, lock
+            finally:
+                os.close(lock)
+
+    def _made_room(self, folder: int, bytes_max: int) -> int:
+        """Remove runs until all take at most `bytes_max`. What they take then."""
+        files = _files(folder)
+        total = sum(file.bytes for file in files)
+        if total <= bytes_max:
+            return total
+        in_use = []
+        for file in files:
+            if total <= bytes_max - self._limit_bytes // _SPARE:
+                break
+            if _in_use(folder, file.name):
+                in_use.append(file)
+            else:
+                total -= self._remove(folder, file)
+        for file in in_use:
+            if total <= bytes_max:
+                break
+            total -= self._remove(folder, file)
+        return total
+
+    def _remove(self, folder: int, file: "_File") -> int:
+        with suppress(FileNotFoundError):
+            os.unlink(file.name, dir_fd=folder)
+        self.removed += 1
+        return file.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    used_ns: int
+    name: str
+    bytes: int
+
+
+def _files(folder: int) -> list[_File]:
+    """The runs' files, the least recently used first, with the bytes that they take on the disk."""
+    files = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(_SUFFIX):
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    files.append(_File(status.st_mtime_ns, entry.name, status.st_blocks * _DISK_BLOCK_BYTES))
+    return sorted(files, key=lambda file: (file.used_ns, file.name))
+
+
+def _in_use(folder: int, name: str) -> bool:
+    """Whether some process has it mapped."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
