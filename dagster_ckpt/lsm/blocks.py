@@ -1,7 +1,9 @@
 """Checksums over blocks of a file, checked where and when bytes are first used."""
 
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +11,34 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
 
-BLOCK_BYTES = 256 * 1024
-"""Small enough to read a few from far away, big enough that their checksums are nothing beside them."""
+BLOCK_BYTES = 16 * 1024
+"""So little is read and checked for one row, also from a store that is far away; and yet the checksums are a quarter of
+a per mille of the file, and checking all of it takes only a seventh longer than in blocks of 256 KiB."""
 
 Checksums = npt.NDArray[np.uint32]
+
+Blocks = npt.NDArray[np.int64]
+"""Numbers of blocks, ascending."""
+
+Range = tuple[int, int]
+"""Bytes `[start, until)`."""
+
+
+class Far(Protocol):
+    """Brings bytes of a file that lies elsewhere to where they are read. What it brought may be damaged."""
+
+    @property
+    def origin(self) -> str:
+        """Where the file lies, for errors."""
+        ...
+
+    def fetch(self, ranges: Sequence[Range]) -> None:
+        """Bring the bytes of ascending, disjoint ranges that are not there yet: all that one step needs, at once."""
+        ...
+
+    def renew(self, ranges: Sequence[Range]) -> None:
+        """Bring bytes that are there, but are damaged."""
+        ...
 
 
 def checksums_of(data: memoryview, block_bytes: int) -> Checksums:
@@ -23,13 +49,17 @@ def checksums_of(data: memoryview, block_bytes: int) -> Checksums:
 
 @dataclass
 class CheckedBytes:
-    """A file's bytes, of which those before `covered` have block checksums. Bytes are checked once, then trusted."""
+    """A file's bytes, of which those before `covered` have block checksums. Bytes are checked once, then trusted.
+
+    With `far`, blocks are brought from there before they are checked, and once more where they are damaged.
+    """
 
     name: str
     data: pa.Buffer
     covered: int
     block_bytes: int
     checksums: Checksums
+    far: Far | None = None
     _checked: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,21 +67,50 @@ class CheckedBytes:
 
     def check_array(self, array: pa.Array) -> None:
         """Check all bytes of an array that lies in the file. Raises `CorruptStateError`."""
-        for buffer in array.buffers():
-            if buffer is not None and buffer.size:
-                start = buffer.address - self.data.address
-                self.check(start, start + buffer.size)
+        buffers = [buffer for buffer in array.buffers() if buffer is not None and buffer.size]
+        starts = (buffer.address - self.data.address for buffer in buffers)
+        self.check_ranges((start, start + buffer.size) for start, buffer in zip(starts, buffers, strict=True))
 
     def check(self, start: int, until: int) -> None:
         """Check the blocks of the bytes `[start, until)`. Raises `CorruptStateError`."""
-        view = memoryview(self.data)
-        first, last = start // self.block_bytes, (until - 1) // self.block_bytes
-        for block in first + np.flatnonzero(~self._checked[first : last + 1]):
-            begin = int(block) * self.block_bytes
-            found = zlib.crc32(view[begin : min(begin + self.block_bytes, self.covered)])
-            if found != self.checksums[block]:
-                raise CorruptStateError(
-                    f"a state file is damaged: read or roll back to an epoch that does not need it, and check the "
-                    f"disk. file={self.name}, block={block}, bytes={begin}..{begin + self.block_bytes}"
-                )
-            self._checked[block] = True
+        self.check_ranges([(start, until)])
+
+    def check_ranges(self, ranges: Iterable[Range]) -> None:
+        """Check the blocks of all these ranges of bytes, brought together. Raises `CorruptStateError`."""
+        wanted = [np.arange(start // self.block_bytes, -(-until // self.block_bytes)) for start, until in ranges]
+        if wanted:
+            blocks = wanted[0] if len(wanted) == 1 else np.unique(np.concatenate(wanted))
+            self.check_blocks(blocks)
+
+    def check_blocks(self, blocks: Blocks) -> None:
+        """Check these blocks, brought together. Raises `CorruptStateError`."""
+        blocks = blocks[~self._checked[blocks]]
+        if len(blocks) == 0:
+            return
+        if self.far is not None:
+            self.far.fetch(self._ranges(blocks))
+        damaged = self._damaged(blocks)
+        if self.far is not None and len(damaged):
+            self.far.renew(self._ranges(damaged))
+            damaged = self._damaged(damaged)
+        if len(damaged):
+            start, until = self._ranges(damaged[:1])[0]
+            where = "" if self.far is None else f", store={self.far.origin}"
+            raise CorruptStateError(
+                "a state file is damaged: read or roll back to an epoch that does not need it, and check the disk. "
+                f"file={self.name}, block={damaged[0]}, bytes={start}..{until}{where}"
+            )
+        self._checked[blocks] = True
+
+    def _damaged(self, blocks: Blocks) -> Blocks:
+        view, size = memoryview(self.data), self.block_bytes
+        found = [zlib.crc32(view[block * size : min((block + 1) * size, self.covered)]) for block in blocks.tolist()]
+        damaged: Blocks = blocks[np.array(found, dtype=np.uint32) != self.checksums[blocks]]
+        return damaged
+
+    def _ranges(self, blocks: Blocks) -> list[Range]:
+        """The bytes of these blocks, neighbours together."""
+        first = np.flatnonzero(np.diff(blocks, prepend=-2) != 1)
+        starts = blocks[first] * self.block_bytes
+        ends = (np.append(blocks[first[1:] - 1], blocks[-1]) + 1) * self.block_bytes
+        return list(zip(starts.tolist(), np.minimum(ends, self.covered).tolist(), strict=True))

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
-from dagster_ckpt.lsm.blocks import BLOCK_BYTES, CheckedBytes, checksums_of
+from dagster_ckpt.lsm.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.directory import Directory
 from dagster_ckpt.lsm.run import Run
@@ -94,15 +94,15 @@ def encode(run: Run) -> Encoded:
     return Encoded(data.slice(0, end), f"{len(tail)}:{zlib.crc32(tail):08x}")
 
 
-def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema) -> Run:
+def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Far | None = None) -> Run:
     """The run in these bytes, mapped or not: columns are checked when they are first used, everything else at once.
 
-    Raises `CorruptStateError` for bytes that are not those of the checksum, `IncompatibleStateError` for those of a
-    later release.
+    With `far`, `data` is where that brings them: the tail now, the rest when it is needed. Raises `CorruptStateError`
+    for bytes that are not those of the checksum, `IncompatibleStateError` for those of a later release.
     """
-    tail_start = data.size - _checked_tail(name, data, checksum)
+    tail_start = data.size - _checked_tail(name, data, checksum, far)
     descriptor, checksums = _tail(name, data)
-    blocks = CheckedBytes(name, data, tail_start, descriptor.block_bytes, checksums)
+    blocks = CheckedBytes(name, data, tail_start, descriptor.block_bytes, checksums, far)
     blocks.check(0, descriptor.body_offset)  # so that Arrow reads no header that was not checked
     batch = pa.ipc.open_file(data).get_batch(0)
     if not batch.schema.equals(_file_schema(schema)):
@@ -148,16 +148,25 @@ def _descriptor(run: Run, directory: Directory, body_offset: int, directory_offs
     return json.dumps(asdict(descriptor), separators=(",", ":")).encode()
 
 
-def _checked_tail(name: str, data: pa.Buffer, checksum: str) -> int:
+def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> int:
     """The tail's length, once its bytes are known to be those that were written."""
     length, _, crc = checksum.partition(":")
-    tail_bytes = int(length)
-    if tail_bytes > data.size or f"{zlib.crc32(memoryview(data)[data.size - tail_bytes :]):08x}" != crc:
+    tail = data.size - int(length), data.size
+
+    def damaged() -> bool:
+        return f"{zlib.crc32(memoryview(data)[tail[0] :]):08x}" != crc
+
+    if far is not None and tail[0] >= 0:
+        far.fetch([tail])
+        if damaged():
+            far.renew([tail])
+    if tail[0] < 0 or damaged():
+        where = "" if far is None else f", store={far.origin}"
         raise CorruptStateError(
             f"the end of a state file is damaged or cut off: read or roll back to an epoch that does not need it, and "
-            f"check the disk. file={name}, bytes={data.size}"
+            f"check the disk. file={name}, bytes={data.size}{where}"
         )
-    return tail_bytes
+    return int(length)
 
 
 def _tail(name: str, data: pa.Buffer) -> tuple[_Descriptor, np.typing.NDArray[np.uint32]]:

@@ -55,11 +55,12 @@ class CachedFile:
             self._in_memory = True
             self._mapped[start : start + len(data)] = data
 
-    def reuse(self) -> bool:
-        if self._removed or self._in_memory:
-            return False
-        os.utime(self._descriptor)  # the time by which the least recently used is found
-        return True
+    @property
+    def lasting(self) -> bool:
+        return not self._removed and not self._in_memory
+
+    def use(self) -> None:
+        os.utime(self._descriptor)  # what was written or used longest ago goes first
 
     def write(self, start: int, data: memoryview) -> bool:
         """Write bytes to the file, if the cache has room for them. A crash in the middle leaves fewer."""

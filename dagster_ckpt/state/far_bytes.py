@@ -50,8 +50,13 @@ class Place(Protocol):
         """Put bytes, also over others; begins and ends as `absent` does."""
         ...
 
-    def reuse(self) -> bool:
-        """Say that the bytes are used again. False: hold them no longer than now, since that costs more than it did."""
+    @property
+    def lasting(self) -> bool:
+        """Whether the bytes may be held on to: they take neither memory nor room on the disk that nobody counts."""
+        ...
+
+    def use(self) -> None:
+        """Say that the bytes are used again, so that others go before them."""
         ...
 
 
@@ -68,8 +73,12 @@ class MemoryPlace:
     def put(self, start: int, data: bytes) -> None:
         self._mapped[start : start + len(data)] = data
 
-    def reuse(self) -> bool:
+    @property
+    def lasting(self) -> bool:
         return False
+
+    def use(self) -> None:
+        pass
 
 
 @dataclass

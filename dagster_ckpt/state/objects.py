@@ -20,7 +20,7 @@ def create(store: ObjectStore, name: str, data: memoryview) -> None:
 
 
 def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
-    """All bytes of an object of `size` bytes: mapped where it lies on this host's disk, else read.
+    """All bytes of an object of `size` bytes: mapped where it lies on this host's disk, else read into memory.
 
     Raises `CorruptStateError` where it is missing or has another size, `StoreUnavailableError` where the disk refuses.
     A writer asks first whether a newer term has begun.

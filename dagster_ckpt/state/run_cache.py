@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagster_ckpt.state.cached_file import CachedFile
-from dagster_ckpt.state.far_bytes import FarTraffic, MemoryPlace, Place
+from dagster_ckpt.state.far_bytes import MemoryPlace, Place
 from dagster_ckpt.state.private_folder import private_folder
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class RunCache:
     """A folder of cached runs which takes at most `limit_bytes` of the disk.
 
     The least recently used run goes first, and one that a process has mapped only where the others are not enough: its
-    bytes leave the disk once `Place.reuse` has said so to that process. Whatever the disk refuses, runs stay readable:
+    bytes leave the disk once that process lets go (`Place.lasting`). Whatever the disk refuses, runs stay readable:
     their bytes are held in memory while they are used, and a warning says so once.
     """
 
@@ -72,7 +72,6 @@ class RunCache:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._warned = False
-        self.traffic = FarTraffic()
         self.removed = 0
         self.room_for(0)
 

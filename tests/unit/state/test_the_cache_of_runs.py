@@ -34,6 +34,10 @@ def absent(place: Place) -> list[tuple[int, int]]:
     return list(place.absent((0, SIZE)))
 
 
+def lasts(place: Place) -> bool:
+    return place.lasting
+
+
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
     before = os.umask(mask)
@@ -119,7 +123,7 @@ def test_the_limit_is_kept_and_the_least_recently_used_goes_first(tmp_path: Path
     cache.keep(run(0), memoryview(DATA))
     for number in range(1, 40):
         cache.keep(run(number), memoryview(DATA))
-        assert cache.open(run(0), SIZE).reuse()
+        cache.open(run(0), SIZE).use()
         assert on_disk(folder) <= limit
     left = files(folder)
     assert run(0).file in left, "used again and again"
@@ -136,13 +140,13 @@ def test_runs_in_use_are_removed_only_where_the_others_are_not_enough(tmp_path: 
     for number in range(1, 30):
         cache.keep(run(number), memoryview(DATA))
     assert run(0).file in files(folder), "the oldest, but in use"
-    assert held.reuse()
+    assert lasts(held)
 
     also_held = [cache.open(run(number), SIZE) for number in range(30, 45)]
     for place in also_held:
         place.put(0, DATA)
         assert on_disk(folder) <= limit
-    assert not held.reuse(), "removed: who has it mapped hears so"
+    assert not lasts(held), "removed: who has it mapped hears so"
     assert held.data.to_pybytes() == DATA
     assert [place.data.to_pybytes() == DATA for place in also_held] == [True] * 15
 
@@ -167,7 +171,7 @@ def test_a_run_beyond_the_limit_is_read_all_the_same(tmp_path: Path) -> None:
     place.put(0, DATA)
     assert place.data.to_pybytes() == DATA
     assert on_disk(tmp_path / "cache") == 0
-    assert not place.reuse(), "it is held in memory, which nobody counts: so not for long"
+    assert not lasts(place), "it is held in memory, which nobody counts: so not for long"
 
 
 def test_a_full_disk_takes_nothing_from_readers_and_says_so_once(
@@ -193,7 +197,7 @@ def test_a_full_disk_takes_nothing_from_readers_and_says_so_once(
     assert "No space left on device" in caplog.text
     assert f"cache_dir={tmp_path / 'cache'}" in caplog.text
     assert place.data.to_pybytes() == DATA[:PAGE] + bytes(PAGE) + DATA[2 * PAGE :]
-    assert not place.reuse()
+    assert not lasts(place)
 
     monkeypatch.undo()
     place.put(PAGE, DATA[PAGE : 2 * PAGE])
