@@ -1,10 +1,166 @@
-"""Which runs to merge. A pure choice: `state` carries it out."""
+"""What to merge, and when. A pure choice: `state` carries it out.
+
+Reading gets dearer with each upper run that shows a hash (the depth there), merging with each row that is written. If
+each epoch moves one slice of the hash range down, and `depth` slices are the whole, then an epoch of `n` rows over a
+bottom of `N` writes `N / depth` of them, and looks into `depth / 2` upper runs: over half of the range, merging was
+less than that many epochs ago. The sum is least where `depth` is the square root of `2 * merge_cost * N / n`. So it
+grows with the square root of the state, and is the same in every epoch.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
 
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.lsm.depth import ShardDepth, Small, depths_of, mean_depth
 from dagster_ckpt.lsm.levels import levels_of
+from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
+from dagster_ckpt.lsm.run_lists import after_merge, may_merge
+from dagster_ckpt.lsm.slices import Slice, Stretch, next_slice, rows_in
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
+
+_RUNS_MAX = 4096
+"""How many upper runs a table may have, over all shards, where each has no more than `depth_max`."""
+
+_HASTE_MAX = 1.5
+"""How much more is merged while there are more upper runs than there should be."""
+
+_TIER_RATIO = 2
+"""How much greater a run may be than all newer ones together to be merged with them."""
+
+_TIER_ROWS_SHARE = 4
+"""How many times what is small a merge of small runs may come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionLimits:
+    """When runs are merged.
+
+    `merge_cost` is what merging a row costs, in searches for a row in one upper run. The depth stays between
+    `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows` rows and `small_bytes` is small, and
+    `tier_runs` small runs of like sizes are made one. A slice has at least `slice_rows_min` rows, since a merge costs
+    something however small it is. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
+    """
+
+    runs_min: int = 8
+    ratio: int = 1
+    bytes_max: int = 1 << 30
+    merge_cost: float = 8.0
+    depth_min: int = 4
+    depth_max: int = 64
+    small_rows: int = 1 << 15
+    small_bytes: int = 1 << 24
+    tier_runs: int = 6
+    slice_rows_min: int = 1 << 15
+    file_bytes_max: int = 1 << 28
+
+
+def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
+    """The limits for a stream of so many shards: where they are many, each may have fewer runs."""
+    return replace(limits, depth_max=min(limits.depth_max, max(2 * limits.depth_min, _RUNS_MAX // shards)))
+
+
+def choose_merges(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits
+) -> tuple[SliceMerge | TierMerge, ...]:
+    """What to merge of these shards' runs now, to be carried out in this order; empty: nothing.
+
+    **Slices.** Once a shard has as many upper runs as the depth that costs least, each epoch merges one slice; the next
+    goes on where it ended, and round again. While there are more upper runs than there should be, slices are up to half
+    as great again. Where they are more than twice the depth over all hashes, they are worked off at once, in several
+    slices: intake waits.
+
+    **Tiers.** The newest runs do not count as long as they are small: few rows each would rewrite a slice. They are
+    merged with each other until they are no longer small. The one `TierMerge` comes last, and has no slice's output
+    among its runs.
+    """
+    if max(map(len, lists), default=0) <= min(limits.depth_min, limits.tier_runs):
+        return ()
+    small = Small(limits.small_rows, limits.small_bytes)
+    shards, small = depths_of(lists, ranges, small)
+    depth, rows_max = _pace(shards, limits)
+    merges: list[SliceMerge | TierMerge] = []
+    rows = 0
+    while True:
+        stalled = mean_depth(shards) > 2 * depth
+        if rows > rows_max / 2 and not stalled:
+            break
+        stretches = _stretches(shards, 1 if stalled else depth)
+        piece = next_slice(stretches, rows_max if stalled else rows_max - rows)
+        if piece is None:
+            break
+        merge = _legal(piece, lists, ranges, stretches[0].within, limits)
+        merges.append(merge)
+        rows += merge.rows
+        lists = after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
+        shards, _ = depths_of(lists, ranges, small)
+    tier = _tier(lists, ranges, small, limits)
+    return (*merges, tier) if tier else tuple(merges)
+
+
+def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> tuple[int, float]:
+    """The depth that costs least, and how many rows to merge in this epoch."""
+    run_rows = sum(shard.run_rows for shard in shards)
+    # Shards that get no rows are not merged: they are no part of the whole.
+    bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
+    best = round(sqrt(2 * limits.merge_cost * bottom_rows / run_rows)) if run_rows else 0
+    depth = max(limits.depth_min, min(best, limits.depth_max))
+    # Half of the depth is what the mean should be; a little more is no reason to hurry.
+    haste = min(_HASTE_MAX, max(1.0, 2 * mean_depth(shards) / depth - 0.25))
+    return depth, haste * max(bottom_rows / depth + run_rows, limits.slice_rows_min)
+
+
+def _stretches(shards: Sequence[ShardDepth], depth: int) -> list[Stretch]:
+    """From where on the next slice is taken: the deepest shard and what comes after; empty: none is deep enough."""
+    first = max(range(len(shards)), key=lambda index: (shards[index].depth, not shards[index].not_begun, -index))
+    if shards[first].depth < depth:
+        return []
+    stretches = [shards[first].ahead()]
+    if stretches[0].hi == shards[first].within.hi:
+        for shard in shards[first + 1 :]:
+            if not shard.not_begun or 2 * shard.depth < depth:
+                break
+            stretches.append(shard.ahead())
+    return stretches
+
+
+def _legal(
+    piece: Slice,
+    lists: Sequence[Sequence[RunRef]],
+    ranges: Sequence[HashRange],
+    deepest: HashRange,
+    limits: CompactionLimits,
+) -> SliceMerge:
+    """The slice, or all of the deepest shard where the slice would leave a run in too many pieces for its reference.
+
+    No list that we write is like that.
+    """
+    legal = all(may_merge(refs, within, piece.range) for refs, within in zip(lists, ranges, strict=True))
+    files = max(1, ceil(piece.bytes / limits.file_bytes_max))
+    return SliceMerge(piece.range if legal else deepest, files, round(piece.rows))
+
+
+def _foreseen(merge: SliceMerge, piece: Slice) -> RunRef:
+    """What the merge will write, as far as the choice needs to know."""
+    return RunRef("", merge.rows, int(piece.bytes), "", Epoch(0), hashes=merge.range, clip=merge.range)
+
+
+def _tier(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, limits: CompactionLimits
+) -> TierMerge | None:
+    """The newest small runs, as far down as their sizes are alike, once they are enough."""
+    if not any(all(map(small.fits, refs[:2])) for refs in lists if len(refs) > 2):
+        return None
+    rows = bytes_ = 0.0
+    count = 0
+    for placed in levels_of(lists, ranges).upper:
+        more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
+        bytes_ += more * placed.ref.bytes / placed.ref.rows
+        too_many = rows + more > _TIER_ROWS_SHARE * limits.small_rows or bytes_ > limits.file_bytes_max
+        if not small.fits(placed.ref) or too_many or (count > 0 and more > _TIER_RATIO * rows):
+            break
+        rows, count = rows + more, count + 1
+    return TierMerge(count) if count >= limits.tier_runs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,22 +170,6 @@ class RunSize:
     rows: int
     bytes: int
     level: int
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionLimits:
-    """When runs are merged: `runs_min` or more at once, sizes within `ratio` of each other, at most `bytes_max` in all.
-
-    `bytes_max` also keeps a merge's columns below the 2 GiB that an Arrow string column can hold.
-    """
-
-    runs_min: int = 8
-    ratio: int = 1
-    bytes_max: int = 1 << 30
-    depth_min: int = 4
-    depth_max: int = 64
-    small_rows: int = 32_768
-    file_bytes_max: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +202,3 @@ def choose(runs: Sequence[RunSize], limits: CompactionLimits) -> Merge | None:
         return None
     level = 1 + max(run.level for run in runs[:count])
     return Merge(count, level, to_bottom=count == len(runs))
-
-
-@dataclass(frozen=True, slots=True)
-class SliceMerge:
-    """Move all that the shards show of these hashes, upper runs and bottom alike, down into new bottom files.
-
-    Nothing older is left there, so tombstones go. `rows` is how many there are as far as the choice can tell; `files`
-    is into how many files of about the same size they are to be written, so that none grows beyond the limit.
-    """
-
-    range: HashRange
-    files: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class TierMerge:
-    """Make the newest `runs` of `Levels.upper` one run, newest on top. Older ones are left: tombstones stay."""
-
-    runs: int
-
-
-def choose_merges(
-    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits
-) -> tuple[SliceMerge | TierMerge, ...]:
-    """What to merge of these shards' runs now, to be carried out in this order; empty: nothing."""
-    levels = levels_of(lists, ranges)
-    if len(levels.upper) < limits.depth_min:
-        return ()
-    rows = sum(placed.ref.rows for placed in (*levels.upper, *levels.bottom))
-    return (SliceMerge(HashRange(ranges[0].lo, ranges[-1].hi), 1, rows),)

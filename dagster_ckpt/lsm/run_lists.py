@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dagster_ckpt.lsm.compaction import SliceMerge, TierMerge
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
+from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
 
 RunLists = tuple[tuple[RunRef, ...], ...]
