@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -26,7 +27,11 @@ def far_store(folder: Path) -> FarStore:
 
 
 def on_disk(folder: Path) -> int:
-    return sum(file.stat().st_blocks * 512 for file in (folder / "cache").glob("*.run"))
+    total = 0
+    for file in (folder / "cache").glob("*.run"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_blocks * 512
+    return total
 
 
 def begun(target: object, *args: object) -> BaseProcess:
