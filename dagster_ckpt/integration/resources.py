@@ -1,6 +1,7 @@
 """The two resources of a streaming location: where epochs are kept and how often, and how state is held at work."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -71,29 +72,51 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 
 
 class LsmStateBackendResource(dg.ConfigurableResource[Any]):
-    """How the state engine works in Spark's Python workers.
+    """How the state engine works in each of Spark's Python workers.
 
-    `memory_limit` does not bound a worker as a whole: input rows are worked in chunks of about an eighth of it, so that
-    a chunk and what is made of it fit. What an epoch changes is held besides until the epoch ends: for each
-    distinct key its row before and after. Bound that by the source, as with Spark's `maxFilesPerTrigger`.
+    `memory_limit` is for what an epoch has written and the store has not taken yet, and for the input rows at work. The
+    interpreter, Arrow and Spark need their own besides, and so does the table that a reader asks for.
+
+    `cache_dir` and `cache_limit` are for remote stores; a local disk needs no cache. All workers of a host share the
+    folder and keep to its limit together.
     """
 
     memory_limit: str = Field(
         default="256 MiB",
-        description="About the most that the input rows which one of Spark's Python workers takes in at once may need "
-        "while they are worked. The distinct keys of an epoch come on top: the source's limits bound those.",
+        description="What one of Spark's Python workers may hold of an epoch: above it, it writes to the store first.",
     )
+    io_threads: int = Field(
+        default=4, ge=1, description="How many files a worker writes at once, and of a remote store reads at once."
+    )
+    cache_dir: str | None = Field(
+        default=None,
+        description="A folder on the workers' own fast disk, private to their user, for state of a remote store that "
+        "was read or written. By default one below the system's temporary folder.",
+    )
+    cache_limit: str = Field(default="4 GiB", description="How much of the disk that folder may take.")
 
     @model_validator(mode="before")
     @classmethod
     def _check(cls, given: dict[str, Any]) -> dict[str, Any]:
-        if "memory_limit" in given and not isinstance(given["memory_limit"], dg.EnvVar):
-            size_bytes(given["memory_limit"], "memory_limit")
+        known = {name: value for name, value in given.items() if not isinstance(value, dg.EnvVar)}
+        for option in ("memory_limit", "cache_limit"):
+            if option in known:
+                size_bytes(known[option], option)
+        folder = known.get("cache_dir")
+        if folder is not None and not Path(folder).is_absolute():
+            raise InvalidPipelineError(
+                f"cache_dir must be an absolute folder, such as /var/cache/streams: a relative one would depend on "
+                f"where a worker was started. cache_dir={folder!r}"
+            )
         return given
 
     @property
     def memory_limit_bytes(self) -> int:
         return size_bytes(self.memory_limit, "memory_limit")
+
+    @property
+    def cache_limit_bytes(self) -> int:
+        return size_bytes(self.cache_limit, "cache_limit")
 
 
 def spark_session(resource: object) -> SparkSession:

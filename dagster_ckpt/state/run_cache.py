@@ -67,16 +67,21 @@ class RunCache:
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
-        """`folder` is absolute. Raises `InvalidPipelineError` for one that is not this user's own."""
+        """`folder` is absolute. It is looked at when the first run is opened: a local store needs none."""
         assert folder.is_absolute(), f"a relative folder would move with the working directory. folder={folder}"
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._warned = False
+        self._met_limit = False
         self.removed = 0
-        self.room_for(0)
 
     def open(self, run: RunId, size: int) -> Place:
-        """Where a run's bytes are put, with all that is cached of them."""
+        """Where a run's bytes are put, with all that is cached of them.
+
+        Raises `InvalidPipelineError` for a folder that is not this user's own.
+        """
+        if not self._met_limit:
+            self._met_limit = self.room_for(0)  # it may be smaller than it was for the process before
         try:
             with private_folder(self._folder) as folder:
                 return CachedFile(folder, run.file, size, self)

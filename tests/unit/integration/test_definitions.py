@@ -101,16 +101,46 @@ def test_a_count_that_makes_no_sense_is_refused_when_the_resource_is_made(option
         checkpoints(**options)
 
 
-def test_a_memory_limit_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InvalidPipelineError, match="memory_limit="):
-        LsmStateBackendResource(memory_limit="much")
-    assert LsmStateBackendResource().memory_limit_bytes == 256 * 2**20
+@pytest.mark.parametrize("options", [{"memory_limit": "much"}, {"cache_limit": "0 GiB"}, {"cache_dir": "here"}])
+def test_an_option_of_the_state_that_makes_no_sense_is_refused_when_the_resource_is_made(
+    options: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidPipelineError, match=f"{next(iter(options))}="):
+        LsmStateBackendResource(**options)
+
+
+def test_state_needs_a_thread() -> None:
+    with pytest.raises(ValueError, match="io_threads"):
+        LsmStateBackendResource(io_threads=0)
+
+
+@pytest.mark.parametrize(("limit", "meant"), [("1 GiB", 2**30), ("no limit", None)])
+def test_what_an_environment_variable_holds_is_looked_at_where_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, limit: str, meant: int | None
+) -> None:
+    monkeypatch.setenv("LIMIT", limit)
+    seen = []
+
+    @dg.op
+    def use(state: LsmStateBackendResource) -> None:
+        seen.append(state.cache_limit_bytes)
+
+    @dg.job(resource_defs={"state": LsmStateBackendResource(cache_limit=dg.EnvVar("LIMIT"))})
+    def job() -> None:
+        use()
+
+    done = job.execute_in_process(raise_on_error=False)
+    assert done.success == (meant is not None)
+    assert seen == ([] if meant is None else [meant])
 
 
 def test_defaults_are_those_of_the_documentation() -> None:
     given = checkpoints()
     assert (given.checkpoint_interval_ms, given.event_interval_ms, given.timeout_ms) == (10_000, 30_000, 600_000)
     assert (given.tolerable_failures, given.retained) == (3, 20)
+    state = LsmStateBackendResource()
+    assert (state.memory_limit_bytes, state.cache_limit_bytes) == (256 * 2**20, 4 * 2**30)
+    assert (state.io_threads, state.cache_dir) == (4, None)
 
 
 def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,32 +82,37 @@ def test_nobody_else_can_look_into_it(tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "some" / "cache").iterdir()} == {0o600}
 
 
+def test_a_folder_that_is_not_needed_is_not_made(tmp_path: Path) -> None:
+    RunCache(tmp_path / "cache", FAR_BEYOND)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
     with pytest.raises(InvalidPipelineError, match=rf"mode 0755; chmod 700 it.*cache_dir={folder}"):
-        RunCache(folder, FAR_BEYOND)
+        RunCache(folder, FAR_BEYOND).open(run(0), SIZE)
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(InvalidPipelineError, match=rf"belongs to another user.*cache_dir={tmp_path}"):
-        RunCache(tmp_path / "cache", FAR_BEYOND)
+        RunCache(tmp_path / "cache", FAR_BEYOND).open(run(0), SIZE)
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidPipelineError, match=rf"link.*cache_dir={tmp_path}/cache"):
-        RunCache(tmp_path / "cache", FAR_BEYOND)
+        RunCache(tmp_path / "cache", FAR_BEYOND).open(run(0), SIZE)
 
 
 def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("mine")
     with pytest.raises(InvalidPipelineError, match="something else of that name"):
-        RunCache(tmp_path / "cache", FAR_BEYOND)
+        RunCache(tmp_path / "cache", FAR_BEYOND).open(run(0), SIZE)
 
 
 def test_the_folder_that_is_used_where_none_is_chosen_is_this_users_own(
@@ -155,7 +160,7 @@ def test_a_run_removed_while_it_is_read_can_be_read_to_its_end(tmp_path: Path) -
     cache = RunCache(tmp_path / "cache", FAR_BEYOND)
     place = cache.open(run(0), SIZE)
     place.put(0, DATA[:PAGE])
-    RunCache(tmp_path / "cache", PAGE // 2)
+    RunCache(tmp_path / "cache", PAGE // 2).room_for(0)
     assert files(tmp_path / "cache") == set()
     assert absent(place) == [(PAGE, SIZE)]
     place.put(PAGE, DATA[PAGE:])
@@ -233,9 +238,9 @@ def test_a_count_that_is_wrong_is_put_right_where_the_limit_is_met(tmp_path: Pat
     assert on_disk(folder) <= limit
 
 
-def test_a_smaller_limit_is_met_at_once(tmp_path: Path) -> None:
+def test_a_smaller_limit_is_met_with_the_first_run(tmp_path: Path) -> None:
     cache = RunCache(tmp_path / "cache", FAR_BEYOND)
     for number in range(10):
         cache.keep(run(number), memoryview(DATA))
-    RunCache(tmp_path / "cache", 3 * SIZE)
+    RunCache(tmp_path / "cache", 3 * SIZE).open(run(10), SIZE)
     assert 0 < on_disk(tmp_path / "cache") <= 3 * SIZE
