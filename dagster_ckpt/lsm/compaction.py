@@ -4,7 +4,8 @@ Reading gets dearer with each upper run that shows a hash (the depth there), mer
 each epoch moves one slice of the hash range down, and `depth` slices are the whole, then an epoch of `n` rows over a
 bottom of `N` writes `N / depth` of them, and looks into `depth / 2` upper runs: over half of the range, merging was
 less than that many epochs ago. The sum is least where `depth` is the square root of `2 * merge_cost * N / n`. So it
-grows with the square root of the state, and is the same in every epoch.
+grows with the square root of the state, and is the same in every epoch. Where one run holds the rows of several epochs,
+these count as many times less, and for small epochs what a look into a run costs at least (`search_rows`) counts.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ _RUNS_MAX = 4096
 _HASTE_MAX = 1.5
 """How much more is merged while there are more upper runs than there should be."""
 
+_CALM = 0.1
+"""How much more upper runs than there should be are no reason to merge more."""
+
 _TIER_RATIO = 2
 """How much greater a run may be than all newer ones together to be merged with them."""
 
@@ -36,22 +40,24 @@ _TIER_ROWS_SHARE = 4
 class CompactionLimits:
     """When runs are merged.
 
-    `merge_cost` is what merging a row costs, in searches for a row in one upper run. The depth stays between
-    `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows` rows and `small_bytes` is small, and
-    `tier_runs` small runs of like sizes are made one. A slice has at least `slice_rows_min` rows, since a merge costs
-    something however small it is. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
+    `merge_cost` is what merging a row costs, in searches for a row in one upper run; a look into a run costs as much
+    again as searching `search_rows`, and a merge as much as merging `slice_rows_min`: slices are no smaller. The depth
+    stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows` rows and `small_bytes`
+    is small, and `tier_runs` small runs of like sizes are made one. A file has at most about `file_bytes_max`: an Arrow
+    string column holds 2 GiB.
     """
 
     runs_min: int = 8
     ratio: int = 1
     bytes_max: int = 1 << 30
     merge_cost: float = 8.0
+    search_rows: int = 1 << 13
     depth_min: int = 4
     depth_max: int = 64
     small_rows: int = 1 << 15
     small_bytes: int = 1 << 24
     tier_runs: int = 6
-    slice_rows_min: int = 1 << 15
+    slice_rows_min: int = 1 << 16
     file_bytes_max: int = 1 << 28
 
 
@@ -76,16 +82,16 @@ def choose_merges(
     """
     if max(map(len, lists), default=0) <= min(limits.depth_min, limits.tier_runs):
         return ()
-    small = Small(limits.small_rows, limits.small_bytes)
-    shards, small = depths_of(lists, ranges, small)
-    depth, rows_max = _pace(shards, limits)
-    merges: list[SliceMerge | TierMerge] = []
+    shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes))
+    pace = _pace(shards, limits)
+    rows_max = pace.rows * min(_HASTE_MAX, max(1.0, mean_depth(shards) / pace.mean_depth - _CALM))
     rows = 0
-    while True:
-        stalled = mean_depth(shards) > 2 * depth
+    merges: list[SliceMerge | TierMerge] = []
+    while (mean := mean_depth(shards)) >= pace.mean_depth:
+        stalled = mean > 2 * pace.depth
         if rows > rows_max / 2 and not stalled:
             break
-        stretches = _stretches(shards, 1 if stalled else depth)
+        stretches = _stretches(shards, pace.depth)
         piece = next_slice(stretches, rows_max if stalled else rows_max - rows)
         if piece is None:
             break
@@ -98,23 +104,40 @@ def choose_merges(
     return (*merges, tier) if tier else tuple(merges)
 
 
-def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> tuple[int, float]:
-    """The depth that costs least, and how many rows to merge in this epoch."""
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """What costs least: how many upper runs where the next slice is, and so on average, and how many rows a slice."""
+
+    depth: int
+    mean_depth: float
+    rows: float
+
+
+def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> _Pace:
     run_rows = sum(shard.run_rows for shard in shards)
     # Shards that get no rows are not merged: they are no part of the whole.
     bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
-    best = round(sqrt(2 * limits.merge_cost * bottom_rows / run_rows)) if run_rows else 0
+    if not run_rows:
+        return _Pace(limits.depth_min, limits.depth_min, limits.slice_rows_min)
+    epoch_rows = sum(shard.epoch_rows for shard in shards)
+    worth = 2 * limits.merge_cost * epoch_rows / (epoch_rows + limits.search_rows)
+    best = round(sqrt(worth * max(bottom_rows, limits.slice_rows_min) / run_rows))
     depth = max(limits.depth_min, min(best, limits.depth_max))
-    # Half of the depth is what the mean should be; a little more is no reason to hurry.
-    haste = min(_HASTE_MAX, max(1.0, 2 * mean_depth(shards) / depth - 0.25))
-    return depth, haste * max(bottom_rows / depth + run_rows, limits.slice_rows_min)
+    rows = max(
+        (bottom_rows / depth + run_rows) * epoch_rows / run_rows,
+        limits.slice_rows_min,
+        # Or the bottom came to be of too many files.
+        bottom_rows / (2 * limits.depth_max),
+    )
+    # From nothing just behind the last slice, the depth grows to `depth` where the next one is, a slice at a time. A
+    # slice is merged a little before that: pausing for an epoch now and then would make the others greater.
+    share = min(1.0, rows / (bottom_rows + depth * run_rows))
+    return _Pace(depth, (depth * (1 + share) - 1) / 2, rows)
 
 
 def _stretches(shards: Sequence[ShardDepth], depth: int) -> list[Stretch]:
-    """From where on the next slice is taken: the deepest shard and what comes after; empty: none is deep enough."""
+    """From where on the next slice is taken: the deepest shard and what comes after it."""
     first = max(range(len(shards)), key=lambda index: (shards[index].depth, not shards[index].not_begun, -index))
-    if shards[first].depth < depth:
-        return []
     stretches = [shards[first].ahead()]
     if stretches[0].hi == shards[first].within.hi:
         for shard in shards[first + 1 :]:

@@ -1,7 +1,8 @@
 """How many runs some shards have above each other, and how many rows are in them: what a choice of merges goes by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from dagster_ckpt.lsm.levels import shown, upper_count
 from dagster_ckpt.lsm.slices import Stretch, rows_in
@@ -27,15 +28,17 @@ class ShardDepth:
     """What a shard has.
 
     `cursor` is where its next slice begins. `depth` is how many upper runs count; `run_rows` how many rows each of them
-    had to begin with, on average; `shown_rows` how many all of them still show. `bottom_rows` counts the bottom.
+    had to begin with, on average, and `epoch_rows` how many came in an epoch; `shown_rows` how many all of them still
+    show. `bottom_rows` counts the bottom.
     """
 
     within: HashRange
     upper: Sequence[RunRef]
     bottom: Sequence[RunRef]
     cursor: int
-    depth: int
+    depth: float
     run_rows: float
+    epoch_rows: float
     shown_rows: float
     bottom_rows: float
 
@@ -75,15 +78,19 @@ def mean_depth(shards: Sequence[ShardDepth]) -> float:
 def _depth_of(
     upper: Sequence[RunRef], bottom: Sequence[RunRef], within: HashRange, bottom_rows: float, small: Small
 ) -> ShardDepth:
-    depth = 0
+    width = within.hi - within.lo + 1
     all_rows = shown_rows = 0.0
+    runs: dict[int, float] = {}
     for ref in upper:
-        if depth == 0 and small.fits(ref):
+        if (not runs and small.fits(ref)) or not (rows := _rows_shown(ref, within)):
             continue
-        if rows := _rows_shown(ref, within):
-            depth += 1
-            shown_rows += rows
-            all_rows += rows_in(ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi))
+        lo, hi = max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)
+        # Several files with a clip each may be one run in pieces.
+        runs[ref.epoch] = runs.get(ref.epoch, 0.0) + (hi - lo + 1) / width
+        all_rows += rows_in(ref, lo, hi)
+        shown_rows += rows
+    depth = sum(runs.values())
+    run_rows = all_rows / depth if depth else 0.0
     ends = (ref.moved_hi for ref in upper if ref.moved_lo != ref.moved_hi)
     cursor = next(ends, within.lo)
     return ShardDepth(
@@ -93,10 +100,16 @@ def _depth_of(
         # A list that was made for another hash range may have its merge ranges end outside of this one.
         cursor=cursor if within.lo <= cursor <= within.hi else within.lo,
         depth=depth,
-        run_rows=all_rows / depth if depth else 0.0,
+        run_rows=run_rows,
+        epoch_rows=run_rows * _runs_an_epoch(runs, upper[0].epoch) if runs else 0.0,
         shown_rows=shown_rows,
         bottom_rows=bottom_rows,
     )
+
+
+def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
+    """How many runs an epoch like most writes, of how many each wrote; below one where small runs were merged before."""
+    return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)
 
 
 def _rows_shown(ref: RunRef, within: HashRange) -> float:

@@ -52,7 +52,6 @@ def _after_tier_merge(
         for refs, within in zip(lists, ranges, strict=True)
     ]
     order = in_one_order(uppers)
-    assert merge.runs <= len(order), "only upper runs are merged with each other"
     merged = {(index, ref.path, ref.ancestor) for group in order[: merge.runs] for index, ref in group}
     rest = [[ref for ref in refs if (index, ref.path, ref.ancestor) not in merged] for index, refs in enumerate(lists)]
     return with_news(rest, ranges, outputs)

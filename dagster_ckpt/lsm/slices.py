@@ -7,6 +7,7 @@ the hash is that of a key; where it is a time, a slice may hold more rows or few
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 
 from dagster_ckpt.lsm.levels import shown
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
@@ -16,6 +17,9 @@ _GAP_SHARE = 1 / 8
 
 _EVEN_MAX = 3.5
 """The last few slices, so many at most, are made alike, so that none is tiny."""
+
+_OVER_MAX = 1 / 4
+"""How much more than a slice the last one may be, rather than two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def next_slice(stretches: Iterable[Stretch], rows: float) -> Slice | None:
         return None
     left = sum(step.rows for step in steps)
     if left < rows * _EVEN_MAX:
-        rows = left / max(1, round(left / rows))
+        rows = left / max(1, ceil(left / rows - _OVER_MAX))
     taken = bytes_ = 0.0
     end = steps[0].lo
     for step in steps:
