@@ -1,5 +1,6 @@
 """One run's file in a cache: sparse, mapped, filled as the run is read."""
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -10,6 +11,14 @@ from typing import Protocol
 import pyarrow as pa
 
 from dagster_ckpt.state.far_bytes import PAGE, Range
+
+_MAP_FIXED = 0x10
+"""To replace what is mapped at an address: the one flag that Python's mmap does not know. The same on every processor
+that Arrow is built for."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.mmap.restype = ctypes.c_void_p
 
 
 class Room(Protocol):
@@ -27,8 +36,8 @@ class Room(Protocol):
 class CachedFile:
     """Implements `far_bytes.Place`.
 
-    The mapping is private and writable: it shows what is written to the file, and what the disk does not take is
-    written to the mapping itself, which is memory. Both are put page by page, so no page is ever half of each.
+    The mapping shows what is written to the file. What the disk does not take is put into memory at the same addresses:
+    page by page, so no page is ever half of each.
     """
 
     def __init__(self, folder: int, name: str, size: int, room: Room) -> None:
@@ -36,10 +45,9 @@ class CachedFile:
         self._descriptor = _opened(folder, name, size)
         weakref.finalize(self, os.close, self._descriptor)
         # The mapping holds a descriptor of its own, and with it the lock, for as long as anybody uses `data`.
-        self._mapped = mmap.mmap(self._descriptor, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        self.data = pa.py_buffer(self._mapped)
+        self.data = pa.py_buffer(mmap.mmap(self._descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
         self._room = room
-        self._in_memory = False
+        self._in_memory: list[Range] = []
 
     def absent(self, wanted: Range) -> Iterator[Range]:
         """The holes. A file system that knows of none shows zeros there, which no checksum allows."""
@@ -49,11 +57,11 @@ class CachedFile:
             yield hole, at
 
     def put(self, start: int, data: bytes) -> None:
-        written = self.write(start, memoryview(data))
-        # A page once written in memory no longer shows what the file holds.
-        if not written or self._in_memory:
-            self._in_memory = True
-            self._mapped[start : start + len(data)] = data
+        written, until = self.write(start, memoryview(data)), start + len(data)
+        # A page that is memory already does not show what is written to the file.
+        if not written or any(start < other[1] and other[0] < until for other in self._in_memory):
+            _put_into_memory(self.data.address + start, data)
+            self._in_memory.append((start, until))
 
     @property
     def lasting(self) -> bool:
@@ -96,6 +104,18 @@ def _opened(folder: int, name: str, size: int) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # removed since it was opened
+
+
+def _put_into_memory(address: int, data: bytes) -> None:
+    """Replace the pages at an address, which are mapped from a file, by memory with these bytes.
+
+    Writing to a private mapping would not do: where the file has a hole, the page would have to be read first, and a
+    full tmpfs answers that with SIGBUS.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+    if _LIBC.mmap(address, len(data), mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    ctypes.memmove(address, data, len(data))
 
 
 def _next(descriptor: int, at: int, kind: int, otherwise: int) -> int:
