@@ -1,0 +1,166 @@
+"""What is measured: cells, each small enough to be done again alone.
+
+A cell's name is `part/what`. Change a number here and the cell counts as another: figures of the old one are not kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Spread(StrEnum):
+    """How often a key occurs: all alike, or the key of rank r with a chance of 1/r."""
+
+    UNIFORM = "uniform"
+    ZIPF = "zipf"
+
+
+class Name(StrEnum):
+    """Who takes part in a race, by the name that tables and pictures show."""
+
+    OURS = "dagster-ckpt"
+    NATIVE = "groupBy().agg()"
+    PANDAS = "transformWithStateInPandas"
+    ROWS = "transformWithState"
+    APPLY = "applyInPandasWithState"
+    NOTHING = "doing nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """Triggers of one size: `warm` that do not count, of `warm_rows` each, then `counted` of `rows`."""
+
+    rows: int
+    warm: int
+    counted: int
+    warm_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Sides that take the same files in turns: A B A B, `rounds` times all `triggers`.
+
+    First each side takes every key once, in triggers of `fill_rows`. In the end the results of `checked` keys must be
+    right.
+    """
+
+    keys: int
+    spread: Spread
+    sides: tuple[Name, ...]
+    rounds: int
+    triggers: tuple[Triggers, ...]
+    checked: int
+    fill_rows: int = 1_000_000
+
+    @property
+    def steps(self) -> int:
+        """How often a side is set to work."""
+        return len(self.sides) * (2 + self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Our triggers of `rows` at a state of `keys`, then `recoveries` by a process that knows nothing of it."""
+
+    keys: int
+    rows: int
+    warm: int
+    counted: int
+    recoveries: int
+    fill_rows: int
+
+    @property
+    def steps(self) -> int:
+        return 2 + self.recoveries
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Manifests of `shards` with `runs` runs each, created one after another."""
+
+    shards: int
+    runs: int
+    warm: int
+    counted: int
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+
+Cell = Race | Growth | Commits
+Plan = Mapping[str, Cell]
+
+
+def _alike(rows: int, warm: int, counted: int) -> Triggers:
+    return Triggers(rows, warm, counted, warm_rows=rows)
+
+
+_JVM = (Name.OURS, Name.NATIVE)
+_PYTHON = (Name.OURS, Name.PANDAS, Name.ROWS, Name.APPLY)
+_SIZES = (_alike(1_000, 4, 15), _alike(20_000, 2, 8), _alike(200_000, 2, 8), _alike(1_000_000, 1, 3))
+
+
+def _native(keys: int, spread: Spread, sides: tuple[Name, ...] = _JVM) -> Race:
+    return Race(keys, spread, sides, rounds=3, triggers=_SIZES, checked=keys)
+
+
+def _python(keys: int, spread: Spread, *triggers: Triggers) -> Race:
+    # Their time goes by the key, up to 10 seconds a trigger: few of them, and few keys to check.
+    return Race(keys, spread, _PYTHON, rounds=2, triggers=triggers, checked=10_000)
+
+
+def _growth(keys: int) -> Growth:
+    return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
+
+
+FULL: Plan = {
+    "native/10k-uniform": _native(10_000, Spread.UNIFORM),
+    "native/10k-zipf": _native(10_000, Spread.ZIPF),
+    "native/100k-uniform": _native(100_000, Spread.UNIFORM),
+    "native/100k-zipf": _native(100_000, Spread.ZIPF),
+    "native/1M-uniform": _native(1_000_000, Spread.UNIFORM, (*_JVM, Name.NOTHING)),
+    "native/1M-zipf": _native(1_000_000, Spread.ZIPF),
+    "python/10k-uniform": _python(10_000, Spread.UNIFORM, _alike(20_000, 1, 3), Triggers(200_000, 0, 2, 0)),
+    "python/10k-zipf": _python(10_000, Spread.ZIPF, _alike(20_000, 1, 2)),
+    "python/100k-uniform": _python(100_000, Spread.UNIFORM, Triggers(20_000, 2, 2, warm_rows=1_000)),
+    "growth/1M": _growth(1_000_000),
+    "growth/10M": _growth(10_000_000),
+    "growth/100M": _growth(100_000_000),
+    "commit/512x8": Commits(shards=512, runs=8, warm=20, counted=200),
+}
+
+QUICK: Plan = {
+    "native/10k-uniform": Race(
+        10_000,
+        Spread.UNIFORM,
+        (*_JVM, Name.NOTHING),
+        rounds=2,
+        triggers=(_alike(1_000, 2, 5), _alike(200_000, 1, 3)),
+        checked=10_000,
+    ),
+    "native/100k-zipf": Race(100_000, Spread.ZIPF, _JVM, rounds=2, triggers=(_alike(20_000, 2, 4),), checked=100_000),
+    "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
+    "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
+    "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
+    "commit/512x8": Commits(shards=512, runs=8, warm=2, counted=10),
+}
+
+
+PLANS: Mapping[str, Plan] = {"full": FULL, "quick": QUICK}
+
+
+def chosen(plan: Plan, only: str) -> list[str]:
+    """The cells that a list such as `commit,native/1M-uniform` names, in the plan's order; all for an empty one.
+
+    Raises ValueError for a word that names none.
+    """
+    words = [word.strip() for word in only.split(",") if word.strip()]
+    for word in words:
+        if not any(_names(word, cell) for cell in plan):
+            raise ValueError(f"no cell has this name. name={word}, cells={', '.join(plan)}")
+    return [cell for cell in plan if not words or any(_names(word, cell) for word in words)]
+
+
+def _names(word: str, cell: str) -> bool:
+    return word == cell or cell.startswith(f"{word}/")

@@ -1,0 +1,81 @@
+"""What was measured, as the goals, the tables and the picture ask for it. What was not measured is None."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.plan import Name
+from benchmarks.report.timing import Timing, p50, p95, times_as_fast
+from benchmarks.results import Measured
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Triggers at one size of the state. `merged_rows` is empty where the release does not tell them."""
+
+    keys: int
+    timing: Timing
+    merged_rows: Sequence[int]
+    state_bytes: int
+    recoveries: Sequence[Sequence[float]]
+
+    @property
+    def recovery_s(self) -> float | None:
+        """Seconds to the first new epoch beyond what an empty stream needs."""
+        return p50([full - empty for full, empty in self.recoveries]) if self.recoveries else None
+
+    @property
+    def unevenness(self) -> float:
+        """How much longer than the median the slow triggers take."""
+        return p95(self.timing.seconds) / p50(self.timing.seconds)
+
+    @property
+    def merge_unevenness(self) -> float | None:
+        """The most rows merged in one epoch, against the median."""
+        typical = p50(self.merged_rows) if self.merged_rows else 0
+        return max(self.merged_rows) / typical if typical else None
+
+
+class Figures:
+    """All cells by name."""
+
+    def __init__(self, measured: Mapping[str, Measured]) -> None:
+        self.measured = measured
+
+    def cells(self, part: str) -> list[str]:
+        """The part's cells, those with fewer keys first."""
+        cells = [name for name in self.measured if name.startswith(f"{part}/")]
+        return sorted(cells, key=lambda name: (self.measured[name].settings.get("keys", 0), name))
+
+    def sizes(self, cell: str) -> list[int]:
+        """How many rows the triggers of a race have."""
+        return sorted(map(int, self.measured[cell].figures)) if cell in self.measured else []
+
+    def timing(self, cell: str, rows: int, name: Name) -> Timing | None:
+        """A side's triggers in a race."""
+        if cell not in self.measured:
+            return None
+        rounds = self.measured[cell].figures.get(str(rows), {}).get(name)
+        return None if rounds is None else Timing(rows, rounds)
+
+    def faster(self, cell: str, rows: int, rival: Name) -> float | None:
+        """How many times as fast as the rival ours is."""
+        ours, theirs = self.timing(cell, rows, Name.OURS), self.timing(cell, rows, rival)
+        return None if ours is None or theirs is None else times_as_fast(ours, theirs)
+
+    def grown(self) -> list[Grown]:
+        """By the size of the state."""
+        return [self._grown(self.measured[cell]) for cell in self.cells("growth")]
+
+    def grown_to(self, keys: int) -> Grown | None:
+        return next((grown for grown in self.grown() if grown.keys == keys), None)
+
+    def commits(self) -> list[float] | None:
+        """Seconds of each commit."""
+        seconds = [self.measured[cell].figures["seconds"] for cell in self.cells("commit")]
+        return seconds[0] if seconds else None
+
+    def _grown(self, measured: Measured) -> Grown:
+        figures, settings = measured.figures, measured.settings
+        told = [rows for rows in figures["merged_rows"] if rows is not None]
+        timing = Timing(settings["rows"], [figures["seconds"]])
+        return Grown(settings["keys"], timing, told, figures["state_bytes"], figures["recoveries"])

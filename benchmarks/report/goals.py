@@ -1,0 +1,162 @@
+"""What the figures should be, and whether they are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from benchmarks.plan import Name
+from benchmarks.report.figures import Figures
+from benchmarks.report.timing import p50, p95
+
+_MILLION = 1_000_000
+_TRIGGER = 200_000
+_IN_A_MILLION, _IN_TEN_THOUSAND = "native/1M-uniform", "python/10k-uniform"
+
+
+class Verdict(StrEnum):
+    """What a figure comes to."""
+
+    AIM = "aim reached"
+    MUST = "reached"
+    MISSED = "missed"
+    UNKNOWN = "not measured"
+
+
+class Good(StrEnum):
+    """Which way a figure should go."""
+
+    AT_LEAST = "≥"
+    AT_MOST = "≤"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`must` is None where there is only an aim. `unit` follows the number."""
+
+    work: str
+    good: Good
+    must: float | None
+    aim: float
+    unit: str
+    value: Callable[[Figures], float | None]
+
+    def verdict(self, figures: Figures) -> Verdict:
+        value = self.value(figures)
+        if value is None:
+            return Verdict.UNKNOWN
+        if self._reaches(value, self.aim):
+            return Verdict.AIM
+        return Verdict.MUST if self.must is not None and self._reaches(value, self.must) else Verdict.MISSED
+
+    def _reaches(self, value: float, bound: float) -> bool:
+        return value >= bound if self.good is Good.AT_LEAST else value <= bound
+
+
+def _faster(cell: str, rows: int, rival: Name) -> Callable[[Figures], float | None]:
+    return lambda figures: figures.faster(cell, rows, rival)
+
+
+def _small_trigger(figures: Figures) -> float | None:
+    ours = figures.timing(_IN_A_MILLION, 1_000, Name.OURS)
+    native = figures.timing(_IN_A_MILLION, 1_000, Name.NATIVE)
+    return None if ours is None or native is None else p50(ours.seconds) / p50(native.seconds)
+
+
+def _own_share_ms(figures: Figures) -> float | None:
+    ours = figures.timing(_IN_A_MILLION, 1_000, Name.OURS)
+    nothing = figures.timing(_IN_A_MILLION, 1_000, Name.NOTHING)
+    return None if ours is None or nothing is None else (p50(ours.seconds) - p50(nothing.seconds)) * 1000
+
+
+def _of_nothing(figures: Figures) -> float | None:
+    faster = figures.faster(_IN_A_MILLION, _TRIGGER, Name.NOTHING)
+    return None if faster is None else faster * 100
+
+
+def _slower_at(keys: int) -> Callable[[Figures], float | None]:
+    def value(figures: Figures) -> float | None:
+        large, small = figures.grown_to(keys), figures.grown_to(_MILLION)
+        if large is None or small is None:
+            return None
+        return p50(large.timing.seconds) / p50(small.timing.seconds)
+
+    return value
+
+
+def _unevenness(figures: Figures) -> float | None:
+    return max((grown.unevenness for grown in figures.grown()), default=None)
+
+
+def _merge_unevenness(figures: Figures) -> float | None:
+    known = [grown.merge_unevenness for grown in figures.grown()]
+    return max((one for one in known if one is not None), default=None)
+
+
+def _recovery_s(figures: Figures) -> float | None:
+    grown = figures.grown_to(10 * _MILLION)
+    return None if grown is None else grown.recovery_s
+
+
+def _commit_ms(figures: Figures) -> float | None:
+    commits = figures.commits()
+    return None if commits is None else p95(commits) * 1000
+
+
+GOALS = (
+    Goal(
+        f"1M keys, batches of 1M rows: rows a second against {Name.NATIVE} on RocksDB",
+        Good.AT_LEAST, 4, 6, " x", _faster(_IN_A_MILLION, _MILLION, Name.NATIVE),
+    ),
+    Goal(
+        "the same, batches of 200k rows",
+        Good.AT_LEAST, 2.5, 3.5, " x", _faster(_IN_A_MILLION, _TRIGGER, Name.NATIVE),
+    ),
+    Goal(
+        f"10k keys, batches of 200k rows: rows a second against {Name.PANDAS}",
+        Good.AT_LEAST, 50, 80, " x", _faster(_IN_TEN_THOUSAND, _TRIGGER, Name.PANDAS),
+    ),
+    Goal(
+        "the same, batches of 20k rows",
+        Good.AT_LEAST, 20, 30, " x", _faster(_IN_TEN_THOUSAND, 20_000, Name.PANDAS),
+    ),
+    Goal(
+        f"10k keys, batches of 20k rows: rows a second against {Name.ROWS} (rows)",
+        Good.AT_LEAST, 8, 12, " x", _faster(_IN_TEN_THOUSAND, 20_000, Name.ROWS),
+    ),
+    Goal(
+        f"1M keys: a trigger of 1k rows against {Name.NATIVE} on RocksDB",
+        Good.AT_MOST, 0.7, 0.5, " x", _small_trigger,
+    ),
+    Goal(
+        "our own share of it: less the same with an empty mapInArrow and collect",
+        Good.AT_MOST, None, 40, " ms", _own_share_ms,
+    ),
+    Goal(
+        "a trigger of 200k rows at 10M keys against 1M",
+        Good.AT_MOST, 1.4, 1.2, " x", _slower_at(10 * _MILLION),
+    ),
+    Goal(
+        "a trigger of 200k rows at 100M keys against 1M",
+        Good.AT_MOST, 1.8, 1.4, " x", _slower_at(100 * _MILLION),
+    ),
+    Goal(
+        "p95 of a trigger against its p50, at each size of the state",
+        Good.AT_MOST, 2, 1.5, " x", _unevenness,
+    ),
+    Goal(
+        "the most rows merged in one epoch against their median, at each size",
+        Good.AT_MOST, None, 1.5, " x", _merge_unevenness,
+    ),
+    Goal(
+        "recovery at 10M keys: first new epoch, beyond what an empty stream needs",
+        Good.AT_MOST, 2, 1, " s", _recovery_s,
+    ),
+    Goal(
+        "commit of 512 shards with 8 runs each, p95",
+        Good.AT_MOST, 60, 30, " ms", _commit_ms,
+    ),
+    Goal(
+        "1M keys, batches of 200k rows: of the rows a second of a shuffle and mapInArrow that do nothing",
+        Good.AT_LEAST, 70, 85, " %", _of_nothing,
+    ),
+)  # fmt: skip

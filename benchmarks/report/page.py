@@ -1,0 +1,179 @@
+"""The tables of the page: what lies between its markers is made from the figures, the rest is written by people.
+
+A table begins at `<!-- figures: NAME -->` and ends at `<!-- end -->`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.plan import Name
+from benchmarks.report.figures import Figures, Grown
+from benchmarks.report.goals import GOALS, Goal, Verdict
+from benchmarks.report.timing import Timing, p50, p95
+from benchmarks.report.words import count, duration, size, times
+from benchmarks.results import Measured
+
+_PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_RIVALS = (Name.PANDAS, Name.ROWS, Name.APPLY)
+PICTURE = "images/benchmarks.svg"
+
+
+def filled(page: str, figures: Figures) -> str:
+    """The page with these figures in it. Raises KeyError for a table that nobody knows."""
+    return _PLACE.sub(lambda place: f"{place[1]}{_TABLES[place[2]](figures)}\n{place[3]}", page)
+
+
+def _goals(figures: Figures) -> str:
+    return _table(
+        ["work", "must", "aim", "measured", ""],
+        [
+            [
+                goal.work,
+                _bound(goal, goal.must),
+                _bound(goal, goal.aim),
+                _measured(goal, figures),
+                _verdict(goal, figures),
+            ]
+            for goal in GOALS
+        ],
+    )
+
+
+def _bound(goal: Goal, bound: float | None) -> str:
+    return "" if bound is None else f"{goal.good} {bound:g}{goal.unit}"
+
+
+def _measured(goal: Goal, figures: Figures) -> str:
+    value = goal.value(figures)
+    return "" if value is None else f"{value:.3g}{goal.unit}"
+
+
+def _verdict(goal: Goal, figures: Figures) -> str:
+    verdict = goal.verdict(figures)
+    return f"**{verdict}**" if verdict is Verdict.MISSED else verdict
+
+
+def _native(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("native"):
+        for size_ in figures.sizes(cell):
+            ours, theirs = figures.timing(cell, size_, Name.OURS), figures.timing(cell, size_, Name.NATIVE)
+            faster = figures.faster(cell, size_, Name.NATIVE)
+            if ours is not None and theirs is not None and faster is not None:
+                rows.append([*_where(figures, cell, size_), *_speed(ours), *_speed(theirs), times(faster)])
+    head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50", "p95"]
+    return _table([*head, f"{Name.NATIVE}, rows/s", "p50", "p95", "times as fast"], rows)
+
+
+def _python(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("python"):
+        for size_ in figures.sizes(cell):
+            ours = figures.timing(cell, size_, Name.OURS)
+            if ours is not None:
+                rivals = [_rival(figures, cell, size_, rival) for rival in _RIVALS]
+                rows.append([*_where(figures, cell, size_), *_speed(ours)[:2], *rivals])
+    head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50"]
+    return _table([*head, *(f"{rival}, rows/s (ours is)" for rival in _RIVALS)], rows)
+
+
+def _rival(figures: Figures, cell: str, rows: int, rival: Name) -> str:
+    timing, faster = figures.timing(cell, rows, rival), figures.faster(cell, rows, rival)
+    return "" if timing is None or faster is None else f"{count(timing.rows_per_second)} ({times(faster)})"
+
+
+def _where(figures: Figures, cell: str, rows: int) -> list[str]:
+    settings = figures.measured[cell].settings
+    return [count(settings["keys"]), str(settings["spread"]), count(rows)]
+
+
+def _speed(timing: Timing) -> list[str]:
+    return [count(timing.rows_per_second), duration(p50(timing.seconds)), duration(p95(timing.seconds))]
+
+
+def _growth(figures: Figures) -> str:
+    grown = figures.grown()
+    head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
+    merged = ["rows merged an epoch, median", "most / median", "recovery, beyond an empty stream's"]
+    return _table([*head, *merged], [_grown(each, grown[0]) for each in grown])
+
+
+def _grown(grown: Grown, first: Grown) -> list[str]:
+    typical, slow = p50(grown.timing.seconds), p95(grown.timing.seconds)
+    uneven, recovery = grown.merge_unevenness, grown.recovery_s
+    return [
+        count(grown.keys),
+        size(grown.state_bytes),
+        count(grown.timing.rows),
+        duration(typical),
+        duration(slow),
+        f"{grown.unevenness:.2f}",
+        f"{typical / p50(first.timing.seconds):.2f} x",
+        count(p50(grown.merged_rows)) if grown.merged_rows else "not reported",
+        "" if uneven is None else f"{uneven:.2f}",
+        "" if recovery is None else f"{recovery:.2f} s",
+    ]
+
+
+def _commit(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("commit"):
+        settings, seconds = figures.measured[cell].settings, figures.measured[cell].figures["seconds"]
+        rows.append(
+            [
+                str(settings["shards"]),
+                str(settings["runs"]),
+                str(len(seconds)),
+                *map(duration, (p50(seconds), p95(seconds))),
+            ]
+        )
+    return _table(["shards", "runs in each", "commits", "p50", "p95"], rows)
+
+
+def _circumstances(figures: Figures) -> str:
+    rows = [
+        [
+            cell,
+            measured.date,
+            measured.commit,
+            f"{measured.took_s} s",
+            f"{measured.fsync_ms:g} ms",
+            f"`{measured.command}`",
+        ]
+        for cell, measured in figures.measured.items()
+    ]
+    machines = dict.fromkeys(_machine(measured) for measured in figures.measured.values())
+    table = _table(["cell", "measured", "commit", "took", "fsync of 64 KiB", "by"], rows)
+    return "\n\n".join([*machines, table])
+
+
+def _machine(measured: Measured) -> str:
+    machine = dict(measured.machine)
+    cores, memory = machine.pop("cores"), machine.pop("memory_gb")
+    return (
+        f"{cores} cores, {memory} GB of memory; "
+        + ", ".join(f"{name} {value}" for name, value in machine.items())
+        + "."
+    )
+
+
+def _picture(figures: Figures) -> str:
+    return f"![Rows a second by batch size, and trigger time by state size]({PICTURE})" if figures.measured else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(cells) for cells in rows]
+    if not lines:
+        return "Not measured yet."
+    return "\n".join(f"| {line} |" for line in [" | ".join(head), "|".join("---" for _ in head), *lines])
+
+
+_TABLES: dict[str, Callable[[Figures], str]] = {
+    "goals": _goals,
+    "picture": _picture,
+    "native": _native,
+    "python": _python,
+    "growth": _growth,
+    "commit": _commit,
+    "circumstances": _circumstances,
+}

@@ -1,0 +1,60 @@
+"""The Spark of a race, and what each side's session is told."""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.inputs import SCHEMA
+
+_CONTEXT = {
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Ours needs the first; both save time wherever Python works, also for the rivals in Python.
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+RIVALS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Without it each write of a key looks first whether the key is there.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "512",
+    # Two cores. More partitions are more files and more round trips.
+    "spark.sql.shuffle.partitions": "2",
+    # What our own streams are given too: plain renames on a local disk, bigger Arrow batches.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.transformWithStateInPandas.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.numRecentProgressUpdates": "100000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def start(folder: Path) -> SparkSession:
+    """Spark on two cores of this machine. Its own files, RocksDB's working copies too, lie below `folder`."""
+    builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(folder / "spark"))
+    for name, value in _CONTEXT.items():
+        builder = builder.config(name, value)
+    spark = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def rivals_session(spark: SparkSession) -> SparkSession:
+    """A session for Spark's own state, with every setting that was found to make it faster and takes no safety."""
+    session = spark.newSession()
+    for name, value in RIVALS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def read_inbox(session: SparkSession, inbox: Path) -> DataFrame:
+    """The input as every side reads it."""
+    return session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(str(inbox))

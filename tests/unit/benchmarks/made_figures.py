@@ -1,0 +1,47 @@
+"""Figures as a machine with round numbers would measure them."""
+
+from typing import Any
+
+from benchmarks.plan import FULL, Name
+from benchmarks.report.figures import Figures
+from benchmarks.results import Measured, settings_of
+
+
+def measured(cell: str, figures: dict[str, Any], **fields: Any) -> Measured:
+    """The cell of the full plan, with these figures."""
+    given: dict[str, Any] = {
+        "figures": figures,
+        "settings": settings_of(FULL[cell]),
+        "machine": {"cores": 2, "memory_gb": 24, "python": "3.11.7"},
+        "fsync_ms": 1.5,
+        "date": "2026-01-01 12:00 UTC",
+        "commit": "abc1234",
+        "code": "0123456789ab",
+        "command": "make bench",
+        "took_s": 60,
+    }
+    return Measured(**{**given, **fields})
+
+
+def a_race(rows: int, **seconds: float) -> dict[str, Any]:
+    """Three rounds of two triggers, each side's all alike; sides by the names of `Name`."""
+    return {str(rows): {str(Name[side]): [[each, each]] * 3 for side, each in seconds.items()}}
+
+
+def grown(
+    seconds: float, slow: float | None = None, recovery: float = 0.5, merged: int | None = None
+) -> dict[str, Any]:
+    """Twenty triggers, the last three of them perhaps slow."""
+    last = [seconds if slow is None else slow] * 3
+    return {
+        "seconds": [seconds] * 17 + last,
+        "merged_rows": [merged] * 20,
+        "state_bytes": 44_000_000,
+        "recoveries": [[1 + recovery, 1.0]] * 3,
+    }
+
+
+def figures_of(**cells: dict[str, Any]) -> Figures:
+    """By the cells' names, with `__` for the stroke and `_` for the dash."""
+    named = {name.replace("__", "/").replace("_", "-"): figures for name, figures in cells.items()}
+    return Figures({name: measured(name, figures) for name, figures in named.items()})

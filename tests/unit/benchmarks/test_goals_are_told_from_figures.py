@@ -1,0 +1,67 @@
+import pytest
+
+from benchmarks.report.figures import Figures
+from benchmarks.report.goals import GOALS, Goal, Verdict
+from tests.unit.benchmarks.made_figures import a_race, figures_of, grown
+
+
+def goal(beginning: str) -> Goal:
+    [found] = [goal for goal in GOALS if goal.work.startswith(beginning)]
+    return found
+
+
+def test_without_figures_every_goal_is_not_measured() -> None:
+    assert {goal.verdict(Figures({})) for goal in GOALS} == {Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("native", "verdict"), [(1.5, Verdict.MISSED), (2.0, Verdict.MUST), (2.9, Verdict.MUST), (3.0, Verdict.AIM)]
+)
+def test_a_rate_must_be_at_least_its_bounds(native: float, verdict: Verdict) -> None:
+    figures = figures_of(native__1M_uniform=a_race(1_000_000, OURS=0.5, NATIVE=native))
+    assert goal("1M keys, batches of 1M rows").verdict(figures) == verdict
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.09, Verdict.AIM), (0.13, Verdict.MUST), (0.2, Verdict.MISSED)])
+def test_a_time_must_be_at_most_its_bounds(ours: float, verdict: Verdict) -> None:
+    figures = figures_of(native__1M_uniform=a_race(1_000, OURS=ours, NATIVE=0.2, NOTHING=0.08))
+    assert goal("1M keys: a trigger of 1k rows").verdict(figures) == verdict
+
+
+def test_our_own_share_has_an_aim_and_nothing_less() -> None:
+    share = goal("our own share")
+    near = figures_of(native__1M_uniform=a_race(1_000, OURS=0.11, NATIVE=0.2, NOTHING=0.08))
+    far = figures_of(native__1M_uniform=a_race(1_000, OURS=0.16, NATIVE=0.2, NOTHING=0.08))
+    assert share.value(near) == pytest.approx(30)
+    assert (share.verdict(near), share.verdict(far)) == (Verdict.AIM, Verdict.MISSED)
+
+
+def test_doing_nothing_is_the_most_that_can_be_reached() -> None:
+    figures = figures_of(native__1M_uniform=a_race(200_000, OURS=0.25, NATIVE=1.0, NOTHING=0.2))
+    assert goal("1M keys, batches of 200k rows: of").value(figures) == pytest.approx(80)
+
+
+def test_growth_is_told_against_a_million_keys() -> None:
+    figures = figures_of(growth__1M=grown(0.4), growth__10M=grown(0.5), growth__100M=grown(0.8))
+    assert goal("a trigger of 200k rows at 10M").value(figures) == pytest.approx(1.25)
+    assert goal("a trigger of 200k rows at 100M").value(figures) == pytest.approx(2)
+
+
+def test_the_size_with_the_most_uneven_triggers_counts() -> None:
+    figures = figures_of(growth__1M=grown(0.4), growth__10M=grown(0.4, slow=1.0))
+    assert goal("p95 of a trigger").value(figures) == pytest.approx(2.5)
+
+
+def test_rows_merged_are_unknown_where_no_release_told_them() -> None:
+    merged = goal("the most rows merged")
+    assert merged.value(figures_of(growth__1M=grown(0.4))) is None
+    assert merged.value(figures_of(growth__1M=grown(0.4, merged=70_000))) == 1
+
+
+def test_recovery_is_what_an_empty_stream_does_not_need() -> None:
+    assert goal("recovery at 10M").value(figures_of(growth__10M=grown(0.4, recovery=0.7))) == pytest.approx(0.7)
+
+
+def test_a_commit_is_told_by_its_slow_ones() -> None:
+    figures = figures_of(commit__512x8={"seconds": [0.02] * 90 + [0.07] * 10})
+    assert goal("commit").value(figures) == pytest.approx(70)

@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.report.figures import Figures
+from benchmarks.report.page import filled
+from benchmarks.report.words import count, duration, size, times
+from tests.unit.benchmarks.made_figures import a_race, figures_of, grown
+
+PAGE = (Path(__file__).parents[3] / "docs/benchmarks.md").read_text()
+FIGURES = figures_of(
+    native__1M_uniform=a_race(200_000, OURS=0.4, NATIVE=1.2, NOTHING=0.3),
+    python__10k_uniform=a_race(20_000, OURS=0.2, PANDAS=6.0, ROWS=2.0, APPLY=4.0),
+    growth__1M=grown(0.4, merged=0),
+    growth__10M=grown(0.5, slow=0.9, merged=70_000),
+    commit__512x8={"seconds": [0.0324] * 20},
+)
+
+
+def line(page: str, beginning: str) -> str:
+    [found] = [line for line in page.splitlines() if line.startswith(beginning)]
+    return found
+
+
+def test_what_people_wrote_stays_and_old_figures_go() -> None:
+    page = "before\n<!-- figures: goals -->\nold\n<!-- end -->\nafter\n"
+    new = filled(page, FIGURES)
+    assert new.startswith("before\n<!-- figures: goals -->\n| work |")
+    assert new.endswith("|\n<!-- end -->\nafter\n")
+    assert "old" not in new
+
+
+def test_filling_twice_is_filling_once() -> None:
+    once = filled(PAGE, FIGURES)
+    assert filled(once, FIGURES) == once
+
+
+def test_a_table_that_nobody_knows_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        filled("<!-- figures: weather -->\n<!-- end -->", FIGURES)
+
+
+def test_each_race_is_a_line() -> None:
+    page = filled(PAGE, FIGURES)
+    assert line(page, "| 1M | uniform | 200k") == (
+        "| 1M | uniform | 200k | 500k | 400 ms | 400 ms | 167k | 1.20 s | 1.20 s | 3.0 x |"
+    )
+    assert line(page, "| 10k | uniform | 20k") == (
+        "| 10k | uniform | 20k | 100k | 200 ms | 3.33k (30 x) | 10k (10 x) | 5k (20 x) |"
+    )
+
+
+def test_each_size_is_a_line() -> None:
+    page = filled(PAGE, FIGURES)
+    assert line(page, "| 10M |") == ("| 10M | 44 MB | 200k | 500 ms | 900 ms | 1.80 | 1.25 x | 70k | 1.00 | 0.50 s |")
+    assert line(page, "| 1M | 44 MB").endswith("| 0 |  | 0.50 s |")
+
+
+def test_a_missed_goal_stands_out() -> None:
+    assert line(filled(PAGE, FIGURES), "| p95 of a trigger").endswith("| ≤ 2 x | ≤ 1.5 x | 1.8 x | reached |")
+    assert line(filled(PAGE, FIGURES), "| commit of").endswith("| ≤ 60 ms | ≤ 30 ms | 32.4 ms | reached |")
+    slow = figures_of(commit__512x8={"seconds": [0.0724] * 20})
+    assert line(filled(PAGE, slow), "| commit of").endswith("| 72.4 ms | **missed** |")
+
+
+def test_without_figures_the_page_says_so() -> None:
+    page = filled(PAGE, Figures({}))
+    assert page.count("Not measured yet.") == 5
+    assert "![" not in page
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(7.0, "7"), (950.0, "950"), (999.7, "1k"), (1_000, "1k"), (20_000, "20k"), (999_600, "1M"), (1_420_000, "1.42M")],
+)
+def test_counts_have_three_figures(number: float, text: str) -> None:
+    assert count(number) == text
+
+
+def test_other_numbers_read_well() -> None:
+    assert [duration(0.0044), duration(0.9996), duration(12.34)] == ["4 ms", "1.00 s", "12.34 s"]
+    assert [times(4.58), times(9.96), times(52.4)] == ["4.6 x", "10 x", "52 x"]
+    assert [size(71_600_000), size(4_400_000_000)] == ["71.6 MB", "4.4 GB"]
