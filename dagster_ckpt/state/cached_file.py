@@ -1,7 +1,6 @@
 """One run's file in a cache: sparse, mapped, filled as the run is read."""
 
 import ctypes
-import fcntl
 import mmap
 import os
 import weakref
@@ -44,7 +43,6 @@ class CachedFile:
         """Open or make the file in the folder of that descriptor. Raises `OSError`."""
         self._descriptor = _opened(folder, name, size)
         weakref.finalize(self, os.close, self._descriptor)
-        # The mapping holds a descriptor of its own, and with it the lock, for as long as anybody uses `data`.
         self.data = pa.py_buffer(mmap.mmap(self._descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
         self._room = room
         self._in_memory: list[Range] = []
@@ -90,20 +88,15 @@ class CachedFile:
 
 
 def _opened(folder: int, name: str, size: int) -> int:
-    """A descriptor of the file, which has its full size and is locked as being in use."""
-    while True:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            status = os.fstat(descriptor)
-            if status.st_nlink:
-                if status.st_size < size:
-                    os.ftruncate(descriptor, size)  # it only grows: no mapping ever loses its bytes
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # removed since it was opened
+    """A descriptor of the file, which has its full size."""
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        if os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)  # it only grows: no mapping ever loses its bytes
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _put_into_memory(address: int, data: bytes) -> None:

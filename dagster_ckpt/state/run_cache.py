@@ -6,7 +6,7 @@ that a crash left half written, that a disk damaged or that was never fetched is
 Any number of processes of one user share a folder:
 
     lock                   held (flock) while bytes are counted and files removed; holds the bytes counted, 8 of them
-    <40 hex digits>.run    a run's file; held shared (flock) by every process that has it mapped
+    <40 hex digits>.run    a run's file; its time of modification is when it was used last
 
 Removing a file harms nobody: who has it mapped keeps it, and the disk gets its bytes back when the last one lets go.
 """
@@ -59,11 +59,11 @@ class RunId:
 
 
 class RunCache:
-    """A folder of cached runs which takes at most `limit_bytes` of the disk.
+    """A folder of cached runs which takes at most `limit_bytes` of the disk; the least recently used run goes first.
 
-    The least recently used run goes first, and one that a process has mapped only where the others are not enough: its
-    bytes leave the disk once that process lets go (`Place.lasting`). Whatever the disk refuses, runs stay readable:
-    their bytes are held in memory while they are used, and a warning says so once.
+    One that goes while processes have it mapped takes its room until they have let go of it (`Place.lasting`), which
+    they do as soon as they open another. Whatever the disk refuses, runs stay readable: what it does not take is held
+    in memory while it is used, and a warning says so once.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -72,7 +72,7 @@ class RunCache:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._warned = False
-        self._met_limit = False
+        self._looked = False
         self.removed = 0
 
     def open(self, run: RunId, size: int) -> Place:
@@ -80,8 +80,8 @@ class RunCache:
 
         Raises `InvalidPipelineError` for a folder that is not this user's own.
         """
-        if not self._met_limit:
-            self._met_limit = self.room_for(0)  # it may be smaller than it was for the process before
+        if not self._looked:
+            self.room_for(0)
         try:
             with private_folder(self._folder) as folder:
                 return CachedFile(folder, run.file, size, self)
@@ -100,17 +100,19 @@ class RunCache:
     def room_for(self, wanted: int) -> bool:
         """Count bytes that are about to be written, and remove runs where the limit asks for it. False: do not write.
 
-        A crash before they are written leaves the count too high until files are looked at the next time.
+        The count is put right whenever files are looked at: where the limit is met, and first of all. Until then it may be
+        too high by what a killed process counted and never wrote, or too low by what others were about to write then.
         """
         if wanted > self._limit_bytes:
             return False
         try:
             with self._locked() as (folder, lock):
                 counted = os.pread(lock, _COUNT.size, 0)
-                total = _COUNT.unpack(counted)[0] if len(counted) == _COUNT.size else None
+                total = _COUNT.unpack(counted)[0] if self._looked and len(counted) == _COUNT.size else None
                 if total is None or total + wanted > self._limit_bytes:
                     total = self._made_room(folder, self._limit_bytes - wanted)
                 os.pwrite(lock, _COUNT.pack(total + wanted), 0)
+                self._looked = True
         except OSError as error:
             self.refused(error)
             return False
@@ -144,25 +146,14 @@ class RunCache:
         total = sum(file.bytes for file in files)
         if total <= bytes_max:
             return total
-        in_use = []
         for file in files:
             if total <= bytes_max - self._limit_bytes // _SPARE:
                 break
-            if _in_use(folder, file.name):
-                in_use.append(file)
-            else:
-                total -= self._remove(folder, file)
-        for file in in_use:
-            if total <= bytes_max:
-                break
-            total -= self._remove(folder, file)
+            with suppress(FileNotFoundError):
+                os.unlink(file.name, dir_fd=folder)
+            total -= file.bytes
+            self.removed += 1
         return total
-
-    def _remove(self, folder: int, file: "_File") -> int:
-        with suppress(FileNotFoundError):
-            os.unlink(file.name, dir_fd=folder)
-        self.removed += 1
-        return file.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +173,3 @@ def _files(folder: int) -> list[_File]:
                     status = entry.stat(follow_symlinks=False)
                     files.append(_File(status.st_mtime_ns, entry.name, status.st_blocks * _DISK_BLOCK_BYTES))
     return sorted(files, key=lambda file: (file.used_ns, file.name))
-
-
-def _in_use(folder: int, name: str) -> bool:
-    """Whether some process has it mapped."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
