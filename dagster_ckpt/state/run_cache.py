@@ -100,7 +100,7 @@ class RunCache:
     def room_for(self, wanted: int) -> bool:
         """Count bytes that are about to be written, and remove runs where the limit asks for it. False: do not write.
 
-        The count is put right whenever files are looked at: where the limit is met, and first of all. Until then it may be
+        The count is put right whenever files are looked at: at first, and where the limit is met. Until then it may be
         too high by what a killed process counted and never wrote, or too low by what others were about to write then.
         """
         if wanted > self._limit_bytes:
