@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.depth import ShardDepth, Small, depths_of, mean_depth
+from dagster_ckpt.lsm.depth import ShardDepth, Small, depth_of, depths_of, mean_depth
 from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import after_merge, may_merge
@@ -98,8 +98,11 @@ def choose_merges(
         merge = _legal(piece, lists, ranges, stretches[0].within, limits)
         merges.append(merge)
         rows += merge.rows
-        lists = after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
-        shards, _ = depths_of(lists, ranges, small)
+        before, lists = lists, after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
+        shards = [
+            known if refs is same else depth_of(refs, known.within, small)
+            for known, refs, same in zip(shards, lists, before, strict=True)
+        ]
     tier = _tier(lists, ranges, small, limits)
     return (*merges, tier) if tier else tuple(merges)
 
@@ -132,7 +135,7 @@ def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> _Pace:
     # From nothing just behind the last slice, the depth grows to `depth` where the next one is, a slice at a time. A
     # slice is merged a little before that: pausing for an epoch now and then would make the others greater.
     share = min(1.0, rows / (bottom_rows + depth * run_rows))
-    return _Pace(depth, (depth * (1 + share) - 1) / 2, rows)
+    return _Pace(depth, max(0.5, (depth * (1 + share) - 1) / 2), rows)
 
 
 def _stretches(shards: Sequence[ShardDepth], depth: int) -> list[Stretch]:

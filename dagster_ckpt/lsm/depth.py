@@ -59,14 +59,24 @@ def depths_of(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small
 ) -> tuple[list[ShardDepth], Small]:
     """What each of the shards has, and below which size a run of theirs is small: never much of the bottom."""
-    split = [(refs, upper_count(refs, within), within) for refs, within in zip(lists, ranges, strict=True)]
-    bottom_rows = [sum(_rows_shown(ref, within) for ref in refs[upper:]) for refs, upper, within in split]
+    uppers = [upper_count(refs, within) for refs, within in zip(lists, ranges, strict=True)]
+    bottom_rows = [
+        sum(_rows_shown(ref, within) for ref in refs[upper:])
+        for refs, within, upper in zip(lists, ranges, uppers, strict=True)
+    ]
     small = Small(min(small.rows, sum(bottom_rows) * _SMALL_SHARE), small.bytes)
     shards = [
         _depth_of(refs[:upper], refs[upper:], within, rows, small)
-        for (refs, upper, within), rows in zip(split, bottom_rows, strict=True)
+        for refs, within, upper, rows in zip(lists, ranges, uppers, bottom_rows, strict=True)
     ]
     return shards, small
+
+
+def depth_of(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
+    """What one shard has; a run is small as `small` says."""
+    upper = upper_count(refs, within)
+    bottom_rows = sum(_rows_shown(ref, within) for ref in refs[upper:])
+    return _depth_of(refs[:upper], refs[upper:], within, bottom_rows, small)
 
 
 def mean_depth(shards: Sequence[ShardDepth]) -> float:
@@ -78,17 +88,19 @@ def mean_depth(shards: Sequence[ShardDepth]) -> float:
 def _depth_of(
     upper: Sequence[RunRef], bottom: Sequence[RunRef], within: HashRange, bottom_rows: float, small: Small
 ) -> ShardDepth:
-    width = within.hi - within.lo + 1
     all_rows = shown_rows = 0.0
-    runs: dict[int, float] = {}
+    counted: list[tuple[RunRef, int, int]] = []
     for ref in upper:
-        if (not runs and small.fits(ref)) or not (rows := _rows_shown(ref, within)):
-            continue
-        lo, hi = max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)
-        # Several files with a clip each may be one run in pieces.
+        if (counted or not small.fits(ref)) and (rows := _rows_shown(ref, within)):
+            counted.append((ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)))
+            shown_rows += rows
+    # Several files with a clip each may be one run in pieces: together they count as one. Not by the whole hash range,
+    # of which a timeline has only the part that has not expired.
+    width = max((hi for _, _, hi in counted), default=0) - min((lo for _, lo, _ in counted), default=0) + 1
+    runs: dict[int, float] = {}
+    for ref, lo, hi in counted:
         runs[ref.epoch] = runs.get(ref.epoch, 0.0) + (hi - lo + 1) / width
         all_rows += rows_in(ref, lo, hi)
-        shown_rows += rows
     depth = sum(runs.values())
     run_rows = all_rows / depth if depth else 0.0
     ends = (ref.moved_hi for ref in upper if ref.moved_lo != ref.moved_hi)
@@ -108,7 +120,7 @@ def _depth_of(
 
 
 def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
-    """How many runs an epoch like most writes, of how many each wrote; below one where small runs were merged before."""
+    """How many runs most epochs write, of how many each did; below one where small runs of several were merged."""
     return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)
 
 

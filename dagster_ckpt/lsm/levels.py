@@ -149,9 +149,11 @@ class _Heads:
 def _outside(lo: int, hi: int, ref: RunRef) -> list[tuple[int, int]]:
     """What of `lo` to `hi` is outside the merge range."""
     below, above = ref.moved_lo, ref.moved_hi
+    if lo > hi:
+        return []
     if below == above:
-        pieces = [(lo, hi)]
-    elif below < above:
+        return [(lo, hi)]
+    if below < above:
         pieces = [(lo, min(hi, below - 1)), (max(lo, above), hi)]
     else:
         pieces = [(max(lo, above), min(hi, below - 1))]
