@@ -3,13 +3,15 @@
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.places import Places, all_of, places_of, together
 
 BLOCK_BYTES = 16 * 1024
 """So little is read and checked for one row, also from a store that is far away; and yet the checksums are a quarter of
@@ -65,11 +67,29 @@ class CheckedBytes:
     def __post_init__(self) -> None:
         self._checked = np.zeros(len(self.checksums), dtype=np.bool_)
 
-    def check_array(self, array: pa.Array) -> None:
-        """Check all bytes of an array that lies in the file. Raises `CorruptStateError`."""
-        buffers = [buffer for buffer in array.buffers() if buffer is not None and buffer.size]
-        starts = (buffer.address - self.data.address for buffer in buffers)
-        self.check_ranges((start, start + buffer.size) for start, buffer in zip(starts, buffers, strict=True))
+    def check_rows(self, arrays: Sequence[pa.Array], rows: Positions) -> list[bool]:
+        """Check these rows of arrays that lie in the file; of each array, whether all of it is checked now.
+
+        Raises `CorruptStateError`.
+        """
+        for places in together([places_of(array, rows, rows + 1) for array in arrays]):
+            self._check_places(places)
+        return [self._is_checked(array) for array in arrays]
+
+    def check_arrays(self, arrays: Sequence[pa.Array]) -> None:
+        """Check all bytes of arrays that lie in the file. Raises `CorruptStateError`."""
+        self._check_places([places for array in arrays for places in all_of(array.buffers())])
+
+    def check_slices(self, arrays: Sequence[pa.Array]) -> None:
+        """Check all rows of slices of arrays that lie in the file. Raises `CorruptStateError`."""
+        for places in together([places_of(each, np.array([0]), np.array([len(each)])) for each in arrays]):
+            self._check_places(places)
+
+    def check_items(self, items: npt.NDArray[Any], places: Positions) -> bool:
+        """As `check_rows`, for numbers that lie in the file outside of Arrow's arrays."""
+        start, width = int(items.__array_interface__["data"][0]), items.itemsize
+        self._check_places([(start + places * width, start + (places + 1) * width)])
+        return self._are_checked(start, items.nbytes)
 
     def check(self, start: int, until: int) -> None:
         """Check the blocks of the bytes `[start, until)`. Raises `CorruptStateError`."""
@@ -101,6 +121,28 @@ class CheckedBytes:
                 f"file={self.name}, block={damaged[0]}, bytes={start}..{until}{where}"
             )
         self._checked[blocks] = True
+
+    def _check_places(self, places: Sequence[Places]) -> None:
+        """Check what lies at these places in memory."""
+        # How many of the places cover each block: one more from a place's first block on, one less behind its last.
+        edges = np.zeros(len(self.checksums) + 1, dtype=np.int64)
+        for starts, ends in places:
+            filled = ends > starts
+            edges += np.bincount(self._block_at(starts[filled]), minlength=len(edges))
+            edges -= np.bincount(self._block_at(ends[filled] - 1) + 1, minlength=len(edges))
+        self.check_blocks(np.flatnonzero(np.cumsum(edges[:-1])))
+
+    def _is_checked(self, array: pa.Array) -> bool:
+        buffers = (buffer for buffer in array.buffers() if buffer is not None)
+        return all(self._are_checked(buffer.address, buffer.size) for buffer in buffers)
+
+    def _are_checked(self, address: int, size: int) -> bool:
+        first = (address - self.data.address) // self.block_bytes
+        return bool(self._checked[first : (address + size - 1 - self.data.address) // self.block_bytes + 1].all())
+
+    def _block_at(self, addresses: Positions) -> Blocks:
+        blocks: Blocks = (addresses - self.data.address) // self.block_bytes
+        return blocks
 
     def _damaged(self, blocks: Blocks) -> Blocks:
         view, size = memoryview(self.data), self.block_bytes

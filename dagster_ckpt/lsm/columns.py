@@ -1,15 +1,32 @@
 """The few things done to Arrow columns everywhere: one chunk, rows by position, true equality."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dagster_ckpt.errors import InvalidPipelineError
 
 Positions = npt.NDArray[np.int64]
 """Row numbers, counted from 0."""
 
 Mask = npt.NDArray[np.bool_]
 """One truth value per row."""
+
+Plain = npt.NDArray[Any]
+"""The values of a column without nulls, all of one width, as something of that width: to be moved, not to be read."""
+
+_PLAIN: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -20,10 +37,24 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column.chunk(0)
     if column.num_chunks == 0:
         return pa.array([], column.type)
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        raise OverflowError(f"a column of more than 2 GiB cannot be one array. type={column.type}, rows={len(column)}")
-    return whole
+    return joined(column.chunks)
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """The arrays one after another, at least one; copies where there are several.
+
+    Raises `InvalidPipelineError` where an offset of 32 bits does not reach.
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        rows = sum(map(len, arrays))
+        raise InvalidPipelineError(
+            f"more than 2 GiB in one column belong together and cannot be cut, since they have one key hash or were "
+            f"put at once: spread them over more keys, or use smaller batches. type={arrays[0].type}, rows={rows}"
+        ) from error
 
 
 def flatten(table: pa.Table) -> pa.Table:
@@ -35,11 +66,85 @@ def flatten(table: pa.Table) -> pa.Table:
 
 def take(table: pa.Table, positions: Positions) -> pa.Table:
     """The rows at these positions, in this order."""
-    chosen = pa.array(positions)
-    return pa.Table.from_arrays([flat(column).take(chosen) for column in table.columns], schema=table.schema)
+    return pa.Table.from_arrays([taken(flat(column), positions) for column in table.columns], schema=table.schema)
 
 
-def stack(tables: list[pa.Table]) -> pa.Table:
+def taken(array: pa.Array, positions: Positions) -> pa.Array:
+    """The values at these positions, in this order."""
+    values = plain(array)
+    return array.take(pa.array(positions)) if values is None else from_plain(np.take(values, positions), array.type)
+
+
+def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.Array:
+    """From each column the values at its positions, one after another. At least one column; all have one type."""
+    sources = [column.plain for column in columns if column.plain is not None]
+    if len(sources) < len(columns):
+        return joined([taken(column.array, at) for column, at in zip(columns, positions, strict=True)])
+    ends = np.cumsum([len(at) for at in positions]).tolist()
+    out = empty(ends[-1], sources[0].dtype)
+    start = 0
+    for source, at, end in zip(sources, positions, ends, strict=True):
+        # The default mode would write through a buffer, since it must leave `out` alone where a position is wrong.
+        np.take(source, at, out=out[start:end], mode="clip")
+        start = end
+    return from_plain(out, columns[0].array.type)
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column and what is found out about it once."""
+
+    array: pa.Array
+
+    @cached_property
+    def plain(self) -> "Plain | None":
+        """See `plain`."""
+        return plain(self.array)
+
+
+def plain(array: pa.Array) -> Plain | None:
+    """The array's own values as numpy sees them; None where there are nulls, or values that have no width of their own.
+
+    Booleans have none: they are bits.
+    """
+    dtype = _plain_type(array.type)
+    if dtype is None or array.null_count:
+        return None
+    values = array.buffers()[1]
+    if values is None or len(array) == 0:
+        return np.empty(0, dtype)
+    return np.frombuffer(values, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def from_plain(values: Plain, type_: pa.DataType) -> pa.Array:
+    """The column whose values `plain` showed; takes the memory over."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+
+
+def empty(length: int, dtype: np.dtype[Any]) -> Plain:
+    """An array of any values. From Arrow's pool: glibc gives big arrays back, and the next one is faulted in anew."""
+    return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype)
+
+
+def _plain_type(type_: pa.DataType) -> np.dtype[Any] | None:
+    if pa.types.is_boolean(type_) or pa.types.is_null(type_):
+        return None
+    if not (pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_fixed_size_binary(type_)):
+        return None
+    width = type_.bit_width // 8
+    return _PLAIN[width] if width in _PLAIN else np.dtype(f"V{width}")
+
+
+def stretches(starts: Positions, ends: Positions) -> Positions:
+    """All positions of the ranges `[start, end)`, one range after another."""
+    sizes = ends - starts
+    # Within a range positions rise by one; where the next range begins, they go on from its start.
+    skipped = starts - np.cumsum(sizes) + sizes
+    positions: Positions = np.arange(int(sizes.sum())) + np.repeat(skipped, sizes)
+    return positions
+
+
+def stack(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all tables, one after another. At least one table; all have one schema."""
     return tables[0] if len(tables) == 1 else flatten(pa.concat_tables(tables))
 
@@ -51,9 +156,16 @@ def mask_of(truth: pa.Array) -> Mask:
 
 
 def equal(left: pa.Array, right: pa.Array) -> Mask:
-    """Row by row: the same value, or both null. Floating point is compared by its bits, so NaN equals NaN."""
+    """Row by row: the same value, or both null. Floating point is compared by its bits, so NaN equals NaN.
+
+    Nested values are equal where all within them are.
+    """
+    if pa.types.is_nested(left.type):
+        codes = value_codes(joined([left, right]))
+        same_code: Mask = codes[: len(left)] == codes[len(left) :]
+        return same_code
     if pa.types.is_floating(left.type):
-        bits = pa.int64() if left.type.bit_width == 64 else pa.int32()
+        bits = pa.binary(left.type.bit_width // 8)
         left, right = left.view(bits), right.view(bits)
     same = pc.equal(left, right)
     if same.null_count == 0:
@@ -68,3 +180,43 @@ def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
     for mine, theirs in zip(left.columns, right.columns, strict=True):
         same &= equal(flat(mine), flat(theirs))
     return same
+
+
+def value_codes(column: pa.Array) -> Positions:
+    """One number per row, equal where and only where the values are, null with null; all below the number of rows."""
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        return row_codes([pc.is_null(column), *column.flatten()])
+    if pa.types.is_map(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _list_codes(column)
+    if pa.types.is_nested(type_):
+        return _list_codes(column.cast(pa.list_(type_.value_type)))
+    if pa.types.is_floating(type_):
+        column = column.view(pa.binary(type_.bit_width // 8))
+    codes: Positions = column.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def row_codes(columns: Sequence[pa.Array]) -> Positions:
+    """One number per row, equal where and only where all columns are. At least one column."""
+    codes = value_codes(columns[0])
+    for column in columns[1:]:
+        more = value_codes(column)
+        # Numbered afresh after each column, so that the product of the columns' sizes cannot overflow.
+        codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)[1]
+    return codes
+
+
+def _list_codes(column: pa.Array) -> Positions:
+    """Lists of numbers are told apart as the bytes of their numbers are."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(column) else (0, 0)
+    if pa.types.is_map(column.type):
+        pairs = [column.keys.slice(first, last - first), column.items.slice(first, last - first)]
+        codes = row_codes(pairs)
+    else:
+        codes = value_codes(column.values.slice(first, last - first))
+    begins = pa.py_buffer(8 * (offsets - first))
+    valid = pc.is_valid(column)
+    words = pa.Array.from_buffers(pa.large_binary(), len(column), [None, begins, pa.py_buffer(codes)])
+    return row_codes([valid, pc.if_else(valid, words, pa.scalar(b"", pa.large_binary()))])

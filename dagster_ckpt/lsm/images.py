@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import flat, mask_of, take
+from dagster_ckpt.lsm.columns import flat, mask_of, take, taken
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.table import Found
 
@@ -18,9 +18,11 @@ def with_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
     at = pa.array(np.cumsum(before.present) - 1, mask=~before.present)
     columns = [flat(before.rows.column(name)).take(at) for name in values]
     fields = [before.rows.schema.field(name).with_nullable(True) for name in values]
-    return replace(
-        run, before_column=pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(~before.present))
-    )
+    absent = pa.array(~before.present)
+    if not values:  # else Arrow would not know how many rows there are
+        bits = pa.array(before.present).buffers()[1]
+        return replace(run, before_column=pa.Array.from_buffers(pa.struct([]), len(run), [bits]))
+    return replace(run, before_column=pa.StructArray.from_arrays(columns, fields=fields, mask=absent))
 
 
 def images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
@@ -29,6 +31,7 @@ def images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     present = mask_of(run.before.is_valid())
     at = np.flatnonzero(present)
     there = take(run.columns(keys), at)
-    was = take(pa.table({name: run.before.field(name) for name in schema.names if name not in keys}), at)
-    columns = [flat((there if name in keys else was).column(name)) for name in schema.names]
+    values = [name for name in schema.names if name not in keys]
+    was = {name: taken(run.before.field(name), at) for name in values}
+    columns = [was[name] if name in was else flat(there.column(name)) for name in schema.names]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))

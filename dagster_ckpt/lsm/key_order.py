@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, rows_equal, take
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, row_codes, rows_equal, stretches, take
 from dagster_ckpt.lsm.table import Hashes
 
 
@@ -29,17 +28,52 @@ class KeyOrder:
 
 def key_order(hashes: Hashes, keys: pa.Table) -> KeyOrder:
     """Order n rows by key. Equal hashes are only a hint: the true keys decide, and null equals null."""
-    order: Positions = np.lexsort((hashes,))
-    ordered = hashes[order]
+    order = hash_order(hashes)
+    ordered = np.take(hashes, order)
     repeats = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1  # positions whose hash is that of the position before
     begins = np.ones(len(order), dtype=np.bool_)
     if len(repeats):
-        same = rows_equal(take(keys, order[repeats - 1]), take(keys, order[repeats]))
+        same = rows_equal(take(keys, np.take(order, repeats - 1)), take(keys, np.take(order, repeats)))
         if same.all():
             begins[repeats] = False
         else:
             order, begins = _tell_apart(order, ordered, ordered[repeats[~same]], keys)
     return KeyOrder(order, np.flatnonzero(begins))
+
+
+def hash_order(hashes: Hashes) -> Positions:
+    """The row numbers by ascending hash, rows of one hash in their own order.
+
+    Sorted are words of a hash's high bits and the row's number: sorting numbers in place is much faster than telling
+    how they would be sorted. What the lacking low bits leave in disorder is rare, and put right.
+    """
+    rows = len(hashes)
+    if rows < 2:
+        return np.arange(rows)
+    least = hashes.min()
+    row_bits = (rows - 1).bit_length()
+    lost_bits = max(0, int(hashes.max() - least).bit_length() + row_bits - 64)
+    words = (hashes - least) >> np.uint64(lost_bits) << np.uint64(row_bits)
+    words |= np.arange(rows, dtype=np.uint64)
+    words.sort()
+    order = (words & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    return order if lost_bits == 0 else _put_right(order, words >> np.uint64(row_bits), np.take(hashes, order))
+
+
+def _put_right(order: Positions, high: Hashes, ordered: Hashes) -> Positions:
+    """Sort by whole hashes what was sorted by their high bits."""
+    disorder = np.flatnonzero(ordered[1:] < ordered[:-1])
+    if len(disorder) == 0:
+        return order
+    if len(disorder) > len(order) // 64:
+        return np.take(order, np.lexsort((order, ordered)))
+    # The stretches whose high bits are equal and whose low bits descend somewhere; all others are in order.
+    disordered = np.unique(high[disorder])
+    starts, ends = np.searchsorted(high, disordered, side="left"), np.searchsorted(high, disordered, side="right")
+    places = stretches(starts, ends)
+    rows = order[places]
+    order[places] = rows[np.lexsort((rows, ordered[places]))]
+    return order
 
 
 def _tell_apart(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
@@ -62,12 +96,6 @@ def _tell_apart(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Tabl
     return order, begins
 
 
-def key_codes(keys: pa.Table) -> npt.NDArray[np.int64]:
+def key_codes(keys: pa.Table) -> Positions:
     """One number per row, equal where and only where the keys are equal."""
-    codes = np.zeros(keys.num_rows, dtype=np.int64)
-    for column in keys.columns:
-        encoded = flat(column).dictionary_encode(null_encoding="encode")
-        # Numbered afresh after each column, so that the product of the columns' sizes cannot overflow.
-        wide = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-        codes = np.unique(wide, return_inverse=True)[1]
-    return codes
+    return row_codes([flat(column) for column in keys.columns])

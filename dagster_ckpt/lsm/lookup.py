@@ -1,14 +1,13 @@
 """Multi-get: the newest word of each key, newest run first, and only keys not yet found go on to the next."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
-from dagster_ckpt.lsm.run import ABSENT
+from dagster_ckpt.lsm.search import asked_of, find
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.lsm.view import View
 
@@ -29,33 +28,29 @@ class Answer:
     unknown: Positions
 
 
-def look_up(upper: Iterable[View], bottom: Iterable[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
+def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
     """Search n distinct keys, ascending by hash, in the upper views, newest first, then in those of the bottom level.
 
     The bottom views are disjoint and ascend. A tombstone or an expired row ends the search: the key has no row.
     """
     keys = flatten(keys)
     values = values_of(schema, keys.column_names)
+    still_asked = np.ones(len(hashes), dtype=np.bool_)
     unknown = np.arange(len(hashes))
     parts = []
-    for view in chain(upper, bottom):
+    for level in (*([view] for view in upper), bottom):
         if len(unknown) == 0:
             break
-        at = view.find(np.take(hashes, unknown), keys, unknown)
-        said = np.flatnonzero(at != ABSENT)
-        if len(said) == 0:
+        asked = asked_of(level, hashes, unknown)
+        located = find(asked, hashes, keys) if len(asked) else None
+        if located is None or len(located.at) == 0:
             continue
-        asked = np.take(unknown, said)
-        unknown = np.take(unknown, np.flatnonzero(at == ABSENT))
-        at = np.take(at, said)
-        if view.run.tombstones is not None:
-            alive = np.flatnonzero(~np.take(view.run.tombstones, at))
-            asked, at = np.take(asked, alive), np.take(at, alive)
-        if (expired := view.expired(at)) is not None:
-            fresh = np.flatnonzero(~expired)
-            asked, at = np.take(asked, fresh), np.take(at, fresh)
-        if len(asked):
-            parts.append(Part(asked, take(view.run.columns(values), at)))
+        still_asked[located.asked.queries] = False
+        unknown = np.flatnonzero(still_asked)
+        located = located.there()
+        if len(located.at):
+            columns = located.asked.columns_at(values, located.at)
+            parts.append(Part(located.asked.queries, pa.table(columns, names=values)))
     return Answer(parts, unknown)
 
 

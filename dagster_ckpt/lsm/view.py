@@ -1,14 +1,14 @@
 """A run as one manifest shows it: the hashes that are a reader's own and not yet moved down, without expired rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
-from dagster_ckpt.lsm.run import ABSENT, Run, kept
-from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.columns import Mask, Positions, mask_of, taken
+from dagster_ckpt.lsm.run import Run, kept, one_after_another
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec, TimeRange
 
 EVERYTHING = (HashRange(),)
@@ -26,7 +26,7 @@ def shown_of(clip: HashRange, moved_lo: int = 0, moved_hi: int = 0) -> tuple[Has
     return tuple(HashRange(lo, hi) for lo, hi in rest if lo <= hi)
 
 
-def view_of(run: "Run", spec: StateTableSpec, shown: tuple[HashRange, ...], times: TimeRange | None) -> "View":
+def view_of(run: Run, spec: StateTableSpec, shown: tuple[HashRange, ...], times: TimeRange | None) -> "View":
     """The view of a run of this table; `times` are those of its `RunRef`."""
     if times is None or spec.time is None:
         return View(run, shown)
@@ -45,33 +45,40 @@ class View:
     since_us: int | None = None
     time: str | None = None
 
-    def find(self, hashes: Hashes, keys: pa.Table, rows: Positions) -> Positions:
-        """As `Run.find`; `ABSENT` also where the view hides a key. Hashes in any order."""
-        found = self.run.find(hashes, keys, rows)
-        found[~_in(hashes, self.shown)] = ABSENT
-        return found
+    def gone_at(self, at: Positions) -> Mask | None:
+        """Which of the run's rows at these positions are tombstones or expired; None: none is."""
+        dead, expired = self.run.dead_at(at), self._expired_at(at)
+        if dead is None or expired is None:
+            return expired if dead is None else dead
+        return dead | expired
 
-    def expired(self, at: Positions) -> Mask | None:
-        """Which of the run's rows at these positions are expired; None: no row of the run is."""
-        if self.since_us is None or self.time is None:
-            return None
-        times = self.run.columns([self.time]).column(0).chunk(0).take(pa.array(at)).view(pa.int64())
-        return mask_of(pc.fill_null(pc.less(times, self.since_us), False))
+    def slices(self, lo: int = 0, hi: int = HASH_MAX) -> Iterator[Run]:
+        """The rows that are shown with `lo <= hash <= hi`, tombstones too, by ascending hash.
+
+        Slices without a copy, but where a row in one has expired.
+        """
+        run = self.run.without_images()
+        for each in self.shown:
+            start, end = run.first_not_less(max(each.lo, lo)), run.first_not_less(min(each.hi, hi) + 1)
+            if start >= end:
+                continue
+            part = run.slice(start, end)
+            expired = self._expired_at(np.arange(start, end))
+            yield part if expired is None else kept(part, ~expired)
 
     def between(self, lo: int = 0, hi: int = HASH_MAX) -> Run:
-        """The rows that are shown with `lo <= hash <= hi`, tombstones too; slices without a copy where that can be."""
-        run = self.run
-        wanted = _in(run.hashes, self.shown) & _in(run.hashes, (HashRange(lo, hi),))
-        expired = self.expired(np.arange(len(run)))
-        return kept(run, wanted if expired is None else wanted & ~expired)
+        """As `slices`, in one run; copied where there are several."""
+        slices = list(self.slices(lo, hi))
+        return one_after_another(slices) if slices else self.run.without_images().slice(0, 0)
 
     def rows(self) -> Run:
         """All that the view shows."""
         return self.between()
 
-
-def _in(hashes: Hashes, ranges: tuple[HashRange, ...]) -> Mask:
-    inside = np.zeros(len(hashes), dtype=np.bool_)
-    for each in ranges:
-        inside |= (hashes >= np.uint64(each.lo)) & (hashes <= np.uint64(each.hi))
-    return inside
+    def _expired_at(self, at: Positions) -> Mask | None:
+        since = self.since_us
+        if since is None or self.time is None or not self.run.may_hold_times_before(since):
+            return None
+        [column] = self.run.columns_at([self.time], at)
+        times = taken(column.array, at).view(pa.int64())
+        return mask_of(pc.fill_null(pc.less(times, since), False))

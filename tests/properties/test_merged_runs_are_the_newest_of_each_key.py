@@ -66,6 +66,7 @@ def test_search_and_merge_agree_with_dicts_laid_over_each_other(
     assert dict(zip(rows["k"], rows["v"], strict=True)) == alive
 
     asked: list[int | None] = [*range(12), None]
+    asked.sort(key=lambda key: hash_of(key, distinct))
     keys = pa.table({"k": pa.array(asked, pa.int32())})
     answer = look_up(views, (), hashes_of(asked, distinct), keys, SCHEMA)
     assert [asked[n] for n in answer.unknown] == [key for key in asked if key not in model]

@@ -54,7 +54,8 @@ def reader(folder: Path, limit_bytes: int = 1 << 40) -> Reader:
 
 
 def same(one: Run, other: Run) -> bool:
-    """Whether two runs have the same rows; reads all of them."""
+    """Whether two runs have the same rows; reads all there is of both, filter and directory too."""
+    one.read_index()
     assert one.tombstones is not None
     assert other.tombstones is not None
     return (

@@ -1,17 +1,30 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.directory import directory_of, first_not_less
+from dagster_ckpt.lsm.directory import directory_of
+from dagster_ckpt.lsm.run import run_of
+from dagster_ckpt.lsm.search import asked_of, first_greater, first_not_less
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.view import View
 
 HASHES = st.integers(0, 2**64 - 1)
 
 
 def check(stored: Hashes, wanted: Hashes) -> None:
     inside = wanted[(wanted >= stored[0]) & (wanted <= stored[-1])]
-    assert (first_not_less(directory_of(stored), stored, inside) == np.searchsorted(stored, inside)).all()
+    inside.sort()
+    run = View(run_of(stored, pa.table({"k": np.arange(len(stored))})))
+    asked = asked_of([run], inside, np.arange(len(inside)))
+    at, found = first_not_less(asked, inside)
+    assert at.tolist() == np.searchsorted(stored, inside).tolist()
+    assert found.tolist() == stored[at].tolist()
+    there = np.flatnonzero(found == inside)
+    ends = first_greater(asked.only(there), inside[there], at[there])
+    assert ends.tolist() == np.searchsorted(stored, inside[there], side="right").tolist()
+    assert [run.run.first_not_less(int(each)) for each in inside] == at.tolist()
 
 
 @given(st.lists(HASHES | st.integers(0, 9) | st.integers(2**64 - 9, 2**64 - 1), min_size=1), st.lists(HASHES))
@@ -22,11 +35,11 @@ def test_it_agrees_with_a_binary_search(stored: list[int], wanted: list[int]) ->
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 1000, 100_000])
-def test_it_has_about_one_cell_for_every_four_hashes_of_an_even_spread(rows: int) -> None:
+def test_it_has_about_one_cell_for_every_two_hashes_of_an_even_spread(rows: int) -> None:
     stored = np.sort(np.random.default_rng(rows).integers(0, 2**64 - 1, rows, dtype=np.uint64, endpoint=True))
     check(stored, stored)
-    assert len(directory_of(stored).first) <= max(2, rows // 2)
-    assert len(directory_of(stored).first) >= rows // 9
+    assert len(directory_of(stored).first) <= max(2, rows)
+    assert len(directory_of(stored).first) >= rows // 4
 
 
 def test_one_hash_many_times_has_one_cell() -> None:

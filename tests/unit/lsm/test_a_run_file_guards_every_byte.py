@@ -11,6 +11,7 @@ from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
+from tests.unit.lsm.finding import positions
 
 NAME = "state/groups/file.arrow"
 ROWS = pa.table(
@@ -52,7 +53,7 @@ def test_a_key_may_have_the_name_of_a_column_that_the_file_adds() -> None:
     file = encode(run_of(np.arange(3, dtype=np.uint64), rows))
     again = decode(NAME, file.data, file.checksum, rows.schema)
     assert again.columns().equals(rows)
-    assert again.find(again.hashes, rows.select(["_hash", "_tombstone"]), np.arange(3)).tolist() == [0, 1, 2]
+    assert positions(again, again.hashes, rows.select(["_hash", "_tombstone"])).tolist() == [0, 1, 2]
 
 
 def test_a_run_made_of_slices_is_written_whole() -> None:
@@ -117,7 +118,7 @@ def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
     damaged[place + 4 * n] ^= 1
     run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
     some = np.arange(0, n, 1000)
-    assert run.find(run.hashes[some], rows.select(["k"]), some).tolist() == some.tolist()
+    assert positions(run, run.hashes[some], rows.select(["k"]).take(some)).tolist() == some.tolist()
     with pytest.raises(CorruptStateError, match=r"block=\d+"):
         run.columns(["v"])
 
@@ -129,8 +130,8 @@ def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
 
 
 def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_file, "FORMAT", 2)
+    monkeypatch.setattr(run_file, "FORMAT", 3)
     file = encode(run_of(HASHES, ROWS))
     monkeypatch.undo()
-    with pytest.raises(IncompatibleStateError, match="format=2"):
+    with pytest.raises(IncompatibleStateError, match="format=3"):
         decode(NAME, file.data, file.checksum, ROWS.schema)

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.run import ABSENT, Run
 from dagster_ckpt.lsm.run_file import decode
+from tests.unit.lsm.finding import positions
 
 SCHEMA = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("d", pa.decimal128(20, 2)), ("at", pa.timestamp("us", "UTC"))]
@@ -46,4 +47,4 @@ def test_each_key_is_found() -> None:
     run = run_of_the_first_release()
     keys = pa.table({"k": [*run.columns()["k"].to_pylist(), "another"]})
     hashes = np.append(run.hashes, run.hashes[-1])
-    assert run.find(hashes, keys, np.arange(N + 1)).tolist() == [*range(N), ABSENT]
+    assert positions(run, hashes, keys).tolist() == [*range(N), ABSENT]
