@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,9 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest import ChangeRef
 from dagster_ckpt.protocol.names import FileId, changes_name
+from dagster_ckpt.state.far_bytes import in_turn
 from dagster_ckpt.state.objects import contents, create
+from dagster_ckpt.state.spread import READERS
 from dagster_ckpt.storage.object_store import ObjectStore
 
 
@@ -41,8 +44,18 @@ def read(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> pa
     `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them; a column that a
     file does not have (it was added later) is null there. Raises `CorruptStateError`.
     """
-    tables = [_rows(store, ref, schema) for ref in refs]
-    return pa.concat_tables([schema.empty_table(), *tables])
+    wanted = list(refs)
+    tables: dict[int, pa.Table] = {}
+
+    def read_one(number: int) -> None:
+        tables[number] = _rows(store, wanted[number], schema)
+
+    jobs = [partial(read_one, number) for number in range(len(wanted))]
+    if wanted and store.local_path(wanted[0].path) is None:
+        READERS(jobs)
+    else:
+        in_turn(jobs)
+    return pa.concat_tables([schema.empty_table(), *(tables[number] for number in range(len(wanted)))])
 
 
 def _rows(store: ObjectStore, ref: ChangeRef, schema: pa.Schema) -> pa.Table:

@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.state.far_bytes import REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 
 
@@ -25,8 +26,13 @@ def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
     Raises `CorruptStateError` where it is missing or has another size, `StoreUnavailableError` where the disk refuses.
     A writer asks first whether a newer term has begun.
     """
+    path = store.local_path(name)
+    if path is None and size > REQUEST_BYTES_MAX:
+        # An answer of any size would have to be held twice, and one that breaks off begun anew.
+        far = FarBytes(store, name, MemoryPlace(size), FarTraffic())
+        far.fetch([(0, size)])
+        return far.data
     try:
-        path = store.local_path(name)
         if path is None:
             data = pa.py_buffer(store.get(name))
         else:

@@ -8,8 +8,9 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.state import change_log
+from dagster_ckpt.state import change_log, far_bytes, objects
 from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.worlds.far_store import FarStore
 
 ROWS = pa.table(
     {
@@ -79,3 +80,20 @@ def test_damage_and_absence_are_found() -> None:
     store.delete(ref.path)
     with pytest.raises(CorruptStateError, match=f"missing.*file={ref.path}"):
         change_log.read(store, [ref], LOG)
+
+
+def test_files_of_a_far_store_are_read_several_at_once_and_large_ones_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = FarStore(MemoryObjectStore("far"), latency_s=0.01)
+    refs = [change_log.write(store, file(epoch), inserts(ROWS).rows) for epoch in range(1, 30)]
+    there = [ref for ref in refs if ref]
+    log = change_log.read(store, there, LOG)
+    assert log["_epoch"].to_pylist() == [epoch for epoch in range(1, 30) for _ in (1, 2)], "in the order of the files"
+    assert store.at_once_max > 1
+
+    store.forget()
+    monkeypatch.setattr(objects, "REQUEST_BYTES_MAX", 1000)
+    monkeypatch.setattr(far_bytes, "REQUEST_BYTES_MAX", 1000)
+    assert change_log.read(store, there[:1], LOG).num_rows == 2
+    assert len(store.requests) == -(-there[0].bytes // 1000) > 1
