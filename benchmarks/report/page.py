@@ -65,6 +65,20 @@ def _native(figures: Figures) -> str:
     return _table([*head, f"{Name.NATIVE}, rows/s", "p50", "p95", "times as fast"], rows)
 
 
+def _share(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("native"):
+        for size_ in figures.sizes(cell):
+            ours, nothing = figures.timing(cell, size_, Name.OURS), figures.timing(cell, size_, Name.NOTHING)
+            faster = figures.faster(cell, size_, Name.NOTHING)
+            if ours is not None and nothing is not None and faster is not None:
+                typical, least = p50(ours.seconds), p50(nothing.seconds)
+                took = [duration(typical), duration(least), duration(typical - least), f"{faster * 100:.0f} %"]
+                rows.append([*_where(figures, cell, size_), *took])
+    head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, p50", f"{Name.NOTHING}, p50", "our own share"]
+    return _table([*head, "ours, of its rows/s"], rows)
+
+
 def _python(figures: Figures) -> str:
     rows = []
     for cell in figures.cells("python"):
@@ -162,16 +176,15 @@ def _picture(figures: Figures) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(cells) for cells in rows]
-    if not lines:
-        return "Not measured yet."
-    return "\n".join(f"| {line} |" for line in [" | ".join(head), "|".join("---" for _ in head), *lines])
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) if len(lines) > 2 else "Not measured yet."
 
 
 _TABLES: dict[str, Callable[[Figures], str]] = {
     "goals": _goals,
     "picture": _picture,
     "native": _native,
+    "share": _share,
     "python": _python,
     "growth": _growth,
     "commit": _commit,

@@ -41,13 +41,18 @@ def test_a_table_that_nobody_knows_is_a_mistake() -> None:
 
 
 def test_each_race_is_a_line() -> None:
-    page = filled(PAGE, FIGURES)
+    page = filled("<!-- figures: native -->\n<!-- end -->\n<!-- figures: python -->\n<!-- end -->", FIGURES)
     assert line(page, "| 1M | uniform | 200k") == (
         "| 1M | uniform | 200k | 500k | 400 ms | 400 ms | 167k | 1.20 s | 1.20 s | 3.0 x |"
     )
     assert line(page, "| 10k | uniform | 20k") == (
         "| 10k | uniform | 20k | 100k | 200 ms | 3.33k (30 x) | 10k (10 x) | 5k (20 x) |"
     )
+
+
+def test_our_own_share_is_what_doing_nothing_does_not_take() -> None:
+    page = filled("<!-- figures: share -->\n<!-- end -->", FIGURES)
+    assert line(page, "| 1M |") == "| 1M | uniform | 200k | 400 ms | 300 ms | 100 ms | 75 % |"
 
 
 def test_each_size_is_a_line() -> None:
@@ -65,7 +70,7 @@ def test_a_missed_goal_stands_out() -> None:
 
 def test_without_figures_the_page_says_so() -> None:
     page = filled(PAGE, Figures({}))
-    assert page.count("Not measured yet.") == 5
+    assert page.count("Not measured yet.") == 6
     assert "![" not in page
 
 
