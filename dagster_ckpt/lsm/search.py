@@ -170,7 +170,11 @@ def find(asked: Asked, hashes: Hashes, keys: pa.Table) -> Located:
     wanted = np.take(hashes, asked.queries)
     at, found = first_not_less(asked, wanted)
     same_hash = np.flatnonzero(found == wanted)
-    located = Located(asked.only(same_hash), np.take(at, same_hash))
+    return with_key(Located(asked.only(same_hash), np.take(at, same_hash)), hashes, keys)
+
+
+def with_key(located: Located, hashes: Hashes, keys: pa.Table) -> Located:
+    """As `find`, where it is known already at which position of its run each query's hash begins."""
     same = key_is(located, keys)
     if same.all():
         return located

@@ -1,76 +1,166 @@
-"""Runs merged in memory against dicts laid over each other; keys share hashes, views hide some of them."""
+"""Runs searched, scanned and merged against dicts laid over each other.
+
+Keys share hashes, views hide some of them, rows expire; runs are in memory or in files, checked block by block.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.lookup import found_of, look_up
-from dagster_ckpt.lsm.run import Run, live, merged, run_of
-from dagster_ckpt.lsm.run_file import decode, encode
+from dagster_ckpt.lsm.merge import merged, merged_into, scan
+from dagster_ckpt.lsm.multimap import get_all
+from dagster_ckpt.lsm.run import Run, live, run_of
+from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.view import View, shown_of
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec
 
-SCHEMA = pa.schema([("k", pa.int32()), ("v", pa.string())])
-KEYS = st.integers(0, 9) | st.none()
-WORDS = st.dictionaries(KEYS, st.tuples(st.booleans(), st.sampled_from(["x", "y", None])), max_size=8)
-HASHES = [0, 1, 2**63, HASH_MAX]
-VIEWS = st.tuples(
-    WORDS,
-    st.sampled_from([HashRange(), HashRange(1, 2**63), HashRange(HASH_MAX, HASH_MAX)]),
-    st.sampled_from([(0, 0), (1, HASH_MAX), (2**63, HASH_MAX + 1)]),
-    st.booleans(),
-)
-Words = dict[int | None, tuple[bool, str | None]]
+SCHEMA = pa.schema([("k", pa.int32()), ("part", pa.string()), ("v", pa.list_(pa.int8())), ("at", pa.timestamp("us"))])
+SPEC = StateTableSpec("t", SCHEMA, ("k", "part"), time="at")
+HASHES = [0, 1, 2**62, 2**63 - 1, 2**63, HASH_MAX - 1, HASH_MAX]
+KEYS = [(k, part) for k in (*range(7), None) for part in ("", "a", None)]
+MIDDLE = 2**63
 
-
-def hash_of(key: int | None, distinct: int) -> int:
-    return HASHES[(0 if key is None else key) % distinct]
+Key = tuple[int | None, str | None]
+Word = tuple[list[int | None] | None, int] | None
+"""A key's value and time; None: it was deleted."""
+Words = dict[Key, Word]
 
 
-def hashes_of(keys: list[int | None], distinct: int) -> Hashes:
+@dataclass(frozen=True)
+class Layer:
+    """One run as it is drawn; `step` is a time that no older layer has and no newer one lacks."""
+
+    words: dict[Key, tuple[list[int | None] | None, bool] | None]
+    shown: tuple[HashRange, ...]
+    in_file: bool
+
+    def said(self, step: int) -> Words:
+        """Every second row is of the step's second half: a bound between the two expires a part of the run."""
+        return {key: word and (word[0], 2 * step + int(word[1])) for key, word in self.words.items()}
+
+
+CLIPS = st.sampled_from([HashRange(), HashRange(1, 2**63), HashRange(HASH_MAX, HASH_MAX)])
+MOVED = st.sampled_from([(0, 0), (1, HASH_MAX), (2**63, HASH_MAX + 1), (2**63, 1), (HASH_MAX, 2**62)])
+VALUES = st.tuples(st.sampled_from([[], [1], [None, 2], None]), st.booleans())
+WORDS = st.dictionaries(st.sampled_from(KEYS), VALUES | st.none(), max_size=12)
+LAYERS = st.builds(Layer, WORDS, st.builds(lambda clip, moved: shown_of(clip, *moved), CLIPS, MOVED), st.booleans())
+BELOW = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=20)
+
+
+def hash_of(key: Key, distinct: int) -> int:
+    return HASHES[(7 if key[0] is None else key[0]) % distinct]
+
+
+def hashes_of(keys: list[Key], distinct: int) -> Hashes:
     return np.array([hash_of(key, distinct) for key in keys], dtype=np.uint64)
 
 
-def run_from(words: Words, distinct: int, through_a_file: bool) -> Run:
+def keys_of(keys: list[Key]) -> pa.Table:
+    columns = list(zip(*keys, strict=True)) if keys else [(), ()]
+    return pa.table({"k": pa.array(columns[0], pa.int32()), "part": pa.array(columns[1], pa.string())})
+
+
+def run_from(words: Words, distinct: int, in_file: bool) -> Run:
     keys = list(words)
-    values = [None if deleted else value for deleted, value in words.values()]
-    rows = pa.table({"k": keys, "v": values}, schema=SCHEMA)
-    run = run_of(hashes_of(keys, distinct), rows, np.array([deleted for deleted, _ in words.values()], dtype=np.bool_))
-    if not (through_a_file and words):
+    values = pa.array([word and word[0] for word in words.values()], SCHEMA.field("v").type)
+    times = pa.array([word and word[1] for word in words.values()], SCHEMA.field("at").type)
+    rows = pa.Table.from_arrays([*keys_of(keys).columns, values, times], schema=SCHEMA)
+    run = run_of(hashes_of(keys, distinct), rows, np.array([word is None for word in words.values()], dtype=np.bool_))
+    if not (in_file and words):
         return run
-    file = encode(run)
+    file = encode(run, Layout(time="at", bloom=distinct % 2 == 0))
     return decode("run", file.data, file.checksum, SCHEMA)
 
 
-@given(st.lists(VIEWS, min_size=1, max_size=4), st.integers(1, 4))
-def test_search_and_merge_agree_with_dicts_laid_over_each_other(
-    newest_first: list[tuple[Words, HashRange, tuple[int, int], bool]], distinct: int
+def rows_of(table: pa.Table) -> Words:
+    columns = [table.column(name).to_pylist() for name in ("k", "part", "v")]
+    times = table.column("at").cast(pa.int64()).to_pylist()
+    rows: Words = {(k, part): (v, at) for k, part, v, at in zip(*columns, times, strict=True)}
+    assert len(rows) == table.num_rows, "no key is there twice"
+    return rows
+
+
+def ascends(run: Run) -> bool:
+    hashes: list[int] = run.hashes.tolist()
+    return sorted(hashes) == hashes
+
+
+def in_one_of(shown: tuple[HashRange, ...], hash_: int) -> bool:
+    return any(each.lo <= hash_ <= each.hi for each in shown)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_blocks() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_file, "BLOCK_BYTES", 64)
+        yield
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(LAYERS, max_size=3),
+    BELOW,
+    st.integers(1, len(HASHES)),
+    st.integers(-1, 7),
+    st.sampled_from([(0, HASH_MAX), (1, 2**63), (2**63 - 1, HASH_MAX - 1)]),
+)
+def test_search_scan_and_merge_agree_with_dicts_laid_over_each_other(
+    newest_first: list[Layer],
+    below: dict[Key, tuple[list[int | None] | None, bool]],
+    distinct: int,
+    since: int,
+    within: tuple[int, int],
 ) -> None:
-    views: list[View] = []
-    model: Words = {}
-    for words, clip, (moved_lo, moved_hi), through_a_file in reversed(newest_first):
-        views.insert(0, View(run_from(words, distinct, through_a_file), shown_of(clip, moved_lo, moved_hi)))
-        for key, word in words.items():
-            hash_ = hash_of(key, distinct)
-            if clip.lo <= hash_ <= clip.hi and not moved_lo <= hash_ < moved_hi:
-                model[key] = word
-    alive = {key: value for key, (deleted, value) in model.items() if not deleted}
+    model: Words = {key: (value, int(late)) for key, (value, late) in below.items()}
+    halves = (HashRange(0, MIDDLE - 1), HashRange(MIDDLE, HASH_MAX))
+    # The lower file holds rows of the upper half too, which are not its own.
+    lower = {key: word for key, word in model.items() if hash_of(key, distinct) < MIDDLE + 1}
+    upper_half = {key: word for key, word in model.items() if hash_of(key, distinct) >= MIDDLE}
+    files = [run_from(lower, distinct, True), run_from(upper_half, distinct, False)]
+    bottom = [View(run, (half,), since, "at") for run, half in zip(files, halves, strict=True)]
+    upper: list[View] = []
+    for step, layer in enumerate(reversed(newest_first), 1):
+        said = layer.said(step)
+        upper.insert(0, View(run_from(said, distinct, layer.in_file), layer.shown, since, "at"))
+        model |= {key: word for key, word in said.items() if in_one_of(layer.shown, hash_of(key, distinct))}
+    alive = {key: word for key, word in model.items() if word is not None and word[1] >= since}
+    inside = {key: word for key, word in alive.items() if within[0] <= hash_of(key, distinct) <= within[1]}
 
-    whole = merged([view.rows() for view in views], ("k",))
-    assert sorted(whole.hashes.tolist()) == whole.hashes.tolist()
-    assert len(whole) == len(model)
-    rows = live(whole).columns().to_pydict()
-    assert len(rows["k"]) == len(alive)
-    assert dict(zip(rows["k"], rows["v"], strict=True)) == alive
-
-    asked: list[int | None] = [*range(12), None]
-    asked.sort(key=lambda key: hash_of(key, distinct))
-    keys = pa.table({"k": pa.array(asked, pa.int32())})
-    answer = look_up(views, (), hashes_of(asked, distinct), keys, SCHEMA)
-    assert [asked[n] for n in answer.unknown] == [key for key in asked if key not in model]
+    asked = sorted(KEYS, key=lambda key: hash_of(key, distinct))
+    hashes, keys = hashes_of(asked, distinct), keys_of(asked)
+    answer = look_up(upper, bottom, hashes, keys, SCHEMA)
+    assert [asked[number] for number in answer.unknown] == [key for key in asked if key not in model]
     found = found_of(answer.parts, keys, SCHEMA)
     assert found.present.tolist() == [key in alive for key in asked]
-    assert found.rows["k"].to_pylist() == [key for key in asked if key in alive]
-    assert found.rows["v"].to_pylist() == [alive[key] for key in asked if key in alive]
+    assert list(rows_of(found.rows).items()) == [(key, alive[key]) for key in asked if key in alive]
+
+    prefixes = sorted({key[0] for key in KEYS}, key=lambda k: hash_of((k, None), distinct))
+    k = pa.table({"k": pa.array(prefixes, pa.int32())})
+    every = get_all(upper, bottom, hashes_of([(each, None) for each in prefixes], distinct), k, SPEC)
+    assert rows_of(every.rows) == alive
+    assert every.asked.tolist() == sorted(every.asked.tolist())
+    assert [prefixes[number] for number in every.asked] == every.rows["k"].to_pylist()
+
+    part = scan(upper, bottom, *within, SPEC.keys)
+    assert part is not None
+    assert ascends(part)
+    assert part.tombstones is None
+    assert rows_of(part.columns()) == inside
+
+    above = [view.between() for view in upper]
+    if above:
+        news = merged(above, SPEC.keys)
+        assert ascends(news)
+        whole = merged([news, *(view.between() for view in bottom)], SPEC.keys)
+        assert rows_of(live(whole).columns()) == alive
+        down = merged_into([view.between() for view in bottom], news, SPEC.keys)
+        assert ascends(down)
+        assert rows_of(down.columns()) == alive
+        assert down.tombstones is None
