@@ -7,6 +7,7 @@ from dagster_ckpt.lsm.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import encode
 from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
@@ -203,3 +204,18 @@ def test_two_streams_of_one_name_never_meet(tmp_path: Path, store: FarStore) -> 
     second = stored(store, PATH, other)
     assert same(read(process, store, second), other)
     assert not same(other, RUN)
+
+
+def test_few_runs_of_a_far_store_are_open_at_once(
+    tmp_path: Path, store: FarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes file descriptors, of which a process often has no more than 1024."""
+    monkeypatch.setattr(open_runs, "_FAR_MAX", 3)
+    process = reader(tmp_path / "cache")
+    small = some_run(10)
+    refs = [stored(store, f"state/groups/{number}.arrow", small) for number in range(10)]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for ref in refs:
+        read(process, store, ref)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 3 * 2
+    assert read(process, store, refs[-1]) is read(process, store, refs[-1])
