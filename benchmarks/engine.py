@@ -1,6 +1,6 @@
-"""Milliseconds of one shard's part of an epoch, without Spark: rows in, aggregated, state and change log durable.
+"""Milliseconds of one task's part of an epoch, without Spark: rows in, aggregated, state and change log durable.
 
-    python -m benchmarks.engine [--keys 250000] [--rows 50000] [--epochs 30] [--strings] [--profile]
+    python -m benchmarks.engine [--keys 500000] [--rows 100000] [--epochs 30] [--shards 4] [--strings] [--profile]
 
 count, sum and max by one key, keys drawn evenly, everything on local disk with fsync. The epochs that first fill the
 state are not counted. CPU is what the process used, the kernel's part (writing, fsync) included: on a busy machine it
@@ -23,19 +23,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, ManifestKind, Owner
+from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.protocol.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.state import change_log
-from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.shard_state import EngineOptions, open_shard
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
 
-SHARD = Shard(0)
 AGGREGATES = {"rows": agg.count(), "total": agg.sum("value"), "greatest": agg.max("value")}
 Numbers = npt.NDArray[np.int64]
 
@@ -61,46 +61,41 @@ class Stopwatch:
 
 
 @dataclass
-class OneShard:
-    """A stream of one shard, epoch after epoch."""
+class OneTask:
+    """A stream all of whose shards one task works, epoch after epoch."""
 
     store: ObjectStore
     operator: RunningAggregate
-    options: EngineOptions
     manifest: Manifest
-    runs: OpenRuns = field(default_factory=OpenRuns)
+    engine: Engine = field(default_factory=lambda: Engine(SystemClock()))
+    merged_rows: list[int] = field(default_factory=list)
 
     def epoch(self, hashes: Hashes, rows: pa.Table, stopwatch: Stopwatch) -> None:
         version = Version(self.manifest.version + 1)
-        file = FileId(Term(1), Epoch(version), SHARD, attempt=0)
-        context = EpochContext(Epoch(version), SHARD, shards=1, watermark_us=None)
-        with stopwatch.part("whole"):
-            state = open_shard(self.store, self.manifest, SHARD, file, self.runs, self.options)
+        shards = tuple(map(Shard, range(self.manifest.shards)))
+        file = FileId(Term(1), Epoch(version), shards[0], attempt=0)
+        context = EpochContext(Epoch(version), shards, len(shards), None, Epoch(0), self.engine.budget.soft_bytes)
+        with (
+            stopwatch.part("whole"),
+            open_state(self.store, self.manifest, shards, file, self.engine, self.operator.logged) as state,
+        ):
+            with stopwatch.part("compact"):
+                state.compact()
             with stopwatch.part("on_rows"):
                 self.operator.on_rows(hashes, rows, state, context)
+                state.relieve()
             with stopwatch.part("finish"):
-                changes = self.operator.finish(state, context)
-            with stopwatch.part("change log"):
-                change_log.write(self.store, file, changes.rows)
+                sum(changes.count for changes in self.operator.finish(state, context))
             with stopwatch.part("flush"):
-                flushed = state.flush()
-        self.manifest = replace(self.manifest, version=version, runs={ack.table: (ack.runs,) for ack in flushed})
+                lists = state.flush()
+        self.merged_rows.append(state.metrics.merged_rows)
+        runs = {GROUPS: tuple(lists[shard][0].runs for shard in shards)}
+        self.manifest = replace(self.manifest, version=version, epoch=Epoch(version), runs=runs)
 
 
-def empty_stream(operator: RunningAggregate) -> Manifest:
-    return Manifest(
-        version=FIRST,
-        kind=ManifestKind.OPEN,
-        epoch=EMPTY,
-        term=Term(1),
-        nonce=Nonce(""),
-        time_ms=0,
-        stream="benchmark",
-        uuid=StreamUuid(""),
-        owner=Owner("", ""),
-        pipeline=operator.pipeline,
-        shards=1,
-    )
+def empty_stream(operator: RunningAggregate, shards: int) -> Manifest:
+    beginning = Beginning("benchmark", StreamUuid("u"), Owner("i", "benchmark"), operator.pipeline, shards)
+    return created(beginning, Stamp(Nonce("n"), 0))
 
 
 def hashes_of(keys: Numbers) -> Hashes:
@@ -111,11 +106,10 @@ def hashes_of(keys: Numbers) -> Hashes:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--keys", type=int, default=250_000)
-    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--keys", type=int, default=500_000)
+    parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--runs-min", type=int, default=CompactionLimits().runs_min)
-    parser.add_argument("--ratio", type=int, default=CompactionLimits().ratio)
+    parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--strings", action="store_true", help="string keys")
     parser.add_argument("--profile", action="store_true", help="show where the CPU goes")
     options = parser.parse_args()
@@ -125,16 +119,15 @@ def main() -> None:
     names = np.array([f"N{key:07d}" if options.strings else key for key in range(options.keys)])
     schema = pa.schema([("key", key_type), ("value", pa.int64())])
     operator = RunningAggregate.build(("key",), AGGREGATES, InputSpec((), schema))
-    engine = EngineOptions(CompactionLimits(options.runs_min, options.ratio))
 
     with tempfile.TemporaryDirectory() as folder:
         store = LocalObjectStore(Path(folder), lambda: uuid4().hex)
-        shard = OneShard(store, operator, engine, empty_stream(operator))
+        task = OneTask(store, operator, empty_stream(operator, options.shards))
 
         def run(keys: Numbers, stopwatch: Stopwatch) -> None:
             values = pa.array(chance.integers(0, 1000, len(keys)))
             rows = pa.Table.from_arrays([pa.array(names[keys], key_type), values], schema=schema)
-            shard.epoch(hashes_of(keys), rows, stopwatch)
+            task.epoch(hashes_of(keys), rows, stopwatch)
 
         for start in range(0, options.keys, options.rows):
             run(np.arange(start, min(start + options.rows, options.keys)), Stopwatch())
@@ -146,8 +139,9 @@ def main() -> None:
         if options.profile:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
     stopwatch.show()
-    runs = [run for (newest_first,) in shard.manifest.runs.values() for run in newest_first]
-    print("runs, newest first:", ", ".join(f"{run.rows} rows (level {run.level})" for run in runs))
+    merged = task.merged_rows[-options.epochs :]
+    print(f"rows merged an epoch: median {np.median(merged):,.0f}, most {max(merged):,}")
+    print("runs of the first shard, newest first:", [run.rows for run in task.manifest.runs[GROUPS][0]])
 
 
 if __name__ == "__main__":

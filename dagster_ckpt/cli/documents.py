@@ -65,7 +65,7 @@ def show(info: EpochInfo, manifest: Manifest) -> None:
         "state": [_state(spec, manifest) for spec in pipeline.tables],
         "changes": {
             "files": len(manifest.changes),
-            "rows": sum(change.rows for change in manifest.changes),
+            "rows": info.rows_out,
             "bytes": sum(change.bytes for change in manifest.changes),
         },
         "table_files": sum(index.entries for index in manifest.files.index) + len(manifest.files.tail),
@@ -86,7 +86,7 @@ def _columns(schema: pa.Schema) -> list[Json]:
 
 def _state(spec: StateTableSpec, manifest: Manifest) -> Json:
     shards = manifest.runs.get(spec.name, ())
-    runs = [run for shard in shards for run in shard]
+    runs = {run.path: run for shard in shards for run in shard}.values()  # several shards may share a file
     return {
         "table": spec.name,
         "keys": list(spec.keys),

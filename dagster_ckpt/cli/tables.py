@@ -1,7 +1,7 @@
 """What people read: tables with units, relative times and thousand separators. Programs take `documents`."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -101,6 +101,9 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
         late = f", {plain.count(info.late_rows)} too late" if info.late_rows else ""
         yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
         yield "took", plain.duration(info.epoch_ms)
+        if info.merged_rows:
+            waited = f", intake waited {plain.duration(info.stall_ms)}" if info.stall_ms else ""
+            yield "compaction", f"{plain.count(info.merged_rows, 'row')} merged{waited}"
     if info.event_time is not None:
         yield "event time", f"{plain.moment(info.event_time)} UTC"
     if info.watermark is not None:
@@ -113,7 +116,7 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "shards", str(manifest.shards)
     for spec in pipeline.tables:
         yield f"state {spec.name}", _state(manifest.runs.get(spec.name, ()))
-    yield "change log", _files(manifest.changes)
+    yield "change log", _files(info.rows_out, manifest.changes)
     table_files = sum(index.entries for index in manifest.files.index) + len(manifest.files.tail)
     if table_files:
         yield "table", plain.count(table_files, "file")
@@ -138,13 +141,13 @@ def _operator(pipeline: Pipeline) -> str:
 
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
-    runs = [run for shard in shards for run in shard]
+    files = {run.path: run for shard in shards for run in shard}.values()  # several shards may share a file
     longest = max(map(len, shards), default=0)
-    return f"{_files(runs)}, at most {longest} in a shard"
+    return f"{_files(sum(file.rows for file in files), files)}, at most {longest} in a shard"
 
 
-def _files(files: Sequence[RunRef | ChangeRef]) -> str:
-    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+def _files(rows: int, files: Collection[RunRef | ChangeRef]) -> str:
+    size = sum(file.bytes for file in files)
     return f"{plain.count(rows, 'row')}, {plain.size(size)} in {plain.count(len(files), 'file')}"
 
 

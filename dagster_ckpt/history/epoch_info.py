@@ -16,9 +16,11 @@ class EpochInfo:
 
     `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `abandoned`: a
     rollback left it behind, and it can be read until it is retired. `rows_in`, `rows_out` (rows of the change log),
-    `late_rows`, `epoch_ms` and `change_bytes` are what this epoch did; `state_rows` and `state_bytes` what the stream
-    held after it; `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest
-    event time any input had seen by then, None where there is none.
+    `late_rows`, `epoch_ms`, `change_bytes`, `merged_rows` (written by compaction) and `stall_ms` (how long the intake
+    of rows waited for that) are what this epoch did; `state_rows` and `state_bytes` what the stream held after it, and
+    `runs` the most runs of any shard, which is what a look-up has to search; `total_rows_in` and `total_epochs` count
+    from the stream's beginning. `event_time` is the greatest event time any input had seen by then, None where there is
+    none.
     """
 
     stream: str
@@ -32,8 +34,11 @@ class EpochInfo:
     late_rows: int
     epoch_ms: int
     change_bytes: int
+    merged_rows: int
+    stall_ms: int
     state_rows: int
     state_bytes: int
+    runs: int
     total_rows_in: int
     total_epochs: int
     watermark: datetime | None
@@ -57,13 +62,21 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         late_rows=did.late_rows,
         epoch_ms=did.epoch_ms,
         change_bytes=did.change_bytes,
+        merged_rows=did.merged_rows,
+        stall_ms=did.stall_ms,
         state_rows=did.state_rows,
         state_bytes=did.state_bytes,
+        runs=most_runs(shown),
         total_rows_in=did.total_rows_in,
         total_epochs=did.total_epochs,
         watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),
         event_time=max(event_times, default=None),
     )
+
+
+def most_runs(manifest: Manifest) -> int:
+    """The runs of the shard that has the most, in any one state table: what a look-up there has to search."""
+    return max((len(runs) for table in manifest.runs.values() for runs in table), default=0)
 
 
 def moment_of(time_us: int) -> datetime:

@@ -1,11 +1,14 @@
 """An epoch as Dagster metadata: always the same labels, because each number is a plot of its own in Dagster's UI."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
 
+from dagster_ckpt.history.epoch_info import most_runs
+from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.manifest import Manifest, SourcePosition
 
 Metadata = dict[str, dg.MetadataValue[Any]]
@@ -13,15 +16,22 @@ Metadata = dict[str, dg.MetadataValue[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast an epoch was, which its manifest cannot know. All zero for one that an earlier Dagster run committed."""
+    """What an epoch's manifest cannot know: how fast it was, and what its operator counted.
+
+    All zero for an epoch that an earlier Dagster run committed.
+    """
 
     commit_ms: int = 0
     rows_per_second: float = 0.0
     lag_seconds: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
-    """The epoch that the manifest shows. State bytes, state rows and row count are those of the whole stream at it."""
+    """The epoch that the manifest shows.
+
+    State rows, state bytes, row count and runs (of the shard that has the most) are those of the whole stream at it.
+    """
     statistics = manifest.statistics
     numbers: dict[str, int | float] = {
         "epoch": manifest.epoch,
@@ -32,9 +42,13 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
         "commit_milliseconds": pace.commit_ms,
         "state_rows": statistics.state_rows,
         "state_bytes": statistics.state_bytes,
+        "runs": most_runs(manifest),
+        "merged_rows": statistics.merged_rows,
+        "stall_milliseconds": statistics.stall_ms,
         "late_rows": statistics.late_rows,
         "lag_seconds": pace.lag_seconds,
         "dagster/row_count": row_count(manifest),
+        **{name: pace.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
     }
     metadata: Metadata = {
         label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)

@@ -34,6 +34,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import Owner, Pipeline
 from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import open_session, own_interrupts
@@ -169,7 +170,11 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         checkpoint_interval_ms=coordinator.checkpoint_interval_ms if interval_ms is None else interval_ms,
         timeout_ms=coordinator.timeout_ms,
         tolerable_failures=coordinator.tolerable_failures,
-        memory_limit_bytes=step.state.memory_limit_bytes,
+        engine=EngineOptions(
+            memory_limit_bytes=step.state.memory_limit_bytes,
+            io_threads=step.state.io_threads,
+            cache=CacheOptions(step.state.cache_dir, step.state.cache_limit_bytes),
+        ),
     )
     opening = _opening(step)
     return StreamJob(
@@ -222,4 +227,4 @@ def _own_term(step: Step) -> Term | None:
 
 
 def _told(epoch: CommittedEpoch) -> Told:
-    return Told(epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds))
+    return Told(epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters))

@@ -1,6 +1,6 @@
 """The running aggregate: one row per key, updated as rows arrive."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, flatten, take
 from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State
+from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.accumulators.accumulator import Accumulator, Columns, GroupedRows
 from dagster_ckpt.operators.accumulators.counts import LastTime, RowCount
@@ -22,6 +22,9 @@ from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 NAME = "aggregate"
 GROUPS = "groups"
 """The operator's one state table: a row per key."""
+KEYS_TOUCHED = "keys_touched"
+"""Distinct keys among the epoch's rows."""
+COUNTERS = (KEYS_TOUCHED,)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ class RunningAggregate:
         aggregations, event_time = _from_parameters(pipeline.parameters)
         return cls.build(pipeline.keys, aggregations, pipeline.inputs[0], event_time)
 
+    @property
+    def logged(self) -> str:
+        return GROUPS
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return COUNTERS
+
     def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> int:
         if rows.num_rows == 0:
             return 0
@@ -87,15 +98,24 @@ class RunningAggregate:
         values = take(flatten(rows.select(list(self.values))), groups.order)
         fresh = self._of_rows(GroupedRows(groups.starts, groups.sizes, _columns(values)))
         found = table.get(group_hashes, group_keys)
-        kept = self._merged(_spread(found), fresh) if found.present.any() else fresh
+        merged = self._merged(_spread(found, self._kept), fresh) if found.present.any() else fresh
         schema = self.pipeline.tables[0].schema
-        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *kept.values()], schema=schema))
+        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema))
         return 0
 
-    def finish(self, state: State, context: EpochContext) -> Changes:
-        touched = state.table(GROUPS).touched()
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        for touched in state.table(GROUPS).touched():
+            context.counters[KEYS_TOUCHED] += len(touched.hashes)
+            yield self.changes_of(touched)
+
+    def changes_of(self, touched: Touched) -> Changes:
         before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
-        return changes_between(before, after)
+        return changes_between(before, after, self.pipeline.keys)
+
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        """The state columns besides the key's."""
+        return tuple(field.name for accumulator in self.accumulators for field in accumulator.fields)
 
     def table(self, state_rows: pa.Table) -> pa.Table:
         columns = _columns(state_rows)
@@ -122,12 +142,13 @@ def _columns(table: pa.Table) -> dict[str, pa.Array]:
     return {name: flat(column) for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def _spread(found: Found) -> dict[str, pa.Array]:
-    """What was found, with a row for every key asked for: all null where there was none."""
+def _spread(found: Found, names: tuple[str, ...]) -> dict[str, pa.Array]:
+    """These columns of what was found, with a row for every key asked for: all null where there was none."""
+    rows = found.rows.select(list(names))
     if found.present.all():
-        return _columns(found.rows)
+        return _columns(rows)
     row = pa.array(np.cumsum(found.present) - 1, mask=~found.present)
-    return {name: column.take(row) for name, column in _columns(found.rows).items()}
+    return {name: column.take(row) for name, column in _columns(rows).items()}
 
 
 def _values(aggregations: Mapping[str, Aggregation], event_time: str | None) -> tuple[str, ...]:

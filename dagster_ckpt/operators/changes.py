@@ -1,9 +1,11 @@
 """The change log's rows: what a stream's table was before an epoch against what it is now."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, rows_equal, take
+from dagster_ckpt.lsm.columns import Mask, equal, flat, take
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
@@ -15,25 +17,38 @@ CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), null
 
 def inserts(rows: pa.Table) -> Changes:
     """Rows that are new, all of them."""
-    return _labelled([(INSERT, rows)])
+    return Changes(rows.num_rows, partial(_labelled, [(INSERT, rows)]))
 
 
-def changes_between(before: Found, after: Found) -> Changes:
-    """The net change of n keys: nothing for a key whose row is what it was.
+def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Changes:
+    """The net change of n keys: nothing for a key whose row is what it was. `keys` are the columns of the key.
 
     The images before all updates come first, then those after them in the same order, then new rows, then deleted ones.
     """
     kept = before.present & after.present
-    old, new = _where(before, kept), _where(after, kept)
-    changed = ~rows_equal(old, new)
-    return _labelled(
-        [
-            (UPDATE_PREIMAGE, _only(old, changed)),
-            (UPDATE_POSTIMAGE, _only(new, changed)),
-            (INSERT, _where(after, after.present & ~before.present)),
-            (DELETE, _where(before, before.present & ~after.present)),
-        ]
-    )
+    changed = _changed(before, after, kept, keys)
+    new, gone = after.present & ~before.present, before.present & ~after.present
+    count = 2 * int(np.count_nonzero(changed)) + int(np.count_nonzero(new)) + int(np.count_nonzero(gone))
+
+    def rows() -> pa.Table:
+        old, now = (_only(_where(side, kept), changed) for side in (before, after))
+        new_rows, gone_rows = _where(after, new), _where(before, gone)
+        parts = [(UPDATE_PREIMAGE, old), (UPDATE_POSTIMAGE, now), (INSERT, new_rows), (DELETE, gone_rows)]
+        return _labelled(parts)
+
+    return Changes(count, rows)
+
+
+def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:
+    """Which of the kept keys have another row now."""
+    changed = np.zeros(int(np.count_nonzero(kept)), dtype=np.bool_)
+    for name in after.rows.column_names:
+        if changed.all():
+            break  # often after the first column: most epochs count something for each key they touch
+        if name not in keys:
+            old, now = (_where(Found(side.present, side.rows.select([name])), kept) for side in (before, after))
+            changed |= ~equal(flat(old.column(0)), flat(now.column(0)))
+    return changed
 
 
 def _where(found: Found, keys: Mask) -> pa.Table:
@@ -45,8 +60,8 @@ def _only(rows: pa.Table, wanted: Mask) -> pa.Table:
     return rows if wanted.all() else take(rows, np.flatnonzero(wanted))
 
 
-def _labelled(parts: list[tuple[str, pa.Table]]) -> Changes:
+def _labelled(parts: list[tuple[str, pa.Table]]) -> pa.Table:
     parts = [part for part in parts if part[1].num_rows] or parts[:1]
     codes = np.repeat([_KINDS.index(kind) for kind, _ in parts], [rows.num_rows for _, rows in parts]).astype(np.int8)
     kinds = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_KINDS))
-    return Changes(pa.concat_tables([rows for _, rows in parts]).append_column(CHANGE_FIELD, kinds))
+    return pa.concat_tables([rows for _, rows in parts]).append_column(CHANGE_FIELD, kinds)

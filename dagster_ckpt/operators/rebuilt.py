@@ -16,3 +16,8 @@ def from_pipeline(pipeline: Pipeline) -> aggregate.RunningAggregate | append.App
             raise IncompatibleStateError(
                 f"this release does not know the stream's operator: install the release that wrote it. operator={other}"
             )
+
+
+def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of what the pipeline's operator counts."""
+    return aggregate.COUNTERS if pipeline.operator == aggregate.NAME else ()

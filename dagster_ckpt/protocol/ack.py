@@ -23,8 +23,8 @@ class ShardAck:
 
     `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time seen by each
     input in this epoch, None where it saw none; `merged_rows` what compaction wrote, `stall_ms` how long the intake of
-    rows waited for it. A task that works several shards works them together: all counts but `rows_in` are then given
-    with its first shard.
+    rows waited for it; `counters` what the operator counts by names of its own. A task that works several shards works
+    them together: all that is counted, but for `rows_in`, is then given with its first shard.
     """
 
     shard: Shard
@@ -39,3 +39,4 @@ class ShardAck:
     host: str = ""
     merged_rows: int = 0
     stall_ms: int = 0
+    counters: tuple[tuple[str, int], ...] = ()

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
-from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, sequence
+from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, pair, sequence
 from dagster_ckpt.protocol.manifest_codec import CHANGES, RUN
 
 ACK_ROW = pa.schema([pa.field("word", pa.string(), nullable=False)])
@@ -41,6 +41,7 @@ _ACK = Record(
         "host": TEXT,
         "merged_rows": COUNT,
         "stall_ms": COUNT,
+        "counters": sequence(pair(TEXT, COUNT)),
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()

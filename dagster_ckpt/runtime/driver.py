@@ -1,6 +1,7 @@
 """The driver's side of an epoch: one of Spark's micro-batches in, one manifest out, or nothing of it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from dagster_ckpt.errors import (
     CorruptStateError,
     IncompatibleStateError,
 )
+from dagster_ckpt.history.damage import epoch_without
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, error_of, step
@@ -38,6 +40,7 @@ from dagster_ckpt.runtime.plan import refuse_unknown_state
 from dagster_ckpt.runtime.scratch import Advance, Scratch
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
+from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.writer import StreamWriter
 
 Word = ShardAck | ShardDecline
@@ -52,7 +55,8 @@ class CommittedEpoch:
     """An epoch that has just become visible.
 
     `commit_ms` is what its manifest took, `epoch_ms` the whole epoch from Spark's hand-over on; `lag_seconds` how long
-    ago the oldest input file of the epoch was written, or, for other sources, its micro-batch planned.
+    ago the oldest input file of the epoch was written, or, for other sources, its micro-batch planned. `counters` are
+    what the operator counted.
     """
 
     manifest: Manifest
@@ -60,6 +64,7 @@ class CommittedEpoch:
     epoch_ms: int
     rows_per_second: float
     lag_seconds: float
+    counters: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ class EpochDriver:
                 epoch_ms=ended_ms - began_ms,
                 rows_per_second=manifest.statistics.rows_in * 1000 / max(1, ended_ms - began_ms),
                 lag_seconds=max(0, clock.now_ms() - self._oldest_ms(advances, batch_id)) / 1000,
+                counters=_counted(acks),
             )
         )
 
@@ -177,8 +183,14 @@ class EpochDriver:
             if isinstance(word, ShardDecline) and word.error in _FINAL:
                 # A file may be missing because another writer has retired it.
                 self._setup.writer.check_term()
-                return _FINAL[word.error](word.reason)
+                final = _FINAL[word.error](word.reason)
+                return self._with_good_epoch(final) if isinstance(final, CorruptStateError) else final
         return error
+
+    def _with_good_epoch(self, error: CorruptStateError) -> CorruptStateError:
+        writer = self._setup.writer
+        good = epoch_without(ManifestChain(writer.store, self._setup.clock), writer.manifest, error)
+        return CorruptStateError(f"{error}, good_epoch={good}")
 
     def _commit(self, edit: EpochEdit) -> Manifest:
         epoch = self._setup.writer.next_epoch
@@ -211,6 +223,13 @@ class EpochDriver:
     def _oldest_ms(self, advances: tuple[Advance, ...], batch_id: int) -> int:
         files = [file.modified_ms for advance in advances for file in advance.files]
         return min(files) if files else self._setup.scratch.batch_time_ms(batch_id)
+
+
+def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
+    counted: Counter[str] = Counter()
+    for ack in acks:
+        counted.update(dict(ack.counters))
+    return counted
 
 
 def events_of(epoch: Epoch, outcome: JobOutcome, layout: Layout) -> Iterator[Event]:

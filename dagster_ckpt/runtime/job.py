@@ -37,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
-_CHUNKS_IN_MEMORY = 8  # a chunk, its sorted copy, what the operator makes of both, and Arrow's own buffers
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What trying again cannot mend."""
 
@@ -204,7 +203,7 @@ class _Run:
             folder=self._job.folder,
             layout=self._layout(),
             event_time=None if event_time is None else event_time.column,
-            chunk_bytes=self._job.options.memory_limit_bytes // _CHUNKS_IN_MEMORY,
+            engine=self._job.options.engine,
         )
 
     def _layout(self) -> Layout:

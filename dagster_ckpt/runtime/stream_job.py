@@ -1,11 +1,12 @@
 """What is run and how: the words between the Dagster surface, or a test, and the runtime."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.storage.address import StoreAddress
@@ -18,8 +19,8 @@ class JobOptions:
 
     `tolerable_failures` is how many times in a row an epoch may fail and be tried again: after `backoff_ms`, then twice
     that and so on. `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how
-    many tasks an epoch has at most, None: as many as Spark has cores. `memory_limit_bytes` is about what the rows that
-    a task takes in at once may need while they are worked; an epoch's distinct keys come on top.
+    many tasks an epoch has at most, None: as many as Spark has cores. `engine` is how each of Spark's Python workers
+    works.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
@@ -31,7 +32,7 @@ class JobOptions:
     backoff_ms_max: int = 30_000
     drain_ms: int = 30_000
     tasks_max: int | None = None
-    memory_limit_bytes: int = 256 * 1024 * 1024
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 @dataclass(frozen=True)

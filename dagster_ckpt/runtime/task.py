@@ -7,7 +7,7 @@ with the query's plan (`TaskSetup`); what is not, as a property of the epoch's S
 import json
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
@@ -19,31 +19,28 @@ from dagster_ckpt.operators.rebuilt import from_pipeline
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.runtime.ack_rows import ShardDecline, encode_words
+from dagster_ckpt.runtime.engines import EngineOptions, engine_of
 from dagster_ckpt.runtime.layout import Layout
-from dagster_ckpt.runtime.shard_work import ShardWork, chunks_of
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.runtime.shard_work import ShardWork
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 
-_OPEN_RUNS = OpenRuns()
-"""Runs never change: they stay open for as long as Spark keeps this worker process."""
-
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """What the tasks of every epoch are told. `address` may hold secrets: it travels in the closure and is never shown.
+    """What the tasks of every epoch are told.
 
-    `chunk_bytes` is about how much input is taken in at once.
+    `address` may hold secrets: it travels in the closure and is never shown.
     """
 
     address: StoreAddress
     folder: str
     layout: Layout
     event_time: str | None
-    chunk_bytes: int
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,10 @@ def words_of(
     shards = setup.layout.shards_of(partition)
     try:
         work = _begun(setup, order, attempt)
-        chunks = chunks_of(batches, setup.chunk_bytes)
         operator = from_pipeline(work.manifest.pipeline)
         if isinstance(operator, AppendOnly):
-            return [work.append(operator, shards[0], chunks)]
-        return list(work.transform(operator, shards, chunks))
+            return [work.append(operator, shards[0], batches)]
+        return [*work.transform(operator, shards, batches)]
     except Exception as error:  # noqa: BLE001  (a decline is the answer to all that can be caught)
         kind = type(error).__name__
         reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
@@ -103,7 +99,15 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     store = folder_store(setup.address.open(), setup.folder)
     manifest = _manifest(ManifestChain(store, clock), order)
     return ShardWork(
-        store, manifest, order.epoch, order.term, attempt, setup.layout, setup.event_time, clock, _OPEN_RUNS
+        store=store,
+        manifest=manifest,
+        epoch=order.epoch,
+        term=order.term,
+        attempt=attempt,
+        layout=setup.layout,
+        event_time=setup.event_time,
+        clock=clock,
+        engine=engine_of(setup.engine, store),
     )
 
 

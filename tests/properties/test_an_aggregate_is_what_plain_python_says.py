@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import count
 from math import fsum, inf, isinf, isnan, nan, sqrt
@@ -13,16 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagster_ckpt.ids import Epoch, Shard
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.aggregate import GROUPS
-from dagster_ckpt.protocol.manifest import InputSpec
-from dagster_ckpt.state.shard_state import EngineOptions
+from dagster_ckpt.protocol.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
-from tests.unit.state.epochs import Epochs
 
 SCHEMA = pa.schema(
     [
@@ -73,6 +77,7 @@ AGGREGATES = {
     "by_float": agg.last("s", by="f"),
 }
 STORES = count()
+SHARDS = (Shard(0), Shard(1))
 
 
 def none_if_empty(compute: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -153,27 +158,42 @@ def replayed(table: dict[Key, Row], changes: list[Row]) -> dict[Key, Row]:
     return table
 
 
+LIMITS = st.sampled_from([1 << 12, 1 << 28])
+"""Memory that an epoch's rows do not fit into, and memory that they do."""
+
+
 @settings(max_examples=60)
-@given(EPOCHS, st.sampled_from([1, 2, 1000]), st.sampled_from([2, 8]))
+@given(EPOCHS, st.sampled_from([1, 2, 1000]), LIMITS)
 def test_any_cut_into_epochs_and_batches_gives_the_same_table(
-    cut: list[list[list[Row]]], distinct: int, runs_min: int
+    cut: list[list[list[Row]]], distinct: int, memory_limit: int
 ) -> None:
     operator = RunningAggregate.build(("k", "part"), AGGREGATES, InputSpec((), SCHEMA), "at")
-    options = EngineOptions(CompactionLimits(runs_min))
-    epochs = Epochs(MemoryObjectStore(f"aggregate-{next(STORES)}"), operator.pipeline.tables[0], options=options)
-    context = EpochContext(Epoch(1), Shard(0), shards=1, watermark_us=None)
+    store = MemoryObjectStore(f"aggregate-{next(STORES)}")
+    engine = Engine(SystemClock(), budget=MemoryBudget(memory_limit))
+    manifest = created(
+        Beginning("s", StreamUuid("u"), Owner("i", "s"), operator.pipeline, len(SHARDS)), Stamp(Nonce("n"), 0)
+    )
     so_far: dict[Key, list[Row]] = defaultdict(list)
     table: dict[Key, Row] = {}
     for batches in cut:
-        state = epochs.begin()
-        for batch in batches:
-            rows = pa.Table.from_pylist(batch, schema=SCHEMA)
-            assert operator.on_rows(hashes_of(batch, distinct), rows, state, context) == 0
-            for row in batch:
-                so_far[row["k"], row["part"]].append(row)
-        table = replayed(table, operator.finish(state, context).rows.to_pylist())
-        epochs.commit(state)
-        read = by_key(operator.table(live_rows(epochs.store, epochs.newest, GROUPS)).to_pylist())
+        epoch = Epoch(manifest.version + 1)
+        context = EpochContext(epoch, SHARDS, len(SHARDS), None, Epoch(0), memory_bytes=1 << 20)
+        file = FileId(Term(1), epoch, SHARDS[0], attempt=0)
+        with open_state(store, manifest, SHARDS, file, engine, operator.logged) as state:
+            state.compact()
+            for batch in batches:
+                rows = pa.Table.from_pylist(batch, schema=SCHEMA)
+                assert operator.on_rows(hashes_of(batch, distinct), rows, state, context) == 0
+                state.relieve()
+                for row in batch:
+                    so_far[row["k"], row["part"]].append(row)
+            for changes in operator.finish(state, context):
+                assert changes.count == changes.rows.num_rows
+                table = replayed(table, changes.rows.to_pylist())
+            lists = state.flush()
+        runs = {GROUPS: tuple(lists[shard][0].runs for shard in SHARDS)}
+        manifest = replace(manifest, version=Version(epoch), epoch=epoch, runs=runs)
+        read = by_key(operator.table(live_rows(store, manifest, GROUPS)).to_pylist())
         assert repr(sorted(read.items(), key=repr)) == repr(sorted(table.items(), key=repr)), (
             "the change log leads to the table"
         )
@@ -182,4 +202,5 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
 
 def hashes_of(batch: list[Row], distinct: int) -> Hashes:
     numbers = [sum(map(ord, f"{row['k']}{row['part']}")) % distinct for row in batch]
-    return np.array(numbers, dtype=np.uint64)
+    # Spread over both shards, since the greatest bit says which.
+    return np.array(numbers, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,7 +1,7 @@
 """Real streams in a real store, made as a driver and its tasks make them, without Spark."""
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.operators import AppendOnly, EpochContext, RunningAggregate, agg
-from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import (
@@ -23,7 +23,8 @@ from dagster_ckpt.protocol.manifest import (
 )
 from dagster_ckpt.protocol.names import FileId, folder_of
 from dagster_ckpt.state import change_log
-from dagster_ckpt.state.shard_state import open_shard
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.opening import Opening, Takeover
@@ -115,28 +116,28 @@ class MadeStream:
         )
 
     def _work(self, shard: Shard, rows: pa.Table, hours: int | None) -> ShardAck:
-        writer, manifest = self.writer, self.writer.manifest
-        file = FileId(writer.term, writer.next_epoch, shard, 0)
+        file = FileId(self.writer.term, self.writer.next_epoch, shard, 0)
         if isinstance(self.operator, AppendOnly):
-            tables: tuple[ShardRuns, ...] = ()
-            changes, state_rows = self.operator.changes(rows).rows, 0
+            ack = self._append(self.operator, file, rows)
         else:
-            state = open_shard(writer.store, manifest, shard, file)
-            context = EpochContext(writer.next_epoch, shard, SHARDS, manifest.watermark_us)
-            hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
-            self.operator.on_rows(hashes, rows, state, context)
-            changes = self.operator.finish(state, context).rows
-            tables, state_rows = state.flush(), state.state_rows_delta
-        written = change_log.write(writer.store, file, changes)
-        return ShardAck(
-            shard=shard,
-            tables=tables,
-            changes=() if written is None else (written,),
-            rows_in=rows.num_rows,
-            rows_out=changes.num_rows,
-            state_rows=state_rows,
-            event_times_us=(None if hours is None else hours * HOUR_US,),
-        )
+            ack = self._transform(self.operator, file, rows)
+        return replace(ack, rows_in=rows.num_rows, event_times_us=(None if hours is None else hours * HOUR_US,))
+
+    def _append(self, operator: AppendOnly, file: FileId, rows: pa.Table) -> ShardAck:
+        changes = operator.changes(rows)
+        written = change_log.write(self.writer.store, file, changes.rows)
+        return ShardAck(file.shard, changes=() if written is None else (written,), rows_out=changes.count)
+
+    def _transform(self, operator: RunningAggregate, file: FileId, rows: pa.Table) -> ShardAck:
+        store, manifest, engine = self.writer.store, self.writer.manifest, Engine(SystemClock())
+        context = EpochContext(file.epoch, (file.shard,), SHARDS, manifest.watermark_us, Epoch(0), 1 << 20)
+        hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
+        with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
+            operator.on_rows(hashes, rows, state, context)
+            rows_out = sum(changes.count for changes in operator.finish(state, context))
+            tables = state.flush()[file.shard]
+            state_rows = state.metrics.state_rows
+            return ShardAck(file.shard, tables, state.log, rows_out=rows_out, state_rows=state_rows)
 
 
 def _hash_of(carrier: str | None) -> int:

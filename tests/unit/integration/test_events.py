@@ -23,9 +23,13 @@ NUMBERS = {
     "commit_milliseconds",
     "state_rows",
     "state_bytes",
+    "runs",
+    "merged_rows",
+    "stall_milliseconds",
     "late_rows",
     "lag_seconds",
     "dagster/row_count",
+    "keys_touched",
 }
 
 

@@ -1,11 +1,12 @@
 """A state as plain as can be: a Python dict per table. What the real engine must look like from an operator."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.table import Found, Hashes, StateTable, Touched
+from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, StateTable, Timeline, Touched
 
 Key = tuple[object, ...]
 
@@ -16,6 +17,7 @@ class DictTable:
     keys: tuple[str, ...]
     rows: dict[Key, dict[str, object]] = field(default_factory=dict)
     before: dict[Key, dict[str, object] | None] = field(default_factory=dict)
+    piece: int = 1_000
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
         wanted = self.keys_of(keys)
@@ -33,10 +35,19 @@ class DictTable:
             self.before.setdefault(key, self.rows.get(key))
             self.rows.pop(key, None)
 
-    def touched(self) -> Touched:
-        hashes = np.zeros(len(self.before), dtype=np.uint64)
-        now = [self.rows.get(key) for key in self.before]
-        return Touched(hashes, self._found(list(self.before.values())), self._found(now))
+    def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
+        raise NotImplementedError
+
+    def expire(self, until_us: int) -> None:
+        raise NotImplementedError
+
+    def touched(self) -> Iterator[Touched]:
+        everything = list(self.before)
+        for start in range(0, len(everything), self.piece):
+            keys = everything[start : start + self.piece]
+            hashes = np.zeros(len(keys), dtype=np.uint64)
+            before, now = [self.before[key] for key in keys], [self.rows.get(key) for key in keys]
+            yield Touched(hashes, self._found(before), self._found(now))
 
     def keys_of(self, table: pa.Table) -> list[Key]:
         return [tuple(row[name] for name in self.keys) for row in table.select(list(self.keys)).to_pylist()]
@@ -56,6 +67,9 @@ class DictState:
 
     def table(self, name: str) -> StateTable:
         return self.tables[name]
+
+    def timeline(self, name: str) -> Timeline:
+        raise NotImplementedError
 
     def next_epoch(self) -> None:
         for table in self.tables.values():

@@ -14,7 +14,11 @@ from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState, DictTable
 
-CONTEXT = EpochContext(epoch=Epoch(1), shard=Shard(0), shards=1, watermark_us=None)
+
+def context() -> EpochContext:
+    return EpochContext(
+        epoch=Epoch(1), shards=(Shard(0),), of=1, watermark_us=None, safe_epoch=Epoch(0), memory_bytes=1 << 20
+    )
 
 
 def build(
@@ -38,17 +42,21 @@ class Streamed:
 
     operator: RunningAggregate
     state: DictState = field(init=False)
+    context: EpochContext = field(default_factory=context)
 
     def __post_init__(self) -> None:
         self.state = state_of(self.operator)
 
     def epoch(self, *batches: pa.Table) -> list[dict[str, object]]:
         """The epoch's changes."""
+        self.context = context()
         for batch in batches:
-            self.operator.on_rows(colliding(batch), batch, self.state, CONTEXT)
-        changes = self.operator.finish(self.state, CONTEXT).rows
+            self.operator.on_rows(colliding(batch), batch, self.state, self.context)
+        pieces = list(self.operator.finish(self.state, self.context))
+        for changes in pieces:
+            assert changes.count == changes.rows.num_rows
         self.state.next_epoch()
-        return list(changes.to_pylist())
+        return [row for changes in pieces for row in changes.rows.to_pylist()]
 
     def table(self) -> pa.Table:
         (table,) = self.state.tables.values()

@@ -46,17 +46,30 @@ def test_an_epoch_without_rows_has_no_changes_but_their_columns() -> None:
     streamed = Streamed(build(SCHEMA, ("k",), total=agg.sum("v")))
     assert streamed.epoch() == []
     assert streamed.epoch(rows()) == []
-    assert Streamed(streamed.operator).operator.finish(streamed.state, None).rows.column_names == [  # type: ignore[arg-type]
-        "k",
-        "total",
-        "_change_type",
-    ]
+
+
+def test_changes_of_nothing_still_have_their_columns() -> None:
+    nothing = Found(np.zeros(0, np.bool_), rows())
+    changes = changes_between(nothing, nothing, ("k",))
+    assert (changes.count, changes.rows.column_names) == (0, ["k", "v", "_change_type"])
+
+
+def test_an_epoch_may_come_in_pieces_and_counts_its_keys() -> None:
+    streamed = Streamed(build(SCHEMA, ("k",), total=agg.sum("v")))
+    (table,) = streamed.state.tables.values()
+    table.piece = 2
+    changes = streamed.epoch(rows(a=1, b=2, c=3), rows(a=1, d=1, e=1))
+    assert {change["k"]: change["total"] for change in changes} == {"a": 2, "b": 2, "c": 3, "d": 1, "e": 1}
+    assert [change["_change_type"] for change in changes] == ["insert"] * 5
+    assert streamed.context.counters == {"keys_touched": 5}
 
 
 def test_a_key_that_went_is_a_delete() -> None:
     before = Found(np.array([True, True, False]), rows(a=1, b=2))
     after = Found(np.array([False, True, False]), rows(b=3))
-    assert changes_between(before, after).rows.to_pylist() == [
+    changes = changes_between(before, after, ("k",))
+    assert changes.count == 3
+    assert changes.rows.to_pylist() == [
         {"k": "b", "v": 2, "_change_type": "update_preimage"},
         {"k": "b", "v": 3, "_change_type": "update_postimage"},
         {"k": "a", "v": 1, "_change_type": "delete"},

@@ -13,9 +13,10 @@ from dagster_ckpt.ids import Nonce
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.names import changes_name, file_of
+from dagster_ckpt.protocol.manifest import ChangeKind, InputSpec, Owner
+from dagster_ckpt.protocol.names import file_of
 from dagster_ckpt.runtime.ack_rows import ShardDecline
+from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
 from dagster_ckpt.storage.address import StoreAddress
@@ -30,7 +31,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
 @pytest.fixture
 def setup(tmp_path: Path) -> TaskSetup:
-    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), "at", 1_000_000)
+    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), "at")
 
 
 @pytest.fixture
@@ -61,18 +62,43 @@ def batch(*rows: tuple[int, int, int]) -> pa.RecordBatch:
     return pa.record_batch({"k": keys, "at": times, HASH: hashes})
 
 
-def test_each_shard_of_a_task_acks_with_what_was_its_own(setup: TaskSetup, writer: StreamWriter) -> None:
+def acks_of(words: list[ShardAck | ShardDecline]) -> list[ShardAck]:
+    acks = [word for word in words if isinstance(word, ShardAck)]
+    assert len(acks) == len(words), words
+    return acks
+
+
+def test_the_shards_of_a_task_share_a_file_and_each_has_its_part_of_it(setup: TaskSetup, writer: StreamWriter) -> None:
     batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
-    two, three = words_of(setup, order_of(writer), 1, 77, iter(batches))
-    assert isinstance(two, ShardAck)
-    assert isinstance(three, ShardAck)
-    assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 2, 2, (50,))
-    assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 1, 1, (99,))
-    [change] = two.changes
-    file = file_of(change.path)
+    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(batches)))
+    [[mine], [theirs]] = [[run for table in ack.tables for run in table.runs] for ack in (two, three)]
+    assert mine.path == theirs.path
+    assert (mine.clip.hi >> 62, theirs.clip.lo >> 62) == (2, 3)
+    file = file_of(mine.path)
     assert file is not None
-    assert change.path == changes_name(file)
     assert (file.term, file.epoch, file.shard, file.attempt) == (1, 2, 2, 77)
+
+
+def test_what_is_counted_for_a_task_is_given_with_its_first_shard(setup: TaskSetup, writer: StreamWriter) -> None:
+    batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
+    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(batches)))
+    assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 3, 3, (99,))
+    assert two.counters == (("keys_touched", 3),)
+    assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 0, 0, (None,))
+
+
+def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -> None:
+    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter([batch((2, 7, 10), (3, 8, 99))])))
+    [change] = two.changes
+    assert (change.kind, change.path) == (ChangeKind.RUN, two.tables[0].runs[0].path)
+    assert three.changes == ()
+
+
+def test_a_batch_larger_than_a_chunk_is_worked_in_pieces(setup: TaskSetup, writer: StreamWriter) -> None:
+    small = replace(setup, engine=EngineOptions(memory_limit_bytes=4096))
+    rows = [(shard, key, key) for shard in (2, 3) for key in range(500)]
+    two, three = acks_of(words_of(small, order_of(writer), 1, 77, iter([batch(*rows)])))
+    assert (two.rows_in, three.rows_in, two.state_rows, two.event_times_us) == (500, 500, 1000, (499,))
 
 
 def test_a_task_without_a_row_acks_all_its_shards(setup: TaskSetup, writer: StreamWriter) -> None:

@@ -18,6 +18,9 @@ ACK = ShardAck(
     event_times_us=(None, -5),
     milliseconds=12,
     host="worker-1",
+    merged_rows=3,
+    stall_ms=4,
+    counters=(("keys_touched", 2),),
 )
 DECLINE = ShardDecline(Shard(3), "worker-2", "OSError", "the disk is full. path=/data")
 

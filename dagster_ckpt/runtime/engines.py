@@ -1,0 +1,62 @@
+"""The state engine of a worker process: one for all that it does, made when it is first needed."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.run_cache import RunCache, default_folder
+from dagster_ckpt.state.spread import spread_over
+from dagster_ckpt.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """Where the runs of remote stores are kept on a worker's own disk (None: below its temporary folder)."""
+
+    folder: str | None = None
+    limit_bytes: int = 4 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How a worker process works: what it may hold, how many threads write and how many read, and its cache.
+
+    Without a cache, what is read of a remote store is held in memory while it is used.
+    """
+
+    memory_limit_bytes: int = 256 * 1024**2
+    io_threads: int = 4
+    cache: CacheOptions | None = CacheOptions()
+
+
+_engines: dict[tuple[int, EngineOptions], Engine] = {}
+
+
+def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
+    """This process's engine for streams in `store`. A forked child gets one of its own: it inherits no thread."""
+    if store.local_path("state") is not None:
+        options = replace(options, cache=None)  # its runs are on this disk already
+    which = (os.getpid(), options)
+    if which not in _engines:
+        # A process works one task at a time. One that now serves a stream with other options keeps nothing for those.
+        _engines.clear()
+        _engines[which] = _engine(options)
+    return _engines[which]
+
+
+def _engine(options: EngineOptions) -> Engine:
+    cache = None
+    if options.cache is not None:
+        folder = default_folder() if options.cache.folder is None else Path(options.cache.folder)
+        cache = RunCache(folder, options.cache.limit_bytes)
+    return Engine(
+        SystemClock(),
+        OpenRuns(cache=cache, spread=spread_over(IoPool(options.io_threads))),
+        IoPool(options.io_threads),
+        MemoryBudget(options.memory_limit_bytes),
+    )

@@ -1,0 +1,66 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_ckpt.runtime.intake import Intake, chunks_of
+
+
+def batches_of(*rows: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"x": np.arange(each)}) for each in rows]
+
+
+def test_batches_are_put_together_up_to_the_limit() -> None:
+    assert [chunk.num_rows for chunk in chunks_of(batches_of(10, 0, 10, 10, 5), 160)] == [20, 15]
+    assert [chunk.num_rows for chunk in chunks_of(batches_of(10, 0, 10, 10, 5), 100)] == [10, 10, 10, 5]
+    assert list(chunks_of([], 1)) == []
+
+
+def test_a_batch_above_the_limit_is_cut() -> None:
+    assert [chunk.num_rows for chunk in chunks_of(batches_of(25), 80)] == [9, 9, 7]
+    assert [chunk.num_rows for chunk in chunks_of(batches_of(3), 1)] == [1, 1, 1]
+
+
+def test_a_single_row_above_the_limit_is_a_chunk_of_its_own() -> None:
+    texts = pa.record_batch({"x": ["a", "b" * 1000, "c", "d"]})
+    assert [chunk["x"].to_pylist()[0][0] for chunk in chunks_of([texts], 100)] == ["a", "b", "c"]
+
+
+@given(rows=st.lists(st.integers(0, 50), max_size=6), bytes_max=st.integers(1, 500))
+def test_no_row_is_lost_and_no_chunk_is_empty_or_too_large(rows: list[int], bytes_max: int) -> None:
+    chunks = list(chunks_of(batches_of(*rows), bytes_max))
+    assert [value for chunk in chunks for value in chunk["x"].to_pylist()] == [x for each in rows for x in range(each)]
+    assert all(chunk.num_rows == 1 or 0 < chunk.nbytes <= bytes_max for chunk in chunks)
+
+
+class Ticking:
+    """A clock on which nothing takes time but what says so."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def test_the_wait_for_rows_is_no_work() -> None:
+    clock = Ticking()
+
+    def coming() -> Iterator[pa.Table]:
+        for _ in range(3):
+            clock.ms += 100
+            yield pa.table({"at": pa.array([5, 7, None], pa.timestamp("us"))})
+        clock.ms += 100
+
+    intake = Intake("at", clock)  # type: ignore[arg-type]
+    for _ in intake.chunks(coming()):
+        clock.ms += 3
+    assert (intake.rows, intake.event_time_us, intake.busy_ms) == (9, 7, 9)
+
+
+def test_rows_without_an_event_time_show_none() -> None:
+    intake = Intake("at", Ticking())  # type: ignore[arg-type]
+    list(intake.chunks([pa.table({"at": pa.nulls(2, pa.timestamp("us"))})]))
+    assert intake.event_time_us is None
