@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dagster_ckpt.errors import StoreUnavailableError
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -21,17 +21,30 @@ class Job(Generic[T]):
     future: "Future[T]"
     timeout_ms: int
 
-    def result(self) -> T:
-        """What came of it, waiting for it where it is not done. Raises whatever the job raised.
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.future.done()
 
-        Raises `StoreUnavailableError` where it takes longer than the pool's timeout: nobody knows then how it will end.
+    def result(self) -> T:
+        """What came of it, waiting for it where it is not done.
+
+        Raises the `CheckpointError` that the job raised; `CheckpointDeclinedError` for anything else it raised, also
+        for what is no `Exception`; `StoreUnavailableError` where it takes longer than the pool's timeout: nobody knows
+        then how it will end.
         """
         try:
-            return self.future.result(self.timeout_ms / 1000)
-        except NotDoneError as error:
-            if self.future.done():
-                raise  # the job's own
-            raise _too_slow(self.what, self.timeout_ms) from error
+            error = self.future.exception(self.timeout_ms / 1000)
+        except NotDoneError:
+            raise _too_slow(self.what, self.timeout_ms) from None
+        if error is None:
+            return self.future.result()
+        if isinstance(error, CheckpointError):
+            raise error
+        raise CheckpointDeclinedError(
+            f"something went wrong that nobody expected: report this, if it is not the machine's fault. "
+            f"while={self.what}, error={type(error).__name__}: {error}"
+        ) from error
 
 
 class IoPool:
@@ -42,17 +55,17 @@ class IoPool:
 
     def __init__(self, threads: int = 4, waiting_max: int = 16, timeout_ms: int = 600_000) -> None:
         """At most `waiting_max` jobs wait for a thread: whoever brings another one waits himself."""
+        self.timeout_ms = timeout_ms
         self._threads = threads
         self._waiting_max = waiting_max
-        self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._workers: tuple[int, ThreadPoolExecutor, threading.Semaphore] | None = None
 
     def submit(self, what: str, job: Callable[[], T]) -> Job[T]:
         """Have a job done. Waits where too many are waiting; `StoreUnavailableError` where that takes too long."""
         executor, room = self._begun()
-        if not room.acquire(timeout=self._timeout_ms / 1000):
-            raise _too_slow(what, self._timeout_ms)
+        if not room.acquire(timeout=self.timeout_ms / 1000):
+            raise _too_slow(what, self.timeout_ms)
         try:
             future = executor.submit(job)
         except BaseException:
@@ -60,7 +73,7 @@ class IoPool:
             raise
         # However it ends: done, failed with anything at all, or cancelled.
         future.add_done_callback(lambda _: room.release())
-        return Job(what, future, self._timeout_ms)
+        return Job(what, future, self.timeout_ms)
 
     def _begun(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
         with self._lock:
@@ -72,5 +85,5 @@ class IoPool:
 
 def _too_slow(what: str, timeout_ms: int) -> StoreUnavailableError:
     return StoreUnavailableError(
-        f"the store is too slow: see what is wrong with it, then try again. waited_ms={timeout_ms}, for={what}"
+        f"the store is too slow: see what is wrong with it, then try again. waited_ms={timeout_ms}, while={what}"
     )

@@ -1,35 +1,58 @@
 """The state of one task within one epoch: all shards that it works, together, and how they become durable."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Self
 
+import numpy as np
+
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.lsm.run import Run, kept
-from dagster_ckpt.lsm.run_file import encode
-from dagster_ckpt.lsm.table import Timeline, Touched
-from dagster_ckpt.lsm.view import View
 from dagster_ckpt.protocol.ack import ShardRuns
-from dagster_ckpt.protocol.manifest import HASH_MAX, ChangeRef, HashRange, Manifest, RunRef, StateTableSpec
-from dagster_ckpt.protocol.names import FileId, state_name
+from dagster_ckpt.protocol.manifest import (
+    HASH_MAX,
+    ChangeKind,
+    ChangeRef,
+    HashRange,
+    Manifest,
+    RunRef,
+    SortKind,
+    StateTableSpec,
+)
+from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.epoch_table import EpochTable
-from dagster_ckpt.state.objects import create
+from dagster_ckpt.state.keyed_table import KeyedTable
+from dagster_ckpt.state.layers import Layers
+from dagster_ckpt.state.run_writer import Folder, RunWriter
+from dagster_ckpt.state.sorted_table import SortedTable
+from dagster_ckpt.state.table_runs import ShardedTable, TableRuns
+from dagster_ckpt.state.task_timeline import TaskTimeline
 from dagster_ckpt.storage.object_store import ObjectStore
+
+_PIECE_BYTES_MAX = 512 * 1024 * 1024
+"""However much memory there is: an Arrow column of strings holds 2 GiB, and a file this large gains nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateMetrics:
     """What the state did in the epoch so far, all shards together; for the ACK.
 
-    `state_rows` is the change in live rows (an estimate for tables whose rows expire).
+    `state_rows` is the change in live rows (an estimate for tables whose rows expire), `merged_rows` what compaction
+    wrote, `stall_ms` how long the intake of rows waited for it; `flushes` counts runs of rows that came in.
     """
 
     state_rows: int = 0
     merged_rows: int = 0
     stall_ms: int = 0
     flushes: int = 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table sorted by hash in all shards, or one sorted by time in one of them."""
+
+    shards: Sequence[Shard]
+    table: SortedTable
+    runs: TableRuns
 
 
 def open_state(
@@ -46,12 +69,8 @@ def open_state(
     may use them. `logged` is the keyed table whose runs are the epoch's change log. Nothing is read before it is
     needed: a task without rows in an epoch opens no file.
     """
+    assert list(shards) == list(range(shards[0], shards[-1] + 1)), f"a task's shards are adjacent. shards={shards}"
     return TaskState(store, manifest, shards, file, engine, logged)
-
-
-class _PiecewiseTable(EpochTable):
-    def touched(self) -> Iterator[Touched]:  # type: ignore[override]
-        yield super().touched()
 
 
 class TaskState:
@@ -73,10 +92,13 @@ class TaskState:
         self._store = store
         self._manifest = manifest
         self._shards = shards
-        self._files = (replace(file, number=number) for number in count(file.number))
+        self._file = file
         self._engine = engine
+        self._logged = logged
+        self._writer = RunWriter(store, file, engine)
         self._specs = {spec.name: spec for spec in manifest.pipeline.tables}
-        self._tables: dict[str, _PiecewiseTable] = {}
+        self._parts: dict[str, list[_Part]] = {}
+        self._log: tuple[ChangeRef, ...] = ()
         self._metrics = StateMetrics()
 
     def __enter__(self) -> Self:
@@ -85,20 +107,38 @@ class TaskState:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def table(self, name: str) -> _PiecewiseTable:
-        if name not in self._tables:
-            spec = self._specs[name]
-            self._tables[name] = _PiecewiseTable(spec, lambda: self._views(spec), self._engine.limits)
-        return self._tables[name]
+    def table(self, name: str) -> KeyedTable:
+        spec = self._specs[name]
+        assert spec.sort is SortKind.HASH, f"this is a timeline. table={name}"
+        [part] = self._parts_of(spec)
+        return KeyedTable(spec, part.table)
 
-    def timeline(self, name: str) -> Timeline:
-        raise NotImplementedError
+    def timeline(self, name: str) -> TaskTimeline:
+        spec = self._specs[name]
+        assert spec.sort is SortKind.TIME, f"this is no timeline. table={name}"
+        firsts = np.array([self._range(shard).lo for shard in self._shards], dtype=np.uint64)
+        return TaskTimeline(spec, [part.table for part in self._parts_of(spec)], firsts)
 
     def compact(self) -> None:
         """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in."""
+        began_ms = self._engine.clock.monotonic_ms()
+        for spec in self._specs.values():
+            for part in self._parts_of(spec):
+                part.runs.compact(self._engine.limits)
+        self._stalled_since(began_ms)
 
     def relieve(self) -> None:
-        """Flush the greatest table while memory is above the soft limit. To be called after each chunk of rows."""
+        """Flush tables while memory is above the soft limit. To be called after each chunk of rows."""
+        began_ms = self._engine.clock.monotonic_ms()
+        merged = False
+        for part in self._all_parts():
+            self._engine.budget.hold(part.table, part.table.nbytes)
+        for part in self._all_parts():
+            if self._engine.budget.must_flush(part.table):
+                self._spill(part)
+                merged |= part.runs.merge_own()
+        if merged:
+            self._stalled_since(began_ms)
 
     def flush(self) -> dict[Shard, tuple[ShardRuns, ...]]:
         """Write what is still in memory and wait for every write; once, at the epoch's end.
@@ -106,69 +146,76 @@ class TaskState:
         Returns each shard's complete new lists of runs. All new files are durable when this returns. Files that a merge
         made superfluous stay: the epochs before still read them. A crash leaves new files that no manifest names.
         """
+        for part in self._all_parts():
+            self._spill(part)
+        self._writer.wait()
         lists: dict[Shard, list[ShardRuns]] = {shard: [] for shard in self._shards}
         for spec in self._specs.values():
-            news = self._news(spec)
-            for shard in self._shards:
-                refs = self._refs(spec, shard)
-                lists[shard].append(
-                    ShardRuns(spec.name, refs if news is None else _with(news, refs, self._range(shard)))
-                )
+            for part in self._parts_of(spec):
+                refs, more_rows = part.table.finished()
+                self._metrics = replace(self._metrics, state_rows=self._metrics.state_rows + more_rows)
+                for shard, its_refs in zip(part.shards, refs, strict=True):
+                    lists[shard].append(ShardRuns(spec.name, its_refs))
+        merged_rows = sum(part.runs.merged_rows for part in self._all_parts())
+        self._metrics = replace(self._metrics, merged_rows=merged_rows)
+        if self._logged is not None:
+            [part] = self._parts_of(self._specs[self._logged])
+            self._log = tuple(self._change(ref) for ref in part.runs.log)
         return {shard: tuple(tables) for shard, tables in lists.items()}
 
     def close(self) -> None:
-        """Give back all memory; after `flush`, or instead of it."""
+        """Give back all memory; after `flush`, or instead of it. What is being written gives back its own."""
+        for part in self._all_parts():
+            self._engine.budget.hold(part.table, 0)
+        self._parts.clear()
 
     @property
     def log(self) -> tuple[ChangeRef, ...]:
-        """The runs of the logged table that this epoch wrote: its change log; complete after `flush`."""
-        return ()
+        """The runs of the logged table that this epoch wrote, newest first: its change log. Complete after `flush`."""
+        return self._log
 
     @property
     def metrics(self) -> StateMetrics:
         """What was done so far; complete after `flush`."""
         return self._metrics
 
-    def _news(self, spec: StateTableSpec) -> RunRef | None:
-        table = self._tables.get(spec.name)
-        if table is None or len(words := table.words()) == 0:
-            return None
-        [touched] = table.touched()
-        before, after = touched.before.present, touched.after.present
-        self._metrics = replace(
-            self._metrics, state_rows=self._metrics.state_rows + int(after.sum()) - int(before.sum())
-        )
-        news = kept(words, before | after)
-        return self._write(news, spec) if len(news) else None
+    def _spill(self, part: _Part) -> None:
+        if part.table.nbytes:
+            part.table.spill()
+            self._metrics = replace(self._metrics, flushes=self._metrics.flushes + 1)
+        self._engine.budget.hold(part.table, 0)
 
-    def _write(self, run: Run, spec: StateTableSpec) -> RunRef:
-        file = next(self._files)
-        path = state_name(spec.name, self._shards, self._manifest.shards, file)
-        encoded = encode(run)
-        create(self._store, path, memoryview(encoded.data))
-        return RunRef(
-            path=path,
-            rows=len(run),
-            bytes=encoded.data.size,
-            checksum=encoded.checksum,
-            epoch=file.epoch,
-            tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
-            hashes=HashRange(int(run.hashes[0]), int(run.hashes[-1])),
-        )
+    def _stalled_since(self, began_ms: int) -> None:
+        stall_ms = self._engine.clock.monotonic_ms() - began_ms
+        self._metrics = replace(self._metrics, stall_ms=self._metrics.stall_ms + stall_ms)
 
-    def _views(self, spec: StateTableSpec) -> list[View]:
-        refs = [ref for shard in self._shards for ref in self._refs(spec, shard)]
-        return [self._engine.runs.view(self._store, ref, spec.schema) for ref in refs]
+    def _all_parts(self) -> list[_Part]:
+        return [part for parts in self._parts.values() for part in parts]
 
-    def _refs(self, spec: StateTableSpec, shard: Shard) -> tuple[RunRef, ...]:
+    def _parts_of(self, spec: StateTableSpec) -> list[_Part]:
+        if spec.name not in self._parts:
+            groups = [self._shards] if spec.sort is SortKind.HASH else [[shard] for shard in self._shards]
+            self._parts[spec.name] = [self._part(spec, shards) for shards in groups]
+        return self._parts[spec.name]
+
+    def _part(self, spec: StateTableSpec, shards: Sequence[Shard]) -> _Part:
         lists = self._manifest.runs.get(spec.name, ())
-        return lists[shard] if shard < len(lists) else ()
+        ranges = [self._range(shard) if spec.sort is SortKind.HASH else HashRange() for shard in shards]
+        table = ShardedTable(
+            Folder(spec, shards, self._manifest.shards),
+            ranges,
+            tuple(lists[shard] if shard < len(lists) else () for shard in shards),
+            logged=spec.name == self._logged,
+        )
+        layers = Layers(spec, table.lists, ranges, self._store, self._engine.runs)
+        runs = TableRuns(table, layers, self._writer, min(self._engine.budget.soft_bytes, _PIECE_BYTES_MAX))
+        return _Part(shards, SortedTable(table, runs), runs)
 
     def _range(self, shard: Shard) -> HashRange:
-        size = (HASH_MAX + 1) // self._manifest.shards
-        return HashRange(shard * size, (shard + 1) * size - 1)
+        hashes = (HASH_MAX + 1) // self._manifest.shards
+        return HashRange(shard * hashes, (shard + 1) * hashes - 1)
 
-
-def _with(news: RunRef, refs: tuple[RunRef, ...], mine: HashRange) -> tuple[RunRef, ...]:
-    lo, hi = max(news.hashes.lo, mine.lo), min(news.hashes.hi, mine.hi)
-    return (replace(news, clip=HashRange(lo, hi)), *refs) if lo <= hi else refs
+    def _change(self, run: RunRef) -> ChangeRef:
+        return ChangeRef(
+            run.path, run.rows, run.bytes, run.checksum, run.epoch, self._shards[0], ChangeKind.RUN, run.times
+        )

@@ -1,24 +1,38 @@
-"""A stream with one state table, driven epoch by epoch without Spark: what a task and the writer do, and no more."""
+"""A stream with one state table, driven epoch by epoch without Spark: what tasks and the writer do, and no more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, RunRef, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.shard_state import EngineOptions, ShardState, open_shard
 from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
+from tests.worlds.clock import StillClock
 
 TABLE = "groups"
 SPEC = StateTableSpec(TABLE, pa.schema([("k", pa.string()), ("v", pa.int64())]), ("k",))
-ONLY = Shard(0)
+POOL = IoPool(threads=2)
+EAGER = CompactionLimits(
+    merge_cost=0.01, depth_min=1, depth_max=2, small_rows=0, small_bytes=0, tier_runs=2, slice_rows_min=1
+)
+"""Merges in nearly every epoch, and runs of any size."""
+NEVER = CompactionLimits(depth_min=10**6, depth_max=10**6, tier_runs=10**6)
+
+
+def engine(limits: CompactionLimits | None = None, memory_bytes: int = 1 << 28, io: IoPool = POOL) -> Engine:
+    return Engine(StillClock(), OpenRuns(), io, MemoryBudget(memory_bytes), limits or CompactionLimits())
 
 
 def empty_manifest(*specs: StateTableSpec, shards: int = 1) -> Manifest:
@@ -46,55 +60,66 @@ def alike(keys: list[str | None]) -> Hashes:
 
 @dataclass
 class Epochs:
-    """Commits epochs of one shard. `manifests` has every epoch so far, the empty one first."""
+    """Commits epochs. `manifests` has every epoch so far, the empty one first."""
 
     store: ObjectStore
-    spec: StateTableSpec = SPEC
+    specs: tuple[StateTableSpec, ...] = (SPEC,)
     hash_of: Callable[[list[str | None]], Hashes] = alike
-    options: EngineOptions = field(default_factory=EngineOptions)
+    engine: Engine = field(default_factory=engine)
+    shards: int = 1
+    logged: str | None = None
     manifests: list[Manifest] = field(init=False)
-    runs: OpenRuns = field(default_factory=OpenRuns)
     attempts: int = 0
 
     def __post_init__(self) -> None:
-        self.manifests = [empty_manifest(self.spec)]
+        self.manifests = [empty_manifest(*self.specs, shards=self.shards)]
 
     @property
     def newest(self) -> Manifest:
         return self.manifests[-1]
 
-    def begin(self) -> ShardState:
+    def begin(self, shards: Sequence[int] | None = None) -> TaskState:
+        """A task that works these shards (None: all) in the next epoch; what is to be merged before it, is."""
         version = Version(self.newest.version + 1)
         self.attempts += 1
-        file = FileId(Term(1), Epoch(version), ONLY, self.attempts)
-        return open_shard(self.store, self.newest, ONLY, file, self.runs, self.options)
+        mine = [Shard(shard) for shard in (range(self.shards) if shards is None else shards)]
+        file = FileId(Term(1), Epoch(version), mine[0], self.attempts)
+        state = open_state(self.store, self.newest, mine, file, self.engine, self.logged)
+        state.compact()
+        return state
 
-    def commit(self, state: ShardState) -> Manifest:
+    def commit(self, *tasks: TaskState) -> Manifest:
+        """Flush these tasks, which work all shards, and make what they say the newest epoch."""
         version = Version(self.newest.version + 1)
-        runs: dict[str, tuple[tuple[RunRef, ...], ...]] = {ack.table: (ack.runs,) for ack in state.flush()}
-        statistics = replace(
-            self.newest.statistics, state_rows=self.newest.statistics.state_rows + state.state_rows_delta
-        )
+        runs: dict[str, list[tuple[RunRef, ...]]] = {spec.name: [] for spec in self.newest.pipeline.tables}
+        acks = [task.flush() for task in tasks]
+        for _, tables in sorted(ack for each in acks for ack in each.items()):
+            for table in tables:
+                runs[table.table].append(table.runs)
+        state_rows = self.newest.statistics.state_rows + sum(task.metrics.state_rows for task in tasks)
         manifest = replace(
             self.newest,
             kind=ManifestKind.EPOCH,
             version=version,
             epoch=Epoch(version),
-            runs=runs,
-            statistics=statistics,
+            runs={name: tuple(lists) for name, lists in runs.items()},
+            changes=tuple(change for task in tasks for change in task.log),
+            statistics=replace(self.newest.statistics, state_rows=state_rows),
         )
+        for task in tasks:
+            task.close()
         self.manifests.append(manifest)
         return manifest
 
-    def put(self, state: ShardState, **values: int | None) -> None:
+    def put(self, state: TaskState, **values: int | None) -> None:
         keys = list(values)
-        rows = pa.table({"k": keys, "v": list(values.values())}, schema=self.spec.schema)
+        rows = pa.table({"k": keys, "v": list(values.values())}, schema=self.specs[0].schema)
         state.table(TABLE).put(self.hash_of(list(keys)), rows)
 
-    def delete(self, state: ShardState, *keys: str) -> None:
+    def delete(self, state: TaskState, *keys: str) -> None:
         state.table(TABLE).delete(self.hash_of(list(keys)), pa.table({"k": pa.array(keys, pa.string())}))
 
-    def get(self, state: ShardState, *keys: str) -> dict[str, int]:
+    def get(self, state: TaskState, *keys: str) -> dict[str, int]:
         found = state.table(TABLE).get(self.hash_of(list(keys)), pa.table({"k": pa.array(keys, pa.string())}))
         assert [key for key, present in zip(keys, found.present, strict=True) if present] == found.rows["k"].to_pylist()
         return dict(zip(found.rows["k"].to_pylist(), found.rows["v"].to_pylist(), strict=True))
@@ -105,6 +130,10 @@ class Epochs:
         assert len(set(rows["k"].to_pylist())) == rows.num_rows, "a key is seen once"
         return dict(zip(rows["k"].to_pylist(), rows["v"].to_pylist(), strict=True))
 
+    def runs_of(self, shard: int = 0) -> tuple[RunRef, ...]:
+        """The runs of a shard in the newest epoch, newest first."""
+        return self.newest.runs[self.specs[0].name][shard]
 
-def in_memory(name: str, options: EngineOptions | None = None) -> Epochs:
-    return Epochs(MemoryObjectStore(name), options=options or EngineOptions())
+
+def in_memory(name: str, limits: CompactionLimits | None = None) -> Epochs:
+    return Epochs(MemoryObjectStore(name), engine=engine(limits))

@@ -6,23 +6,21 @@ import pyarrow as pa
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, Manifest
 from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.state.shard_state import open_shard
 from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
-from tests.unit.state.epochs import SPEC, TABLE, empty_manifest
+from tests.unit.state.epochs import SPEC, TABLE, empty_manifest, engine
 
 
 def written(store: MemoryObjectStore, manifest: Manifest, hashes: list[int], first: int) -> Manifest:
-    """Every shard's hashes, counted from `first`, in the next epoch."""
+    """These hashes, counted from `first`, in the next epoch."""
     epoch = Epoch(manifest.epoch + 1)
-    runs = []
-    for shard in map(Shard, range(manifest.shards)):
-        state = open_shard(store, manifest, shard, FileId(Term(1), epoch, shard, attempt=0))
-        mine = [n for n, hash_ in enumerate(hashes) if hash_ * manifest.shards // (HASH_MAX + 1) == shard]
-        rows = pa.table({"k": [str(hashes[n]) for n in mine], "v": [first + n for n in mine]}, schema=SPEC.schema)
-        state.table(TABLE).put(np.array([hashes[n] for n in mine], dtype=np.uint64), rows)
-        runs += [ack.runs for ack in state.flush()]
-    return replace(manifest, epoch=epoch, runs={TABLE: tuple(runs)})
+    shards = [Shard(shard) for shard in range(manifest.shards)]
+    state = open_state(store, manifest, shards, FileId(Term(1), epoch, Shard(0), attempt=0), engine())
+    rows = pa.table({"k": [str(each) for each in hashes], "v": [first + n for n in range(len(hashes))]})
+    state.table(TABLE).put(np.array(hashes, dtype=np.uint64), rows)
+    lists = state.flush()
+    return replace(manifest, epoch=epoch, runs={TABLE: tuple(lists[shard][0].runs for shard in shards)})
 
 
 def test_the_rows_of_all_shards_and_only_the_columns_asked_for() -> None:
@@ -46,7 +44,7 @@ def test_a_run_is_read_only_as_far_as_the_manifest_shows_it() -> None:
     for ref, shown in ((clipped, ["2", "3", "4"]), (moved, ["1", "4", "5"])):
         shows = replace(manifest, runs={TABLE: ((ref,),)})
         assert live_rows(store, shows, TABLE, ["k"])["k"].to_pylist() == shown
-        state = open_shard(store, shows, Shard(0), FileId(Term(1), Epoch(9), Shard(0), attempt=0))
+        state = open_state(store, shows, [Shard(0)], FileId(Term(1), Epoch(9), Shard(0), attempt=0), engine())
         keys = pa.table({"k": ["1", "2", "3", "4", "5"]})
         found = state.table(TABLE).get(np.arange(1, 6, dtype=np.uint64), keys)
         assert found.rows["k"].to_pylist() == shown

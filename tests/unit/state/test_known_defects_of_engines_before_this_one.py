@@ -6,13 +6,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.lsm.compaction import CompactionLimits
-from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.shard_state import EngineOptions
-from tests.unit.state.epochs import TABLE, Epochs, in_memory
-
-EAGER = EngineOptions(CompactionLimits(runs_min=2, ratio=10**6))
-NEVER = EngineOptions(CompactionLimits(runs_min=10**6))
+from tests.unit.state.epochs import EAGER, NEVER, Epochs, engine, in_memory
 
 
 @pytest.fixture(params=[EAGER, NEVER], ids=["merged every epoch", "never merged"])
@@ -24,7 +18,7 @@ def test_1_state_is_found_after_a_restart_without_a_listing(epochs: Epochs) -> N
     state = epochs.begin()
     epochs.put(state, a=1, b=2)
     epochs.commit(state)
-    epochs.runs = OpenRuns()
+    epochs.engine = engine()
     assert epochs.get(epochs.begin(), "a", "b", "c") == {"a": 1, "b": 2}
     assert epochs.live() == {"a": 1, "b": 2}
 
@@ -79,7 +73,8 @@ def test_8_a_merge_harms_no_epoch_that_came_before_it(epochs: Epochs) -> None:
 
 
 def test_8_a_tombstone_stays_as_long_as_an_older_run_may_hold_its_key() -> None:
-    epochs = in_memory("tombstone", EngineOptions(CompactionLimits(runs_min=2, ratio=2)))
+    tiers = replace(NEVER, tier_runs=2, small_rows=40)
+    epochs = in_memory("tombstone", tiers)
     state = epochs.begin()
     epochs.put(state, **{f"k{number}": number for number in range(50)})
     epochs.commit(state)
@@ -88,8 +83,10 @@ def test_8_a_tombstone_stays_as_long_as_an_older_run_may_hold_its_key() -> None:
     epochs.commit(state)
     state = epochs.begin()
     epochs.put(state, new=1)
-    (small, large) = epochs.commit(state).runs[TABLE][0]
-    assert (small.rows, small.tombstones, small.level, large.rows) == (2, 1, 1, 50)
+    epochs.commit(state)
+    epochs.commit(epochs.begin())
+    (small, large) = epochs.runs_of()
+    assert (small.rows, small.tombstones, large.rows) == (2, 1, 50)
     assert "k7" not in epochs.live()
     assert len(epochs.live()) == 50
 
@@ -101,11 +98,15 @@ def test_8_tombstones_go_when_nothing_older_is_left_and_runs_with_them() -> None
     epochs.commit(state)
     state = epochs.begin()
     epochs.delete(state, "a")
-    (run,) = epochs.commit(state).runs[TABLE][0]
+    epochs.commit(state)
+    epochs.commit(epochs.begin())
+    (run,) = epochs.runs_of()
     assert (run.rows, run.tombstones) == (1, 0)
     state = epochs.begin()
     epochs.delete(state, "b")
-    assert epochs.commit(state).runs[TABLE][0] == ()
+    epochs.commit(state)
+    epochs.commit(epochs.begin())
+    assert epochs.runs_of() == ()
     assert epochs.newest.statistics.state_rows == 0
 
 
@@ -115,10 +116,7 @@ def test_9_runs_are_merged_without_being_asked() -> None:
         state = epochs.begin()
         epochs.put(state, **{f"k{step}": step})
         epochs.commit(state)
-    runs = epochs.newest.runs[TABLE][0]
-    assert len(runs) < 12
-    assert max(run.level for run in runs) >= 2
-    assert [run.epoch for run in runs] == sorted((run.epoch for run in runs), reverse=True)
+    assert len(epochs.runs_of()) < 16
     assert len(epochs.live()) == 40
 
 
@@ -127,7 +125,8 @@ def test_11_an_epoch_of_64_bits_is_not_cut(epochs: Epochs) -> None:
     epochs.manifests = [replace(epochs.newest, version=Version(far), epoch=Epoch(far))]
     state = epochs.begin()
     epochs.put(state, a=1)
-    (run,) = epochs.commit(state).runs[TABLE][0]
+    epochs.commit(state)
+    (run,) = epochs.runs_of()
     assert run.epoch == far + 1
     assert str(far + 1) in run.path
     assert epochs.live() == {"a": 1}
@@ -136,7 +135,8 @@ def test_11_an_epoch_of_64_bits_is_not_cut(epochs: Epochs) -> None:
 def test_a_missing_file_is_named(epochs: Epochs) -> None:
     state = epochs.begin()
     epochs.put(state, a=1)
-    (run,) = epochs.commit(state).runs[TABLE][0]
+    epochs.commit(state)
+    (run,) = epochs.runs_of()
     epochs.store.delete(run.path)
     with pytest.raises(CorruptStateError, match=f"missing.*file={run.path}"):
         epochs.live()

@@ -1,5 +1,6 @@
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,21 +9,25 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.lsm.compaction import CompactionLimits
-from dagster_ckpt.lsm.table import Touched
+from dagster_ckpt.protocol.manifest import HashRange
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.shard_state import EngineOptions, open_shard
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
-from tests.unit.state.epochs import SPEC, TABLE, Epochs, empty_manifest, in_memory
+from tests.unit.state.epochs import NEVER, SPEC, TABLE, Epochs, empty_manifest, engine, in_memory
 
 FILE = FileId(Term(1), Epoch(2), Shard(0), attempt=1)
+ONLY = [Shard(0)]
 
 
-def sides(touched: Touched) -> tuple[dict[str, int], dict[str, int]]:
-    both = (touched.before.rows.to_pydict(), touched.after.rows.to_pydict())
-    return tuple(dict(zip(side["k"], side["v"], strict=True)) for side in both)  # type: ignore[return-value]
+def touched(state: TaskState) -> tuple[dict[str, int], dict[str, int]]:
+    before, after = dict[str, int](), dict[str, int]()
+    for piece in state.table(TABLE).touched():
+        assert len(piece.hashes) == len(piece.before.present) == len(piece.after.present)
+        for side, found in ((before, piece.before), (after, piece.after)):
+            side |= dict(zip(found.rows["k"].to_pylist(), found.rows["v"].to_pylist(), strict=True))
+    return before, after
 
 
 def test_an_epoch_without_changes_reads_and_writes_nothing() -> None:
@@ -30,13 +35,13 @@ def test_an_epoch_without_changes_reads_and_writes_nothing() -> None:
     state = epochs.begin()
     epochs.put(state, a=1)
     before = epochs.commit(state)
-    epochs.store.delete(before.runs[TABLE][0][0].path)  # so that reading it would fail
+    epochs.store.delete(epochs.runs_of()[0].path)  # so that reading it would fail
     state = epochs.begin()
     state.table(TABLE)
     epochs.put(state)
     epochs.delete(state)
     assert epochs.commit(state).runs == before.runs
-    assert state.state_rows_delta == 0
+    assert state.metrics.state_rows == 0
 
 
 def test_a_key_that_came_and_went_within_the_epoch_leaves_nothing() -> None:
@@ -44,7 +49,7 @@ def test_a_key_that_came_and_went_within_the_epoch_leaves_nothing() -> None:
     state = epochs.begin()
     epochs.put(state, a=1)
     epochs.delete(state, "a", "never there")
-    assert sides(state.table(TABLE).touched()) == ({}, {})
+    assert touched(state) == ({}, {})
     assert epochs.commit(state).runs[TABLE] == ((),)
     assert list(epochs.store.list("")) == []
 
@@ -54,12 +59,12 @@ def test_rows_are_counted_as_they_come_go_and_change() -> None:
     state = epochs.begin()
     epochs.put(state, a=1, b=2)
     epochs.commit(state)
-    assert state.state_rows_delta == 2
+    assert state.metrics.state_rows == 2
     state = epochs.begin()
     epochs.put(state, a=5, c=6)
     epochs.delete(state, "b", "never there")
     epochs.commit(state)
-    assert state.state_rows_delta == 0
+    assert state.metrics.state_rows == 0
     assert epochs.live() == {"a": 5, "c": 6}
 
 
@@ -69,14 +74,11 @@ def test_what_was_touched_shows_before_and_after() -> None:
     epochs.put(state, a=1, b=2, untouched=3)
     epochs.commit(state)
     state = epochs.begin()
-    table = state.table(TABLE)
     epochs.put(state, a=10)
-    assert sides(table.touched()) == ({"a": 1}, {"a": 10})
+    assert touched(state) == ({"a": 1}, {"a": 10})
     epochs.delete(state, "b")
     epochs.put(state, c=30, a=11)
-    assert sides(table.touched()) == ({"a": 1, "b": 2}, {"a": 11, "c": 30})
-    touched = table.touched()
-    assert len(touched.hashes) == len(touched.before.present) == len(touched.after.present) == 3
+    assert touched(state) == ({"a": 1, "b": 2}, {"a": 11, "c": 30})
 
 
 def test_what_was_got_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,12 +88,9 @@ def test_what_was_got_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) ->
     epochs.commit(state)
     state = epochs.begin()
     assert epochs.get(state, "a", "b", "new") == {"a": 1, "b": 2}
-    (run,) = epochs.newest.runs[TABLE][0]
-    epochs.store.delete(run.path)
-    epochs.runs = OpenRuns()
-    monkeypatch.setattr("dagster_ckpt.lsm.view.View.find", lambda *_: pytest.fail("a second look"))
+    monkeypatch.setattr("dagster_ckpt.state.layers.look_up", lambda *_: pytest.fail("a second look"))
     epochs.put(state, a=10, b=20, new=30)
-    assert sides(state.table(TABLE).touched()) == ({"a": 1, "b": 2}, {"a": 10, "b": 20, "new": 30})
+    assert touched(state) == ({"a": 1, "b": 2}, {"a": 10, "b": 20, "new": 30})
 
 
 def test_what_was_got_of_other_keys_is_not_taken_for_what_was_there_before() -> None:
@@ -102,7 +101,7 @@ def test_what_was_got_of_other_keys_is_not_taken_for_what_was_there_before() -> 
     state = epochs.begin()
     epochs.get(state, "a", "b")
     epochs.put(state, c=3, b=4)
-    assert sides(state.table(TABLE).touched()) == ({"b": 2}, {"c": 3, "b": 4})
+    assert touched(state) == ({"b": 2}, {"c": 3, "b": 4})
 
 
 def test_many_batches_of_an_epoch_become_one_run() -> None:
@@ -111,7 +110,8 @@ def test_many_batches_of_an_epoch_become_one_run() -> None:
     for step in range(30):
         assert epochs.get(state, "every", f"k{step}") == ({"every": step - 1} if step else {})
         epochs.put(state, **{"every": step, f"k{step}": step})
-    (run,) = epochs.commit(state).runs[TABLE][0]
+    epochs.commit(state)
+    (run,) = epochs.runs_of()
     assert run.rows == 31
     assert epochs.live() == {"every": 29} | {f"k{step}": step for step in range(30)}
 
@@ -139,7 +139,7 @@ def test_two_attempts_at_one_epoch_never_share_a_file() -> None:
 def test_a_name_that_other_bytes_have_is_an_error_and_ones_own_bytes_are_a_lost_reply() -> None:
     store, manifest = MemoryObjectStore("names"), empty_manifest(SPEC)
     for value, refused in [(1, False), (1, False), (2, True)]:
-        state = open_shard(store, manifest, Shard(0), FILE)
+        state = open_state(store, manifest, ONLY, FILE, engine())
         rows = pa.table({"k": ["a"], "v": [value]})
         state.table(TABLE).put(np.zeros(1, dtype=np.uint64), rows)
         if refused:
@@ -149,39 +149,43 @@ def test_a_name_that_other_bytes_have_is_an_error_and_ones_own_bytes_are_a_lost_
             state.flush()
 
 
-def test_shards_lie_in_folders_of_their_own() -> None:
+def test_the_shards_of_a_task_share_a_file_and_each_sees_its_own_part() -> None:
     store, manifest = MemoryObjectStore("shards"), empty_manifest(SPEC, shards=4)
-    state = open_shard(store, manifest, Shard(3), FileId(Term(1), Epoch(2), Shard(3), attempt=9))
-    state.table(TABLE).put(np.full(1, 2**64 - 1, dtype=np.uint64), pa.table({"k": ["a"], "v": [1]}))
-    ((_, runs),) = ((ack.table, ack.runs) for ack in state.flush())
-    assert runs[0].path == "state/groups/00003-of-00004/1-2-3-9.arrow"
-    assert (runs[0].hashes.lo, runs[0].hashes.hi) == (2**64 - 1, 2**64 - 1)
+    mine = [Shard(2), Shard(3)]
+    state = open_state(store, manifest, mine, FileId(Term(1), Epoch(2), Shard(2), attempt=9), engine())
+    hashes = np.array([2**63 + 7, 2**64 - 1], dtype=np.uint64)
+    state.table(TABLE).put(hashes, pa.table({"k": ["a", "b"], "v": [1, 2]}))
+    [[of_2], [of_3]] = (tables[0].runs for tables in state.flush().values())
+    assert of_2.path == of_3.path == "state/groups/00002-00003-of-00004/1-2-2-9.arrow"
+    assert (of_2.clip, of_3.clip) == (HashRange(2**63, 3 * 2**62 - 1), HashRange(3 * 2**62, 2**64 - 1))
+    assert of_2.rows == of_3.rows == 2
 
 
 def test_runs_of_a_local_disk_are_mapped_and_stay_open(tmp_path: Path) -> None:
     epochs = Epochs(LocalObjectStore(tmp_path, iter("abcdefghijklmnop").__next__))
-    epochs.options = EngineOptions(CompactionLimits(runs_min=100))
+    epochs.engine = engine(NEVER)
     for step in range(4):
         state = epochs.begin()
         epochs.put(state, **{f"k{step}": step})
         epochs.commit(state)
     assert epochs.get(epochs.begin(), "k0", "k3") == {"k0": 0, "k3": 3}
-    for ref in epochs.newest.runs[TABLE][0]:
+    for ref in epochs.runs_of():
         (tmp_path / ref.path).unlink()
     assert epochs.get(epochs.begin(), "k1", "k2") == {"k1": 1, "k2": 2}, "open runs need no file name any more"
-    epochs.runs = OpenRuns(mapped_max=1)
+    epochs.engine = replace(epochs.engine, runs=OpenRuns(mapped_max=1))
     with pytest.raises(CorruptStateError, match="missing"):
         epochs.get(epochs.begin(), "k1")
 
 
 def test_a_stream_that_was_begun_again_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
-    runs = OpenRuns()
+    shared = engine()
     for value in (1, 2):
         shutil.rmtree(tmp_path / "stream", ignore_errors=True)
-        epochs = Epochs(LocalObjectStore(tmp_path / "stream", iter("abcdefgh").__next__), runs=runs)
+        epochs = Epochs(LocalObjectStore(tmp_path / "stream", iter("abcdefgh").__next__), engine=shared)
         state = epochs.begin()
         epochs.put(state, a=value)
-        (run,) = epochs.commit(state).runs[TABLE][0]
+        epochs.commit(state)
+        (run,) = epochs.runs_of()
         assert run.path == "state/groups/00000-of-00001/1-2-0-1.arrow"
         assert epochs.get(epochs.begin(), "a") == {"a": value}
 
@@ -191,7 +195,8 @@ def test_a_file_that_was_cut_off_on_a_local_disk_is_named(tmp_path: Path, size: 
     epochs = Epochs(LocalObjectStore(tmp_path, iter("abcdefgh").__next__))
     state = epochs.begin()
     epochs.put(state, a=1)
-    (run,) = epochs.commit(state).runs[TABLE][0]
+    epochs.commit(state)
+    (run,) = epochs.runs_of()
     os.truncate(tmp_path / run.path, size)
     with pytest.raises(CorruptStateError, match=f"file={run.path}, bytes={size}"):
         epochs.get(epochs.begin(), "a")

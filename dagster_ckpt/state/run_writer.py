@@ -1,0 +1,129 @@
+"""Run files on their way to the store: encoded and written by the I/O pool, readable at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.lsm.run import Run
+from dagster_ckpt.lsm.run_file import Layout, encode
+from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec, TimeRange
+from dagster_ckpt.protocol.names import FileId, state_name
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.io_pool import Job
+from dagster_ckpt.state.objects import create
+from dagster_ckpt.storage.object_store import ObjectStore
+
+
+class WrittenRun:
+    """A run that is being written, or has been. In memory until that has ended, then on the store."""
+
+    def __init__(self, run: Run, foreseen: RunRef, job: Job[RunRef]) -> None:
+        """`foreseen` is the reference to come; its `bytes` and `checksum` are not known yet."""
+        self.foreseen = foreseen
+        self._run: Run | None = run
+        self._job = job
+        job.future.add_done_callback(self._let_go)
+
+    @property
+    def path(self) -> str:
+        """The file's name."""
+        return self.foreseen.path
+
+    @property
+    def in_memory(self) -> Run | None:
+        """The run while it is not durable; None from then on."""
+        return self._run
+
+    def ref(self) -> RunRef:
+        """The reference to the file, once that is durable. Raises what went wrong with it."""
+        return self._job.result()
+
+    def _let_go(self, _: object) -> None:
+        self._run = None
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Whose runs lie together: those of one table and these adjacent shards of `of` in all."""
+
+    spec: StateTableSpec
+    shards: Sequence[Shard]
+    of: int
+
+
+class RunWriter:
+    """Writes the runs of one task in one epoch; names them by the task's `FileId`, with ascending numbers.
+
+    A crash leaves files that no manifest names.
+    """
+
+    def __init__(self, store: ObjectStore, file: FileId, engine: Engine) -> None:
+        self._store = store
+        self._files = (replace(file, number=number) for number in count(file.number))
+        self._engine = engine
+        self._written: list[WrittenRun] = []
+
+    def write(self, run: Run, folder: Folder, clip: HashRange, level: int) -> WrittenRun:
+        """Have a run of at least one row written. Waits where too much is on its way already.
+
+        `clip` are the hashes for which it is written; `level` is 0, or one more than that of what was merged into it.
+        """
+        file = next(self._files)
+        foreseen = RunRef(
+            path=state_name(folder.spec.name, folder.shards, folder.of, file),
+            rows=len(run),
+            bytes=run.table.nbytes,
+            checksum="",
+            epoch=file.epoch,
+            level=level,
+            tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
+            hashes=HashRange(int(run.hashes[0]), int(run.hashes[-1])),
+            clip=clip,
+            times=_times_of(run, folder.spec),
+        )
+        io, budget = self._engine.io, self._engine.budget
+        # Twice, since its rows and its file are both held until it is durable.
+        give_back = budget.begin_write(foreseen.path, 2 * run.table.nbytes, io.timeout_ms)
+
+        def job() -> RunRef:
+            try:
+                return self._create(run, foreseen, folder.spec)
+            finally:
+                give_back()
+
+        try:
+            written = WrittenRun(run, foreseen, io.submit(f"writing {foreseen.path}", job))
+        except BaseException:
+            give_back()
+            raise
+        self._written.append(written)
+        return written
+
+    def wait(self) -> None:
+        """Return once everything is durable; raises what went wrong with the first file that failed."""
+        for written in self._written:
+            written.ref()
+
+    def delete_later(self, path: str) -> None:
+        """Delete a file of this very epoch that nobody will name. Whether that succeeds matters to nobody."""
+        self._engine.io.submit(f"deleting {path}", lambda: self._store.delete(path))
+
+    def _create(self, run: Run, foreseen: RunRef, spec: StateTableSpec) -> RunRef:
+        # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
+        bloom = foreseen.level == 0 or self._store.local_path(foreseen.path) is None
+        encoded = encode(run, Layout(spec.sort, spec.time, bloom))
+        create(self._store, foreseen.path, memoryview(encoded.data))
+        self._engine.runs.keep(self._store, foreseen.path, encoded.checksum, encoded.data)
+        return replace(foreseen, bytes=encoded.data.size, checksum=encoded.checksum)
+
+
+def _times_of(run: Run, spec: StateTableSpec) -> TimeRange | None:
+    """The least and greatest time in a run; None for a table without times."""
+    if spec.time is None:
+        return None
+    bounds = pc.min_max(run.columns([spec.time]).column(0).chunk(0).cast(pa.int64()))
+    return TimeRange(bounds["min"].as_py(), bounds["max"].as_py())

@@ -1,0 +1,166 @@
+"""The runs of one table within one epoch, as they become more and, merged, fewer."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.lsm import slices
+from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
+from dagster_ckpt.lsm.images import with_images
+from dagster_ckpt.lsm.levels import levels_of
+from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
+from dagster_ckpt.lsm.pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.run import Run
+from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
+from dagster_ckpt.lsm.words import Word, changing, one_word, said_by
+from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec
+from dagster_ckpt.state.expiry import narrowed
+from dagster_ckpt.state.layers import Layers, OwnLevel
+from dagster_ckpt.state.merging import outputs_of
+from dagster_ckpt.state.run_writer import Folder, RunWriter, WrittenRun
+
+_OWN_LEVELS_MAX = 16
+"""So many levels of one tier an epoch may have; then they are merged, before look-ups get slow."""
+
+
+@dataclass(frozen=True)
+class ShardedTable:
+    """A table in some adjacent shards: their hash ranges and, in the epoch before, their run lists.
+
+    `logged`: its new runs are the epoch's change log.
+    """
+
+    folder: Folder
+    ranges: Sequence[HashRange]
+    lists: RunLists
+    logged: bool
+
+    @property
+    def spec(self) -> StateTableSpec:
+        """The table."""
+        return self.folder.spec
+
+    @property
+    def within(self) -> HashRange:
+        """The hashes of all these shards."""
+        return HashRange(self.ranges[0].lo, self.ranges[-1].hi)
+
+
+class TableRuns:
+    """Writes what is new, carries out merges, and says at the end what each shard's list is then."""
+
+    def __init__(self, table: ShardedTable, layers: Layers, writer: RunWriter, piece_bytes: int) -> None:
+        """`piece_bytes` is about how much a merge may hold in memory, and how large its files become."""
+        self.layers = layers
+        self.merged_rows = 0
+        self._table = table
+        self._writer = writer
+        self._lists = table.lists
+        self._outputs: list[WrittenRun] = []
+        self._superfluous: list[WrittenRun] = []
+        self._piece_bytes = piece_bytes
+
+    def compact(self, limits: CompactionLimits) -> None:
+        """Merge what the choice says of the runs of the epoch before. Look-ups go on in those, which say the same."""
+        for merge in choose_merges(self._lists, self._table.ranges, limits):
+            outputs = list(self._carried_out(merge))
+            self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
+            self._outputs.extend(outputs)
+
+    def add(self, word: Word) -> None:
+        """Have what an epoch said written, above all that was written before."""
+        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(word), self._table.within, 0),)))
+
+    def merge_own(self) -> bool:
+        """Merge levels of this epoch where they are many; whether they were."""
+        own = self.layers.own
+        tier = own[0].tier if own else 0
+        count = next((at for at, level in enumerate(own) if level.tier != tier), len(own))
+        if count < _OWN_LEVELS_MAX:
+            return False
+        inputs = [written for level in own[:count] for written in level.runs]
+        own[:count] = [OwnLevel(tuple(self._merged(inputs, tier + 1)), tier + 1)]
+        self._superfluous.extend(inputs)
+        self.merge_own()
+        return True
+
+    def pieces(self, runs: Sequence[Run], within: HashRange) -> Iterator[HashRange]:
+        """These hashes in pieces of which each fits into memory."""
+        return pieces_of(runs, within, self.rows_max)
+
+    def said(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Word]:
+        """What runs of this epoch say of the keys with these hashes."""
+        views = [self.layers.view(each) for each in written]
+        if self._table.logged:
+            return [said_by(view.run, piece, self._table.spec) for view in views]
+        return [Word(view.between(piece.lo, piece.hi)) for view in views]
+
+    @property
+    def rows_max(self) -> int:
+        """About how many rows a piece may have."""
+        before = (ref for refs in self._table.lists for ref in refs)
+        return rows_in(self._piece_bytes, (*before, *(written.foreseen for written in self._own)))
+
+    def finished(self) -> RunLists:
+        """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
+        ranges, since_us = self._table.ranges, self.layers.since_us
+        lists = self._lists
+        for level in reversed(self.layers.own):
+            lists = with_news(lists, ranges, [written.foreseen for written in level.runs])
+        refs = {written.path: written.ref() for written in (*self._outputs, *self._own)}
+        for written in self._superfluous:
+            self._writer.delete_later(written.path)
+        durable = ([_durable(ref, refs.get(ref.path)) for ref in shard] for shard in lists)
+        if since_us is None:
+            return tuple(map(tuple, durable))
+        left = ([narrowed(ref, self._table.spec, since_us) for ref in shard] for shard in durable)
+        return tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
+
+    @property
+    def log(self) -> list[RunRef]:
+        """The runs of this epoch, newest first, once everything is durable."""
+        return [written.ref() for written in self._own]
+
+    @property
+    def _own(self) -> list[WrittenRun]:
+        return [written for level in self.layers.own for written in level.runs]
+
+    def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
+        views = self.layers.views(levels_of(self._lists, self._table.ranges), self._outputs)
+        level = 0 if isinstance(merge, TierMerge) else 1
+        for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, self.rows_max):
+            self.merged_rows += len(run)
+            yield self._write(run, piece, level)
+
+    def _merged(self, inputs: Sequence[WrittenRun], tier: int) -> Iterator[WrittenRun]:
+        for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):
+            words = [word for word in self.said(inputs, piece) if len(word)]
+            if words and len(word := self._net(one_word(words, self._table.spec.keys))):
+                self.merged_rows += len(word)
+                yield self._write(self._run_of(word), piece, tier)
+
+    def _net(self, word: Word) -> Word:
+        return changing(word) if self._table.logged else word
+
+    def _run_of(self, word: Word) -> Run:
+        if not self._table.logged:
+            return word.run
+        assert word.before is not None, "a change log tells what was before"
+        return with_images(word.run, word.before, self._table.spec.keys)
+
+    def _write(self, run: Run, clip: HashRange, level: int) -> WrittenRun:
+        return self._writer.write(run, self._table.folder, clip, level)
+
+
+def held_rows(lists: RunLists, ranges: Sequence[HashRange]) -> int:
+    """About how many rows these lists show, where nobody has counted them: a key that is in two runs counts twice."""
+    shown = (
+        slices.rows_in(ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)) * (1 - ref.tombstones / ref.rows)
+        for refs, within in zip(lists, ranges, strict=True)
+        for ref in refs
+    )
+    return round(sum(shown))
+
+
+def _durable(ref: RunRef, written: RunRef | None) -> RunRef:
+    """The reference with what is known of its file now."""
+    return ref if written is None else replace(ref, bytes=written.bytes, checksum=written.checksum)
