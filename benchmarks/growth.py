@@ -15,7 +15,7 @@ from benchmarks.retired import RetiredFiles
 from benchmarks.session import start
 from dagster_ckpt.protocol.manifest import Manifest
 
-_BYTES_A_KEY = 400  # of the input, the state, and all that its merges leave behind while they are measured
+_BYTES_A_KEY = 300  # of the input, the state, and all that its merges leave behind while they are measured
 
 
 @dataclass(frozen=True)
