@@ -160,6 +160,8 @@ def equal(left: pa.Array, right: pa.Array) -> Mask:
 
     Nested values are equal where all within them are.
     """
+    if pa.types.is_null(left.type):
+        return np.ones(len(left), dtype=np.bool_)
     if pa.types.is_nested(left.type):
         codes = value_codes(joined([left, right]))
         same_code: Mask = codes[: len(left)] == codes[len(left) :]

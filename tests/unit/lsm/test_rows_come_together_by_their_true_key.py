@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm.columns import equal
-from dagster_ckpt.lsm.key_order import key_codes, key_order
+from dagster_ckpt.lsm.key_order import hash_order, key_codes, key_order
 
 KEYS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]))
 
@@ -55,6 +55,24 @@ def test_keys_of_every_type_are_numbered_and_compared(type_: pa.DataType, values
     assert len(set(codes)) == 3
     assert equal(column, column[::-1]).tolist() == [True, False, False, True]
     assert equal(column.slice(1, 2), column.slice(2, 2)).tolist() == [False, False]
+
+
+@given(st.lists(st.integers(0, 5) | st.integers(2**64 - 5, 2**64 - 1) | st.integers(2**63 - 3, 2**63 + 3)))
+def test_rows_of_one_hash_stay_in_their_order(values: list[int]) -> None:
+    hashes = np.array(values, dtype=np.uint64)
+    assert hash_order(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("near", [0, 1, 30, 3000])
+@pytest.mark.parametrize("seed", range(3))
+def test_hashes_that_differ_in_low_bits_alone_are_in_order_too(near: int, seed: int) -> None:
+    """Few of them are put right where they are, with many all is sorted anew."""
+    chance = np.random.default_rng(seed)
+    hashes = chance.integers(0, 2**64, 8000, dtype=np.uint64)
+    hashes[:3] = 0, 2**64 - 1, 2**63
+    low_bits = chance.integers(0, 512, near, dtype=np.uint64)
+    hashes[4000 : 4000 + near] = (hashes[1000 : 1000 + near] >> np.uint64(9) << np.uint64(9)) + low_bits
+    assert hash_order(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()
 
 
 def test_nan_equals_nan_and_null_equals_only_null() -> None:
