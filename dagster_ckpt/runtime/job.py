@@ -18,6 +18,7 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
+from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.dataflow import words_of_epochs
 from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
@@ -29,6 +30,7 @@ from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
+from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
@@ -213,8 +215,11 @@ class _Run:
         return Layout.keyed(self._writer.manifest.shards, self._job.options.tasks_max or cores)
 
     def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
-        options = self._job.options
-        words = words_of_epochs(self._job.stream.frame, self._checked.operator.pipeline, self._task_setup())
+        options, pipeline = self._job.options, self._checked.operator.pipeline
+        frame = self._job.stream.frame
+        chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
+        limit_batches(frame.sparkSession, pipeline.inputs[0].schema, pipeline.keys, chunk_bytes)
+        words = words_of_epochs(frame, pipeline, self._task_setup())
         writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
         if options.mode is Mode.AVAILABLE_NOW:
             return writer.trigger(availableNow=True)

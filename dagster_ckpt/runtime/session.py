@@ -35,7 +35,6 @@ _SESSION = {
     ),
     # A file source's log is never compacted in the life of a scratch folder: what it has seen stands in the manifest.
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 

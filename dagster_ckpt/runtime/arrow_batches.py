@@ -1,0 +1,40 @@
+"""How Spark cuts rows into Arrow batches on their way to a task: few bytes at once, and little work for it."""
+
+from collections.abc import Collection
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_ROWS_MAX = 16_384
+_ROWS_OF_TEXT_KEYS_MAX = 2_048
+"""From about 2,000 rows on, larger batches are no faster."""
+
+_UNCOUNTED = 2**31 - 1
+
+
+def limit_batches(session: SparkSession, schema: pa.Schema, keys: Collection[str], bytes_max: int) -> None:
+    """Set what the session's next query hands to a task at once: about `bytes_max` of the columns `schema`.
+
+    Spark can count a batch's bytes after each row, which costs as much as all else it does there for a row. So it is
+    told to only where values may have any length. Columns of a fixed width need no more than a number of rows; nor do
+    keys, which are short (one of more than 8 KiB makes a batch larger than a default chunk, and that is all).
+    """
+    widths = {field.name: _width(field.type) for field in schema}
+    row_bytes = sum(width or 0 for width in widths.values())
+    rows = min(_ROWS_MAX, bytes_max // max(1, row_bytes))
+    if any(widths[key] is None for key in keys):
+        rows = min(rows, _ROWS_OF_TEXT_KEYS_MAX)
+    counted = any(width is None for name, width in widths.items() if name not in keys)
+    session.conf.set(_ROWS, str(max(1, rows)))
+    session.conf.set(_BYTES, str(min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED))
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """The bytes of a value; None where they differ."""
+    try:
+        return -(-int(type_.bit_width) // 8)
+    except ValueError:
+        return None

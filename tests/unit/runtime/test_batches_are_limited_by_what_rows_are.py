@@ -1,0 +1,48 @@
+from collections.abc import Collection
+from typing import Any
+
+import pyarrow as pa
+
+from dagster_ckpt.runtime.arrow_batches import limit_batches
+
+UNCOUNTED = 2**31 - 1
+NUMBERS = [("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
+
+
+class Settings(dict[str, str]):
+    """A session of which only the settings are asked for."""
+
+    @property
+    def conf(self) -> Any:
+        return self
+
+    def set(self, name: str, value: str) -> None:
+        self[name.removeprefix("spark.sql.execution.arrow.")] = value
+
+
+def limits(
+    fields: list[tuple[str, pa.DataType]], keys: Collection[str] = (), bytes_max: int = 1 << 24
+) -> tuple[int, int]:
+    session = Settings()
+    limit_batches(session, pa.schema(fields), keys, bytes_max)  # type: ignore[arg-type]
+    return int(session["maxRecordsPerBatch"]), int(session["maxBytesPerBatch"])
+
+
+def test_rows_of_a_fixed_width_are_limited_by_their_number_alone() -> None:
+    assert limits(NUMBERS, keys=["n"]) == (16_384, UNCOUNTED)
+    assert limits(NUMBERS, bytes_max=1600) == (100, UNCOUNTED)
+    assert limits(NUMBERS, bytes_max=1) == (1, UNCOUNTED)
+
+
+def test_keys_are_short() -> None:
+    assert limits([("k", pa.string()), *NUMBERS], keys=["k"]) == (2_048, UNCOUNTED)
+
+
+def test_the_bytes_of_values_of_any_length_are_counted() -> None:
+    assert limits([("k", pa.string()), ("text", pa.string())], keys=["k"]) == (2_048, 1 << 24)
+    assert limits([("text", pa.list_(pa.int8()))]) == (16_384, 1 << 24)
+    assert limits([("text", pa.binary())], bytes_max=1 << 40) == (16_384, UNCOUNTED - 1)
+
+
+def test_a_stream_whose_rows_have_no_columns_is_limited_too() -> None:
+    assert limits([]) == (16_384, UNCOUNTED)
