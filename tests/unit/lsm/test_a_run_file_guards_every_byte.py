@@ -9,8 +9,11 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES
+from dagster_ckpt.lsm.images import with_images
 from dagster_ckpt.lsm.run import Run, run_of
-from dagster_ckpt.lsm.run_file import decode, encode
+from dagster_ckpt.lsm.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.table import Found
+from dagster_ckpt.protocol.manifest import HashRange, TimeRange
 from tests.unit.lsm.finding import positions
 
 NAME = "state/groups/file.arrow"
@@ -32,6 +35,7 @@ HASHES = np.array([2**64 - 1, 0, 5], dtype=np.uint64)
 
 def read_all(run: Run) -> None:
     run.columns()
+    run.read_index()
     assert len(run.hashes) == len(run)
     assert run.tombstones is None or len(run.tombstones) == len(run)
 
@@ -66,6 +70,19 @@ def test_the_same_run_has_the_same_bytes() -> None:
     assert encode(run_of(HASHES, ROWS)).data.equals(encode(run_of(HASHES, ROWS)).data)
 
 
+def test_a_file_tells_what_its_rows_span() -> None:
+    file = encode(run_of(HASHES, ROWS), Layout(time="at"))
+    run = decode(NAME, file.data, file.checksum, ROWS.schema)
+    assert run.times == TimeRange(0, 2)
+    assert run.range == HashRange(0, 2**64 - 1)
+    nothing = encode(
+        run_of(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), Layout(time="at")
+    )
+    assert decode(NAME, nothing.data, nothing.checksum, ROWS.schema).times is None
+    untold = encode(run_of(HASHES, ROWS))
+    assert decode(NAME, untold.data, untold.checksum, ROWS.schema).times is None
+
+
 def test_any_reader_of_arrow_files_reads_it() -> None:
     file = encode(run_of(HASHES, ROWS))
     table = pa.ipc.open_file(file.data).read_all()
@@ -83,18 +100,24 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
     """With small blocks each part of the file has its own: no other part's check can find the damage for it."""
     monkeypatch.setattr(run_file, "BLOCK_BYTES", block_bytes)
     rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
-    whole = run_of(HASHES, rows, np.array([False, True, False]))
-    file = encode(whole)
+    before = Found(np.array([True, False, True]), rows.take([2, 0]))
+    whole = with_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
+    file = encode(whole, Layout(time=None, bloom=True))
     intact = bytes(file.data)
+    bloom = decode(NAME, file.data, file.checksum, rows.schema).stored_bloom
+    assert bloom is not None
     found = 0
     for at in range(len(intact)):
         damaged = bytearray(intact)
         damaged[at] ^= 1 << (at % 8)
         try:
             run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
+            run.read_index()
             same = run.columns().equals(whole.table) and run.hashes.tolist() == whole.hashes.tolist()
             same = same and run.tombstones is not None and run.tombstones.tolist() == [True, False, False]
             same = same and run.directory.first.tolist() == whole.directory.first.tolist()
+            same = same and run.stored_bloom is not None and run.stored_bloom.words.tolist() == bloom.words.tolist()
+            same = same and run.before is not None and run.before.equals(whole.before)
         except CorruptStateError as error:
             found += f"file={NAME}" in str(error)
         else:
@@ -125,8 +148,14 @@ def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
 
 def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
     file = encode(run_of(HASHES, ROWS))
-    with pytest.raises(CorruptStateError, match="other columns"):
-        decode(NAME, file.data, file.checksum, ROWS.select(["i"]).schema)
+    others = [
+        ROWS.select(ROWS.column_names[:3]),
+        ROWS.select(ROWS.column_names[:-1]),
+        ROWS.rename_columns(list("isbtdaxyz")),
+    ]
+    for other in others:
+        with pytest.raises(CorruptStateError, match="other columns"):
+            decode(NAME, file.data, file.checksum, other.schema)
 
 
 def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
