@@ -72,7 +72,8 @@ class CheckedBytes:
 
         Raises `CorruptStateError`.
         """
-        if len(rows) * self.block_bytes >= sum(array.nbytes for array in arrays):
+        # Not nbytes: that reads offsets, which are not checked, or not even brought, yet.
+        if len(rows) * self.block_bytes >= sum(array.get_total_buffer_size() for array in arrays):
             self.check_arrays(arrays)  # nearly every block has some of so many rows, and the bookkeeping costs more
             return [True] * len(arrays)
         for places in together([places_of(array, rows, rows + 1) for array in arrays]):

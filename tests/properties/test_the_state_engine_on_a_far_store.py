@@ -1,0 +1,83 @@
+"""The machine of `test_the_state_engine_is_a_dict` again, where a run comes from far, block by block.
+
+Once without a cache: what was not asked for is rubbish, so whoever uses a byte too early believes that. Once with one
+that is far too small: runs go from it at any time, also while they are open.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize
+
+from dagster_ckpt.lsm import run_file
+from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.state import far_bytes, open_runs
+from dagster_ckpt.state.engine import Engine as StateEngine
+from dagster_ckpt.state.far_bytes import PAGE, MemoryPlace
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.run_cache import RunCache
+from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
+
+
+@pytest.fixture(autouse=True)
+def _tiny_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_file, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(open_runs, "_WHOLE_BYTES_MAX", 0)
+
+
+class WithoutACache(Engine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(far_bytes, "PAGE", 64)
+        self.patch.setattr(far_bytes, "_GAP_BYTES_MAX", 0)
+        begin = MemoryPlace.__init__
+
+        def full_of_rubbish(place: MemoryPlace, size: int) -> None:
+            begin(place, size)
+            place.put(0, b"\xa5" * size)
+
+        self.patch.setattr(MemoryPlace, "__init__", full_of_rubbish)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
+def with_a_cache(without: Callable[[], StateEngine], folder: Path) -> StateEngine:
+    return replace(without(), runs=OpenRuns(cache=RunCache(folder, 5 * PAGE)))
+
+
+class WithASmallCache(Engine):
+    """Every engine that the machine begins is a process of its own on one cache, of a few runs."""
+
+    @initialize(
+        distinct=st.sampled_from([2, 1000]),
+        limits=LIMITS,
+        memory_bytes=st.sampled_from([1, 1 << 28]),
+        logged=st.sampled_from(["groups", None]),
+    )
+    def start(self, distinct: int, limits: CompactionLimits, memory_bytes: int, logged: str | None) -> None:
+        super().start(distinct, limits, memory_bytes, logged)
+        self.folder = tempfile.TemporaryDirectory()
+        cache = Path(self.folder.name) / "cache"
+        self.new_engine = partial(with_a_cache, self.new_engine, cache)
+        self.epochs.engine = self.new_engine()
+        self._begin([[0, 1, 2, 3]])
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+SMALL = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+TestWithoutACache = WithoutACache.TestCase
+TestWithoutACache.settings = SMALL
+TestWithASmallCache = WithASmallCache.TestCase
+TestWithASmallCache.settings = SMALL
