@@ -32,9 +32,6 @@ _CALM = 0.1
 _TIER_RATIO = 2
 """How much greater a run may be than all newer ones together to be merged with them."""
 
-_TIER_ROWS_SHARE = 4
-"""How many times what is small a merge of small runs may come to."""
-
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
@@ -54,7 +51,7 @@ class CompactionLimits:
     search_rows: int = 1 << 13
     depth_min: int = 4
     depth_max: int = 64
-    small_rows: int = 1 << 15
+    small_rows: int = 1 << 14
     small_bytes: int = 1 << 24
     tier_runs: int = 6
     slice_rows_min: int = 1 << 16
@@ -177,13 +174,13 @@ def _tier(
     """The newest small runs, as far down as their sizes are alike, once they are enough."""
     if not any(all(map(small.fits, refs[:2])) for refs in lists if len(refs) > 2):
         return None
-    rows = bytes_ = 0.0
+    rows = 0.0
     count = 0
     for placed in levels_of(lists, ranges).upper:
         more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
-        bytes_ += more * placed.ref.bytes / placed.ref.rows
-        too_many = rows + more > _TIER_ROWS_SHARE * limits.small_rows or bytes_ > limits.file_bytes_max
-        if not small.fits(placed.ref) or too_many or (count > 0 and more > _TIER_RATIO * rows):
+        # Once they are enough, not more than what is no longer small: a burst is merged a part at a time.
+        enough = count >= limits.tier_runs and rows + more > small.rows
+        if not small.fits(placed.ref) or enough or (count > 0 and more > _TIER_RATIO * rows):
             break
         rows, count = rows + more, count + 1
     return TierMerge(count) if count >= limits.tier_runs else None
