@@ -166,7 +166,7 @@ def test_where_merge_ranges_end_here_and_there_a_whole_shard_is_merged() -> None
     for _ in range(8):
         runs.epoch += 1
         runs.news(range(2), runs.say(range(0, 2**64, 2**57)))
-    runs.carry_out(range(2), SliceMerge(HashRange(3 * eighth, 3 * eighth + 9), 1, 1))
+    runs.carry_out(range(2), SliceMerge(HashRange(HALF - eighth // 8, HALF - eighth // 8 + 9), 1, 1))
     (first, *others) = runs.lists[0]
     runs.lists = ((replace(first, moved_lo=eighth, moved_hi=eighth + 10), *others), runs.lists[1])
     runs.rows = runs.read()
