@@ -4,10 +4,10 @@ Once without a cache: what was not asked for is rubbish, so whoever uses a byte 
 that is far too small: runs go from it at any time, also while they are open.
 """
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,16 @@ from dagster_ckpt.state.far_bytes import PAGE, MemoryPlace
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.run_cache import RunCache
 from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
+
+
+FOLDERS: list[Path] = []
+EXAMPLES = count()
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    """Removed by pytest long after the test: files may still be written when the machine stops."""
+    FOLDERS.append(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -64,15 +74,9 @@ class WithASmallCache(Engine):
     )
     def start(self, distinct: int, limits: CompactionLimits, memory_bytes: int, logged: str | None) -> None:
         super().start(distinct, limits, memory_bytes, logged)
-        self.folder = tempfile.TemporaryDirectory()
-        cache = Path(self.folder.name) / "cache"
-        self.new_engine = partial(with_a_cache, self.new_engine, cache)
+        self.new_engine = partial(with_a_cache, self.new_engine, FOLDERS[-1] / f"cache-{next(EXAMPLES)}")
         self.epochs.engine = self.new_engine()
         self._begin([[0, 1, 2, 3]])
-
-    def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.folder.cleanup()
 
 
 SMALL = settings(max_examples=20, stateful_step_count=30, deadline=None)
