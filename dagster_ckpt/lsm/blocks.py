@@ -73,7 +73,8 @@ class CheckedBytes:
         Raises `CorruptStateError`.
         """
         # Not nbytes: that reads offsets, which are not checked, or not even brought, yet.
-        if len(rows) * self.block_bytes >= sum(array.get_total_buffer_size() for array in arrays):
+        blocks = sum(array.get_total_buffer_size() for array in arrays) / self.block_bytes
+        if len(rows) >= blocks and _are_spread(rows, len(arrays[0])):
             self.check_arrays(arrays)  # nearly every block has some of so many rows, and the bookkeeping costs more
             return [True] * len(arrays)
         for places in together([places_of(array, rows, rows + 1) for array in arrays]):
@@ -160,3 +161,8 @@ class CheckedBytes:
         starts = blocks[first] * self.block_bytes
         ends = (np.append(blocks[first[1:] - 1], blocks[-1]) + 1) * self.block_bytes
         return list(zip(starts.tolist(), np.minimum(ends, self.covered).tolist(), strict=True))
+
+
+def _are_spread(rows: Positions, of: int) -> bool:
+    """Whether these rows reach over most of so many, and are no stretch of neighbours."""
+    return len(rows) > 0 and 2 * int(rows.max() - rows.min()) >= of

@@ -54,11 +54,6 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
     return Answer(parts, unknown)
 
 
-def part_of(found: Found, asked: Positions, keys: Sequence[str]) -> Part:
-    """What was found for the keys at `asked`, as a part of a greater answer."""
-    return Part(np.take(asked, np.flatnonzero(found.present)), found.rows.select(values_of(found.rows.schema, keys)))
-
-
 def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
     """The rows of n keys in the order of the keys."""
     present = np.zeros(keys.num_rows, dtype=np.bool_)

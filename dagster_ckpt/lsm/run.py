@@ -275,10 +275,3 @@ def one_after_another(runs: Sequence[Run]) -> Run:
 def live(run: Run) -> Run:
     """The run without its tombstones: only where no older run may still hold a row of their keys."""
     return run if run.tombstones is None else kept(run, ~run.tombstones)
-
-
-def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
-    """See `merge.merged`."""
-    from dagster_ckpt.lsm.merge import merged as merged_
-
-    return merged_(runs, keys)

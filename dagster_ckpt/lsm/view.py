@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, mask_of, taken
 from dagster_ckpt.lsm.run import Run, kept, one_after_another
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec, TimeRange
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 EVERYTHING = (HashRange(),)
 """What a view shows of which nothing was moved down."""
@@ -24,13 +24,6 @@ def shown_of(clip: HashRange, moved_lo: int = 0, moved_hi: int = 0) -> tuple[Has
     else:
         rest = [(max(clip.lo, moved_hi), min(clip.hi, moved_lo - 1))]
     return tuple(HashRange(lo, hi) for lo, hi in rest if lo <= hi)
-
-
-def view_of(run: Run, spec: StateTableSpec, shown: tuple[HashRange, ...], times: TimeRange | None) -> "View":
-    """The view of a run of this table; `times` are those of its `RunRef`."""
-    if times is None or spec.time is None:
-        return View(run, shown)
-    return View(run, shown, times.least_us, spec.time)
 
 
 @dataclass(frozen=True)
@@ -70,10 +63,6 @@ class View:
         """As `slices`, in one run; copied where there are several."""
         slices = list(self.slices(lo, hi))
         return one_after_another(slices) if slices else self.run.without_images().slice(0, 0)
-
-    def rows(self) -> Run:
-        """All that the view shows."""
-        return self.between()
 
     def _expired_at(self, at: Positions) -> Mask | None:
         since = self.since_us

@@ -36,6 +36,6 @@ ROWS = pa.table({"k": ["a", "b", "c", "d", "e"]})
 )
 def test_what_is_in_the_clip_and_not_in_the_merge_range(clip: HashRange, moved: tuple[int, int], shown: str) -> None:
     view = View(run_of(HASHES, ROWS), shown_of(clip, *moved))
-    assert "".join(view.rows().columns()["k"].to_pylist()) == shown
+    assert "".join(view.between().columns()["k"].to_pylist()) == shown
     found = positions(view, HASHES, ROWS)
     assert "".join(key for key, at in zip("abcde", found, strict=True) if at != ABSENT) == shown

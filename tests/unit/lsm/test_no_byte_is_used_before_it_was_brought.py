@@ -137,7 +137,7 @@ def test_a_range_is_right_and_brings_little(seed: int) -> None:
     for step in range(20):
         start = int(chance.integers(0, ROWS - 100))
         lo, hi = int(whole.hashes[start]), int(whole.hashes[start + int(chance.integers(0, 100))])
-        mine, theirs = View(run, (HashRange(lo, hi),)).rows(), View(whole, (HashRange(lo, hi),)).rows()
+        mine, theirs = View(run, (HashRange(lo, hi),)).between(), View(whole, (HashRange(lo, hi),)).between()
         assert mine.columns().equals(theirs.columns())
         assert mine.hashes.tolist() == theirs.hashes.tolist()
         assert dead(mine) == dead(theirs)
