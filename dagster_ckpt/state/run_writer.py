@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from itertools import count
 
 import pyarrow as pa
@@ -16,6 +17,17 @@ from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.object_store import ObjectStore
+
+
+class Level(IntEnum):
+    """What became of the rows of a run since they came in."""
+
+    FRESH = 0
+    """Nothing yet."""
+    MERGED = 1
+    """They were merged with those of other upper runs."""
+    BOTTOM = 2
+    """They were moved down: nothing is older."""
 
 
 class WrittenRun:
@@ -67,10 +79,10 @@ class RunWriter:
         self._engine = engine
         self._written: list[WrittenRun] = []
 
-    def write(self, run: Run, folder: Folder, clip: HashRange, level: int) -> WrittenRun:
+    def write(self, run: Run, folder: Folder, clip: HashRange, level: Level) -> WrittenRun:
         """Have a run of at least one row written. Waits where too much is on its way already.
 
-        `clip` are the hashes for which it is written; `level` is 0, or one more than that of what was merged into it.
+        `clip` are the hashes for which it is written.
         """
         file = next(self._files)
         foreseen = RunRef(
@@ -79,7 +91,7 @@ class RunWriter:
             bytes=run.table.nbytes,
             checksum="",
             epoch=file.epoch,
-            level=level,
+            level=int(level),
             tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
             hashes=HashRange(int(run.hashes[0]), int(run.hashes[-1])),
             clip=clip,
@@ -114,7 +126,7 @@ class RunWriter:
 
     def _create(self, run: Run, foreseen: RunRef, spec: StateTableSpec) -> RunRef:
         # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
-        bloom = foreseen.level == 0 or self._store.local_path(foreseen.path) is None
+        bloom = foreseen.level != Level.BOTTOM or self._store.local_path(foreseen.path) is None
         encoded = encode(run, Layout(spec.sort, spec.time, bloom))
         create(self._store, foreseen.path, memoryview(encoded.data))
         self._engine.runs.keep(self._store, foreseen.path, encoded.checksum, encoded.data)

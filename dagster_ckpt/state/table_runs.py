@@ -16,10 +16,7 @@ from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec
 from dagster_ckpt.state.expiry import narrowed
 from dagster_ckpt.state.layers import Layers, OwnLevel
 from dagster_ckpt.state.merging import outputs_of
-from dagster_ckpt.state.run_writer import Folder, RunWriter, WrittenRun
-
-_OWN_LEVELS_MAX = 16
-"""So many levels of one tier an epoch may have; then they are merged, before look-ups get slow."""
+from dagster_ckpt.state.run_writer import Folder, Level, RunWriter, WrittenRun
 
 
 @dataclass(frozen=True)
@@ -68,19 +65,19 @@ class TableRuns:
 
     def add(self, word: Word) -> None:
         """Have what an epoch said written, above all that was written before."""
-        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(word), self._table.within, 0),)))
+        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(word), self._table.within, Level.FRESH),)))
 
-    def merge_own(self) -> bool:
-        """Merge levels of this epoch where they are many; whether they were."""
+    def merge_own(self, levels_max: int) -> bool:
+        """Merge levels of this epoch where so many are of one tier; whether they were."""
         own = self.layers.own
         tier = own[0].tier if own else 0
         count = next((at for at, level in enumerate(own) if level.tier != tier), len(own))
-        if count < _OWN_LEVELS_MAX:
+        if count < levels_max:
             return False
         inputs = [written for level in own[:count] for written in level.runs]
-        own[:count] = [OwnLevel(tuple(self._merged(inputs, tier + 1)), tier + 1)]
+        own[:count] = [OwnLevel(tuple(self._merged(inputs)), tier + 1)]
         self._superfluous.extend(inputs)
-        self.merge_own()
+        self.merge_own(levels_max)
         return True
 
     def pieces(self, runs: Sequence[Run], within: HashRange) -> Iterator[HashRange]:
@@ -126,17 +123,17 @@ class TableRuns:
 
     def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
         views = self.layers.views(levels_of(self._lists, self._table.ranges), self._outputs)
-        level = 0 if isinstance(merge, TierMerge) else 1
+        level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
         for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, self.rows_max):
             self.merged_rows += len(run)
             yield self._write(run, piece, level)
 
-    def _merged(self, inputs: Sequence[WrittenRun], tier: int) -> Iterator[WrittenRun]:
+    def _merged(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
         for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):
             words = [word for word in self.said(inputs, piece) if len(word)]
             if words and len(word := self._net(one_word(words, self._table.spec.keys))):
                 self.merged_rows += len(word)
-                yield self._write(self._run_of(word), piece, tier)
+                yield self._write(self._run_of(word), piece, Level.MERGED)
 
     def _net(self, word: Word) -> Word:
         return changing(word) if self._table.logged else word
@@ -147,7 +144,7 @@ class TableRuns:
         assert word.before is not None, "a change log tells what was before"
         return with_images(word.run, word.before, self._table.spec.keys)
 
-    def _write(self, run: Run, clip: HashRange, level: int) -> WrittenRun:
+    def _write(self, run: Run, clip: HashRange, level: Level) -> WrittenRun:
         return self._writer.write(run, self._table.folder, clip, level)
 
 

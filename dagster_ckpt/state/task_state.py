@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from dagster_ckpt.ids import Shard
+from dagster_ckpt.lsm.compaction import limits_for
 from dagster_ckpt.protocol.ack import ShardRuns
 from dagster_ckpt.protocol.manifest import (
     HASH_MAX,
@@ -122,9 +123,10 @@ class TaskState:
     def compact(self) -> None:
         """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in."""
         began_ms = self._engine.clock.monotonic_ms()
+        limits = limits_for(self._manifest.shards, self._engine.limits)
         for spec in self._specs.values():
             for part in self._parts_of(spec):
-                part.runs.compact(self._engine.limits)
+                part.runs.compact(limits)
         self._stalled_since(began_ms)
 
     def relieve(self) -> None:
@@ -136,7 +138,7 @@ class TaskState:
         for part in self._all_parts():
             if self._engine.budget.must_flush(part.table):
                 self._spill(part)
-                merged |= part.runs.merge_own()
+                merged |= part.runs.merge_own(self._engine.levels_max)
         if merged:
             self._stalled_since(began_ms)
 

@@ -59,10 +59,19 @@ class Engine(RuleBasedStateMachine):
         limits=LIMITS,
         memory_bytes=st.sampled_from([1, 4000, 1 << 28]),
         logged=st.sampled_from([GROUPS.name, None]),
+        relieves=st.booleans(),
     )
-    def start(self, distinct: int, limits: CompactionLimits, memory_bytes: int, logged: str | None) -> None:
+    def start(
+        self,
+        distinct: int,
+        limits: CompactionLimits,
+        memory_bytes: int,
+        logged: str | None,
+        relieves: bool = True,
+    ) -> None:
+        self.relieves = relieves
         self.distinct = distinct
-        self.new_engine = partial(engine, limits, memory_bytes)
+        self.new_engine = partial(engine, limits, memory_bytes, levels_max=2)
         store = MemoryObjectStore(f"dict-{next(STORES)}")
         self.epochs = Epochs(store, SPECS, engine=self.new_engine(), shards=SHARDS, logged=logged)
         self.committed = [Model()]
@@ -76,12 +85,19 @@ class Engine(RuleBasedStateMachine):
         self.said: set[Key] = set()
         self.since_us = (-100, -100)
 
+    def _said(self) -> None:
+        """As a task does after each chunk of rows; with the least memory that flushes every table, and often merges."""
+        if self.relieves:
+            for state in self.tasks.states:
+                state.relieve()
+
     @rule(rows=st.dictionaries(KEYS, st.tuples(NUMBERS, NOTES), max_size=6))
     def put(self, rows: dict[Key, tuple[int | None, tuple[str | None, ...] | None]]) -> None:
         table = {key: (*key, *row) for key, row in rows.items()}
         self.tasks.put(GROUPS, hashes_of(table, self.distinct), list(table.values()))
         self.now.groups |= table
         self.said |= set(table)
+        self._said()
 
     @rule(number=NUMBERS)
     def put_every_key(self, number: int | None) -> None:
@@ -93,6 +109,7 @@ class Engine(RuleBasedStateMachine):
         self.tasks.delete(GROUPS, hashes_of(keys, self.distinct), [(*key, None, None) for key in keys])
         self.now.groups = {key: row for key, row in self.now.groups.items() if key not in keys}
         self.said |= keys
+        self._said()
 
     @rule(keys=st.lists(KEYS, unique=True, max_size=8))
     def get(self, keys: list[Key]) -> None:
@@ -119,11 +136,13 @@ class Engine(RuleBasedStateMachine):
         self.now.seen |= table
         self.has_times = True
         self._forget()
+        self._said()
 
     @rule(keys=st.sets(KEYS, max_size=5))
     def delete_seen(self, keys: set[Key]) -> None:
         self.tasks.delete(SEEN, hashes_of(keys, self.distinct), [(*key, None, None) for key in keys])
         self.now.seen = {key: row for key, row in self.now.seen.items() if key not in keys}
+        self._said()
 
     @rule(keys=st.lists(KEYS, unique=True, max_size=8))
     def get_seen(self, keys: list[Key]) -> None:
@@ -137,12 +156,14 @@ class Engine(RuleBasedStateMachine):
         self.now.events |= table
         self.has_times = True
         self._forget()
+        self._said()
 
     @rule(keys=st.sets(st.tuples(TIMES, KEYS), max_size=6))
     def delete_events(self, keys: set[tuple[int, Key]]) -> None:
         rows = [(at, *key, None) for at, key in keys]
         self.tasks.delete(EVENTS, hashes_of([key for _, key in keys], self.distinct), rows)
         self.now.events = {key: row for key, row in self.now.events.items() if key not in keys}
+        self._said()
 
     @rule(bounds=st.tuples(TIMES | st.none(), TIMES | st.none()))
     def scan(self, bounds: tuple[int | None, int | None]) -> None:

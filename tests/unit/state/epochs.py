@@ -31,8 +31,10 @@ EAGER = CompactionLimits(
 NEVER = CompactionLimits(depth_min=10**6, depth_max=10**6, tier_runs=10**6)
 
 
-def engine(limits: CompactionLimits | None = None, memory_bytes: int = 1 << 28, io: IoPool = POOL) -> Engine:
-    return Engine(StillClock(), OpenRuns(), io, MemoryBudget(memory_bytes), limits or CompactionLimits())
+def engine(
+    limits: CompactionLimits | None = None, memory_bytes: int = 1 << 28, io: IoPool = POOL, levels_max: int = 16
+) -> Engine:
+    return Engine(StillClock(), OpenRuns(), io, MemoryBudget(memory_bytes), limits or CompactionLimits(), levels_max)
 
 
 def empty_manifest(*specs: StateTableSpec, shards: int = 1) -> Manifest:
