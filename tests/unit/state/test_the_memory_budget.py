@@ -1,0 +1,78 @@
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_ckpt.errors import StoreUnavailableError
+from dagster_ckpt.state.memory import MemoryBudget
+
+SOON_MS = 30
+
+
+def test_tables_are_flushed_above_the_soft_limit_and_not_before() -> None:
+    budget = MemoryBudget(400)
+    budget.hold("table", 100)
+    assert not budget.must_flush("table")
+    budget.hold("table", 101)
+    assert budget.must_flush("table")
+    budget.hold("table", 0)
+    assert budget.held_bytes == 0
+    assert not budget.must_flush("table")
+
+
+def test_a_small_table_is_left_alone_while_another_one_holds_the_memory() -> None:
+    budget = MemoryBudget(400)
+    budget.hold("great", 190)
+    budget.hold("small", 10)
+    assert budget.must_flush("great")
+    assert not budget.must_flush("small")
+
+
+@given(st.lists(st.integers(0, 100), min_size=1), st.integers(0, 400))
+def test_above_the_soft_limit_some_table_must_be_flushed(tables: list[int], limit: int) -> None:
+    budget = MemoryBudget(limit)
+    for number, bytes_ in enumerate(tables):
+        budget.hold(number, bytes_)
+    is_above = sum(tables) > limit // 4
+    assert any(budget.must_flush(number) for number in range(len(tables))) == is_above
+
+
+def test_a_write_waits_until_others_have_ended() -> None:
+    budget = MemoryBudget(100)
+    give_back = budget.begin_write("first", 80, SOON_MS)
+    with pytest.raises(StoreUnavailableError, match=r"for=second, bytes=30, limit=100"):
+        budget.begin_write("second", 30, SOON_MS)
+    threading.Timer(0.02, give_back).start()
+    budget.begin_write("second", 30, timeout_ms=10_000)()
+    assert budget.held_bytes == 0
+
+
+@pytest.mark.parametrize("held", [0, 50, 1000])
+def test_7_what_is_larger_than_the_limit_goes_ahead_alone(held: int) -> None:
+    budget = MemoryBudget(10)
+    budget.hold("table", held)
+    give_back = budget.begin_write("large", 10**9, SOON_MS)
+    assert budget.held_bytes == 10**9 + held
+    give_back()
+    assert budget.held_bytes == held
+
+
+def test_what_waits_is_let_through_by_whoever_ends_last() -> None:
+    budget = MemoryBudget(10)
+    first = budget.begin_write("first", 20, SOON_MS)
+    entered = []
+
+    def write(number: int) -> None:
+        give_back = budget.begin_write(f"{number}", 20, 10_000)
+        entered.append(budget.held_bytes)
+        give_back()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    first()
+    for thread in threads:
+        thread.join(10)
+    assert entered == [20] * 8, "one at a time, since no two have room"
+    assert budget.held_bytes == 0
