@@ -24,7 +24,6 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.run_cache import RunCache
 from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
 
-
 FOLDERS: list[Path] = []
 EXAMPLES = count()
 
