@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.plan import Spread
 
+KEY = "k"
 SCHEMA = "k long, v double, w long"
+ARROW_SCHEMA = pa.schema([(KEY, pa.int64()), ("v", pa.float64()), ("w", pa.int64())])
 COLUMNS = ["k", "rows", "total", "most"]
 """Of a result."""
 

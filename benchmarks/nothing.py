@@ -9,16 +9,27 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.session import read_inbox
+from benchmarks.inputs import ARROW_SCHEMA, KEY
+from benchmarks.ours import SHARDS
+from benchmarks.session import CORES, read_inbox
+from dagster_ckpt.runtime.arrow_batches import limit_batches
+from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.stream_job import JobOptions
+from dagster_ckpt.state.memory import MemoryBudget
 
 
 class Nothing:
-    """A side that brings all rows to two tasks by their key's hash and takes them in, under our own settings."""
+    """A side that shuffles all rows as ours does and takes them in, under the very settings that a stream has."""
 
     def __init__(self, spark: SparkSession, inbox: Path, checkpoint: Path) -> None:
-        rows = read_inbox(open_session(spark), inbox).withColumn("hash", F.xxhash64("k"))
-        shuffled = rows.repartitionById(2, F.expr("cast(shiftrightunsigned(hash, 63) as int)"))
+        self.session = open_session(spark)
+        budget = MemoryBudget(JobOptions().engine.memory_limit_bytes)
+        limit_batches(self.session, ARROW_SCHEMA, (KEY,), budget.chunk_bytes)
+        layout = Layout.keyed(SHARDS, CORES)
+        assert layout.tasks is not None, "what is keyed is shuffled"
+        rows = read_inbox(self.session, inbox).withColumn(HASH, F.xxhash64(KEY))
+        shuffled = rows.repartitionById(layout.tasks, F.expr(layout.partition_in_sql()))
         self._frame = shuffled.mapInArrow(_consume, "word binary")
         self._checkpoint = checkpoint
 

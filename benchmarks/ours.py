@@ -22,7 +22,7 @@ from dagster_ckpt.storage.opening import Opening
 from dagster_ckpt.storage.processes import this_process
 
 _NAME = "totals"
-_SHARDS = 8  # what a streaming asset has unless it says otherwise
+SHARDS = 8  # what a streaming asset has unless it says otherwise
 
 Seen = Callable[[Manifest], None]
 
@@ -34,7 +34,8 @@ class Ours:
     """A side whose state is a stream in the store at `folder`. `retained`: how many epochs stay readable."""
 
     def __init__(self, spark: SparkSession, inbox: Path, folder: Path, retained: int = 20) -> None:
-        stream = Stream(read_inbox(open_session(spark), inbox)).key_by("k")
+        self.session = open_session(spark)
+        stream = Stream(read_inbox(self.session, inbox)).key_by("k")
         self._stream = stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w"))
         self._address = StoreAddress(folder.as_uri())
         self._retained = retained
@@ -64,7 +65,7 @@ class Ours:
             stream=_NAME,
             owner=Owner("benchmark", _NAME),
             pipeline=pipeline,
-            shards=_SHARDS,
+            shards=SHARDS,
             holder=LeaseHolder("benchmark", "benchmark", this_process()),
             root_run="benchmark",
             retained=self._retained,

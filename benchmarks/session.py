@@ -7,6 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.inputs import SCHEMA
 
+CORES = 2
+
 _CONTEXT = {
     "spark.driver.memory": "4g",
     "spark.ui.enabled": "false",
@@ -24,13 +26,15 @@ RIVALS = {
     # Without it each write of a key looks first whether the key is there.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "512",
-    # Two cores. More partitions are more files and more round trips.
-    "spark.sql.shuffle.partitions": "2",
-    # What our own streams are given too: plain renames on a local disk, bigger Arrow batches.
+    # One a core. More partitions are more files and more round trips.
+    "spark.sql.shuffle.partitions": str(CORES),
+    # What our own streams are given too: plain renames on a local disk, larger Arrow batches, whose bytes are
+    # not counted after each row.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.transformWithStateInPandas.maxRecordsPerBatch": "65536",
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
     "spark.sql.session.timeZone": "UTC",
@@ -39,7 +43,7 @@ RIVALS = {
 
 def start(folder: Path) -> SparkSession:
     """Spark on two cores of this machine. Its own files, RocksDB's working copies too, lie below `folder`."""
-    builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(folder / "spark"))
+    builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.local.dir", str(folder / "spark"))
     for name, value in _CONTEXT.items():
         builder = builder.config(name, value)
     spark = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
@@ -48,7 +52,7 @@ def start(folder: Path) -> SparkSession:
 
 
 def rivals_session(spark: SparkSession) -> SparkSession:
-    """A session for Spark's own state, with every setting that was found to make it faster and takes no safety."""
+    """A session for Spark's own state, with what should make it faster and takes no safety."""
     session = spark.newSession()
     for name, value in RIVALS.items():
         session.conf.set(name, value)
