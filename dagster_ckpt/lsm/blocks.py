@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.columns import Positions, stretches
 from dagster_ckpt.lsm.places import Places, all_of, places_of, together
 
 BLOCK_BYTES = 16 * 1024
@@ -91,8 +91,11 @@ class CheckedBytes:
             self._check_places(places)
 
     def check_items(self, items: npt.NDArray[Any], places: Positions) -> bool:
-        """As `check_rows`, for numbers that lie in the file outside of Arrow's arrays."""
+        """As `check_rows`, for numbers that lie in the file outside of Arrow's arrays: they are few beside those."""
         start, width = int(items.__array_interface__["data"][0]), items.itemsize
+        if self.far is None:
+            self.check(start - self.data.address, start - self.data.address + items.nbytes)
+            return True
         self._check_places([(start + places * width, start + (places + 1) * width)])
         return self._are_checked(start, items.nbytes)
 
@@ -129,13 +132,15 @@ class CheckedBytes:
 
     def _check_places(self, places: Sequence[Places]) -> None:
         """Check what lies at these places in memory."""
-        # How many of the places cover each block: one more from a place's first block on, one less behind its last.
-        edges = np.zeros(len(self.checksums) + 1, dtype=np.int64)
+        wanted = np.zeros(len(self.checksums), dtype=np.bool_)
         for starts, ends in places:
-            filled = ends > starts
-            edges += np.bincount(self._block_at(starts[filled]), minlength=len(edges))
-            edges -= np.bincount(self._block_at(ends[filled] - 1) + 1, minlength=len(edges))
-        self.check_blocks(np.flatnonzero(np.cumsum(edges[:-1])))
+            first, last = self._block_at(starts), self._block_at(ends - 1)
+            if len(first) == 1 and ends[0] > starts[0]:
+                wanted[first[0] : last[0] + 1] = True
+            else:
+                filled = ends > starts
+                wanted[stretches(first[filled], last[filled] + 1)] = True
+        self.check_blocks(np.flatnonzero(wanted & ~self._checked))
 
     def _is_checked(self, array: pa.Array) -> bool:
         buffers = (buffer for buffer in array.buffers() if buffer is not None)

@@ -131,10 +131,12 @@ class Run:
             return self
         rows = until - start
         if self.guard is not None:
-            arrays = [self.hash_column, self.tombstone_column, self.before_column]
-            arrays += [column.chunk(0) for column in self.table.columns]
+            parts: dict[_Part, pa.Array | None]
+            parts = {_HASH: self.hash_column, _TOMBSTONE: self.tombstone_column, _BEFORE: self.before_column}
+            parts |= {name: column.array for name, column in self._columns.items()}
+            arrays = [array for part, array in parts.items() if array is not None and part not in self._checked]
             # A slice of a table counts its nulls at once: that must not see bytes that were not checked.
-            self.guard.check_slices([array.slice(start, rows) for array in arrays if array is not None])
+            self.guard.check_slices([array.slice(start, rows) for array in arrays])
         return Run(
             self.table.slice(start, rows),
             self.hash_column.slice(start, rows),
