@@ -1,7 +1,6 @@
 """A stream's table, made from the objects that one manifest names."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.state import change_log
-from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.snapshot import live_shards
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectStore
 
@@ -35,8 +34,7 @@ def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[Chan
 def _keyed(store: ObjectStore, manifest: Manifest, operator: Operator) -> pa.Table:
     [spec] = manifest.pipeline.tables
     # A shard at a time: the operator wants each column in one array, which cannot be larger than 2 GiB.
-    shards = [replace(manifest, runs={spec.name: (runs,)}) for runs in manifest.runs[spec.name] if runs]
-    tables = [operator.table(live_rows(store, shard, spec.name)) for shard in shards]
+    tables = [operator.table(rows) for rows in live_shards(store, manifest, spec.name)]
     return pa.concat_tables([manifest.pipeline.output.empty_table(), *tables])
 
 

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -42,8 +43,8 @@ class OpenRuns:
     """Opens the runs of manifests. Those mapped from a local disk stay open, the least recently used go first.
 
     Of runs of a remote store only what is used is read, by `spread`: into the cache, where they stay open too, or into
-    memory for as long as somebody holds the run. What was checked against its checksums stays checked. Not for use by
-    several threads at once, but for `keep`.
+    memory for as long as somebody holds the run, who shares it with all who ask for it then. What was checked against
+    its checksums stays checked. Not for use by several threads at once, but for `keep`.
     """
 
     def __init__(self, mapped_max: int = _MAPPED_MAX, cache: RunCache | None = None, spread: Spread = READERS) -> None:
@@ -52,6 +53,7 @@ class OpenRuns:
         self._spread = spread
         self._local: OrderedDict[RunId, _Opened] = OrderedDict()
         self._far: OrderedDict[RunId, _Opened] = OrderedDict()
+        self._held_by_others: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
         self.traffic = FarTraffic()
 
     def view(self, store: ObjectStore, ref: RunRef, schema: pa.Schema) -> View:
@@ -81,6 +83,9 @@ class OpenRuns:
         """The run, opened where it is not, as the most recently used."""
         found = opened.pop(name, None)
         if found is None or not found.lasting:
+            held = self._held_by_others.get(name)
+            if held is not None:
+                return held
             # What the cache has removed since leaves the disk with the last one who has it mapped.
             for gone in [other for other, each in opened.items() if not each.lasting]:
                 del opened[gone]
@@ -91,6 +96,8 @@ class OpenRuns:
             opened[name] = found
             while len(opened) > opened_max:
                 opened.popitem(last=False)
+        else:
+            self._held_by_others[name] = found.run
         return found.run
 
     def _opened_far(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema, name: RunId) -> _Opened:

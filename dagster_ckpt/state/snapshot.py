@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.merge import scan
 from dagster_ckpt.lsm.pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.run import Run
+from dagster_ckpt.lsm.run_lists import RunLists
 from dagster_ckpt.protocol.manifest import HashRange, Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns
@@ -13,6 +15,11 @@ from dagster_ckpt.storage.object_store import ObjectStore
 
 PIECE_BYTES = 64 * 1024 * 1024
 """About how much of a table is in memory at once; far below the 2 GiB that an Arrow column of strings holds."""
+
+
+_HELD_BYTES_MAX = 8 * PIECE_BYTES
+"""How large the files of a remote store may be, together, that are held for the shards to come. Of a file that is
+larger each shard has so much that reading where its part begins and ends twice is little."""
 
 
 def live_rows(
@@ -28,23 +35,52 @@ def live_rows(
     """
     schema = _spec(manifest, table).schema
     nothing = schema.empty_table().select(schema.names if columns is None else list(columns))
-    return pa.concat_tables([nothing, *live_pieces(store, manifest, table, columns, runs)])
+    return pa.concat_tables([nothing, *live_shards(store, manifest, table, columns, runs)])
 
 
-def live_pieces(
+def live_shards(
     store: ObjectStore,
     manifest: Manifest,
     table: str,
     columns: Sequence[str] | None = None,
     runs: OpenRuns | None = None,
 ) -> Iterator[pa.Table]:
-    """The same rows, some at a time, each column in one array; none is empty."""
+    """The same rows, a shard at a time; none is empty. A run that shards share is opened once for all of them."""
     spec = _spec(manifest, table)
     wanted = list(spec.schema.names if columns is None else columns)
-    runs = OpenRuns() if runs is None else runs
-    for refs in manifest.runs.get(table, ()):
-        if refs:
-            yield from (rows.select(wanted) for rows in _of_shard(store, spec, refs, runs))
+    shared = _SharedRuns(store, spec, manifest.runs.get(table, ()), OpenRuns() if runs is None else runs)
+    for shard, refs in enumerate(manifest.runs.get(table, ())):
+        shared.hold(shard)
+        pieces = [rows.select(wanted) for rows in _of_shard(store, spec, refs, shared.runs)] if refs else []
+        if pieces:
+            yield pa.concat_tables(pieces)
+        shared.let_go(shard)
+
+
+class _SharedRuns:
+    """Holds runs of a remote store from the first shard that names them to the last one, as many as may be held."""
+
+    def __init__(self, store: ObjectStore, spec: StateTableSpec, lists: RunLists, runs: OpenRuns) -> None:
+        self.runs = runs
+        self._store = store
+        self._schema = spec.schema
+        self._lists = lists
+        self._last = {ref.path: shard for shard, refs in enumerate(lists) for ref in refs}
+        self._held: dict[str, tuple[Run, int]] = {}
+
+    def hold(self, shard: int) -> None:
+        """Hold what this shard reads and a later one will."""
+        room = _HELD_BYTES_MAX - sum(bytes_ for _, bytes_ in self._held.values())
+        for ref in sorted(self._lists[shard], key=lambda ref: ref.bytes):
+            again = self._last[ref.path] > shard and ref.path not in self._held
+            if again and ref.bytes <= room and self._store.local_path(ref.path) is None:
+                self._held[ref.path] = self.runs.run(self._store, ref, self._schema), ref.bytes
+                room -= ref.bytes
+
+    def let_go(self, shard: int) -> None:
+        """Let go of what no later shard reads."""
+        for path in [path for path in self._held if self._last[path] <= shard]:
+            del self._held[path]
 
 
 def _of_shard(store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], runs: OpenRuns) -> Iterator[pa.Table]:

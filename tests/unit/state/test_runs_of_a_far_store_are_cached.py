@@ -1,3 +1,5 @@
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,11 @@ def test_a_run_for_which_the_cache_has_no_room_is_read_all_the_same(tmp_path: Pa
     process = reader(tmp_path / "cache", limit_bytes=4096)
     run = read(process, store, ref)
     assert same(run, RUN)
-    assert read(process, store, ref) is not run, "its bytes are in memory: they go with whoever uses them"
+    assert read(process, store, ref) is run
+    held = weakref.ref(run)
+    del run
+    gc.collect()
+    assert held() is None, "its bytes are in memory: they go with whoever uses them"
 
 
 def test_bytes_damaged_in_the_cache_are_fetched_again_and_counted(tmp_path: Path, store: FarStore) -> None:
