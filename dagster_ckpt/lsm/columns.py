@@ -21,6 +21,7 @@ Mask = npt.NDArray[np.bool_]
 Plain = npt.NDArray[Any]
 """The values of a column without nulls, all of one width, as something of that width: to be moved, not to be read."""
 
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 _PLAIN: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
@@ -197,6 +198,18 @@ def value_codes(column: pa.Array) -> Positions:
         column = column.view(pa.binary(type_.bit_width // 8))
     codes: Positions = column.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
     return codes
+
+
+def row_numbers(columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+    """One number per row: rows that are equal have the same, and others hardly ever. At least one column."""
+    numbers = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        values = plain(column)
+        if values is None or values.dtype.itemsize > 8:
+            values = value_codes(column)
+        numbers = (numbers ^ values.astype(np.uint64)) * _MIX
+        numbers ^= numbers >> np.uint64(32)
+    return numbers
 
 
 def row_codes(columns: Sequence[pa.Array]) -> Positions:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, row_codes, rows_equal, stretches, take
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, row_codes, row_numbers, rows_equal, stretches, take
 from dagster_ckpt.lsm.table import Hashes
 
 
@@ -80,21 +80,46 @@ def _put_right(order: Positions, high: npt.NDArray[np.uint32], ordered: Hashes) 
 def _tell_apart(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
     """Where several keys share a hash, their rows may alternate: sort those by true key too, and say where keys begin.
 
-    Rows of one key keep their own order. Only rows with a shared hash are numbered, which is expensive.
+    `shared` has all such hashes, ascending, any of them more than once. Rows of one key keep their own order. Only rows
+    with a shared hash are numbered, which is expensive.
     """
-    shared = np.unique(shared)
+    shared = shared[np.append(True, shared[1:] != shared[:-1])]
     nearest = np.minimum(np.searchsorted(shared, ordered), len(shared) - 1)
     mixed = np.flatnonzero(shared[nearest] == ordered)
-    codes = np.zeros(len(order), dtype=np.int64)
     rows = order[mixed]
-    numbers = key_codes(take(keys, rows))
-    by_key = np.lexsort((rows, numbers, ordered[mixed]))
+    theirs = take(keys, rows)
+    by_key, numbers = _by_hash_and_key(ordered[mixed], theirs)
     order = order.copy()
     order[mixed] = rows[by_key]
+    codes = np.zeros(len(order), dtype=np.uint64)
     codes[mixed] = numbers[by_key]
     begins = np.ones(len(order), dtype=np.bool_)
     begins[1:] = (ordered[1:] != ordered[:-1]) | (codes[1:] != codes[:-1])
     return order, begins
+
+
+def _by_hash_and_key(hashes: Hashes, keys: pa.Table) -> tuple[Positions, Hashes]:
+    """The order of rows by hash, and by a number within it; equal keys, and no others of one hash, have one number."""
+    columns = [flat(column) for column in keys.columns]
+    numbers = row_numbers(columns)
+    order = _by_both(hashes, numbers)
+    alike = _alike(hashes, numbers, order)
+    if not rows_equal(take(keys, order[alike - 1]), take(keys, order[alike])).all():
+        # Such numbers are cheap, and equal for different keys about as often as two hashes are.
+        numbers = row_codes(columns).view(np.uint64)
+        order = _by_both(hashes, numbers)
+    return order, numbers
+
+
+def _by_both(hashes: Hashes, numbers: Hashes) -> Positions:
+    by_number = hash_order(numbers)
+    return np.take(by_number, hash_order(np.take(hashes, by_number)))
+
+
+def _alike(hashes: Hashes, numbers: Hashes, order: Positions) -> Positions:
+    """The positions in the order whose hash and number are those of the position before."""
+    hashes, numbers = np.take(hashes, order), np.take(numbers, order)
+    return np.flatnonzero((hashes[1:] == hashes[:-1]) & (numbers[1:] == numbers[:-1])) + 1
 
 
 def key_codes(keys: pa.Table) -> Positions:

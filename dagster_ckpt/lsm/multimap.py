@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import flatten, stack, stretches, take
+from dagster_ckpt.lsm.columns import flat, flatten, row_numbers, stack, stretches, take
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.search import Asked, Located, asked_of, first_greater, first_not_less, key_is
 from dagster_ckpt.lsm.table import FoundAll, Hashes
@@ -24,7 +24,7 @@ def get_all(
     levels = [_under(level, hashes, prefix) for level in (*([view] for view in upper), bottom)]
     levels = [located for located in levels if len(located.at)]
     if len(levels) > 1:
-        levels = _newest(levels, hashes, spec)
+        levels = _newest(levels, spec)
     levels = [located.there() for located in levels]
     rows = [_rows(located, spec.schema.names, spec.schema) for located in levels]
     queries = np.concatenate([np.zeros(0, dtype=np.int64), *(located.asked.queries for located in levels)])
@@ -46,11 +46,12 @@ def _under(level: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Located:
     return rows.only(np.flatnonzero(key_is(rows, prefix)))
 
 
-def _newest(levels: Sequence[Located], hashes: Hashes, spec: StateTableSpec) -> list[Located]:
+def _newest(levels: Sequence[Located], spec: StateTableSpec) -> list[Located]:
     """Of each key, which may be in several levels, newest first, the row in the first of them."""
     schema = pa.schema([spec.schema.field(name) for name in spec.keys])
     keys = stack([_rows(located, spec.keys, schema) for located in levels])
-    groups = key_order(np.concatenate([hashes[located.asked.queries] for located in levels]), keys)
+    # Their own hash is that of only the first of these columns: one of all of them leaves far less to tell apart.
+    groups = key_order(row_numbers([flat(column) for column in keys.columns]), keys)
     is_newest = np.zeros(keys.num_rows, dtype=np.bool_)
     is_newest[groups.order[groups.starts]] = True
     ends = np.cumsum([len(located.at) for located in levels])
