@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.inputs import Inbox
-from benchmarks.ours import Ours
+from benchmarks.ours import NAME, Ours
 from benchmarks.plan import Growth, Spread
 from benchmarks.progress import Tell
+from benchmarks.readback import check_state
 from benchmarks.retired import RetiredFiles
 from benchmarks.session import start
 from dagster_ckpt.protocol.manifest import Manifest
@@ -32,7 +33,7 @@ class GrowthFigures:
 
 
 def run_growth(growth: Growth, folder: Path, tell: Tell) -> dict[str, object]:
-    """The figures as JSON has them. Raises RuntimeError where disk is short or rows are missing from the state."""
+    """The figures as JSON has them. Raises RuntimeError where disk is short or the state is not what its input says."""
     _check_disk(folder, growth.keys * _BYTES_A_KEY)
     tell(f"{growth.keys:,} keys are put in")
     spark = start(folder)
@@ -45,13 +46,16 @@ def run_growth(growth: Growth, folder: Path, tell: Tell) -> dict[str, object]:
     manifests: list[Manifest] = []
     seconds = ours.work(seen=manifests.append)
     spark.stop()
-    _check_rows(growth, manifests[-1])
+    tell(f"is the state of {growth.keys:,} keys right?")
+    check_state(inbox.folder, growth.keys, store, NAME)
     figures = GrowthFigures(
         seconds=[round(one, 4) for one in seconds[growth.warm :]],
         merged_rows=[getattr(each.statistics, "merged_rows", None) for each in manifests[growth.warm :]],
         state_bytes=manifests[-1].statistics.state_bytes,
         recoveries=[_recovery(growth, turn, folder, inbox, tell) for turn in range(growth.recoveries)],
     )
+    tell("and after the recoveries?")
+    check_state(inbox.folder, growth.keys, store, NAME)
     return asdict(figures)
 
 
@@ -69,11 +73,3 @@ def _check_disk(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RuntimeError(f"the disk has too little room. free={free / 1e9:.0f} GB, needed={needed / 1e9:.0f} GB")
-
-
-def _check_rows(growth: Growth, manifest: Manifest) -> None:
-    """A figure of a state that lost something would be worth nothing."""
-    rows = growth.keys + (growth.warm + growth.counted) * growth.rows
-    found, taken = manifest.statistics.state_rows, manifest.statistics.total_rows_in
-    if (found, taken) != (growth.keys, rows):
-        raise RuntimeError(f"the state is wrong. keys={growth.keys}, found={found}, rows={rows}, taken={taken}")

@@ -21,7 +21,7 @@ from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.opening import Opening
 from dagster_ckpt.storage.processes import this_process
 
-_NAME = "totals"
+NAME = "totals"
 SHARDS = 8  # what a streaming asset has unless it says otherwise
 
 Seen = Callable[[Manifest], None]
@@ -51,19 +51,19 @@ class Ours:
             seen(manifest)
             ends.append(perf_counter())
 
-        job = StreamJob(_NAME, self._stream, self._address, _NAME, self._opening, JobOptions())
+        job = StreamJob(NAME, self._stream, self._address, NAME, self._opening, JobOptions())
         run_stream(job, JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), SystemClock())
         return [after - before for before, after in pairwise(ends)]
 
     def results(self) -> pa.Table:
         """As anybody reads them, through the store."""
         self.work()
-        return CheckpointStore(self._address.url).stream(_NAME).read().select(COLUMNS)
+        return CheckpointStore(self._address.url).stream(NAME).read().select(COLUMNS)
 
     def _opening(self, pipeline: Pipeline) -> Opening:
         return Opening(
-            stream=_NAME,
-            owner=Owner("benchmark", _NAME),
+            stream=NAME,
+            owner=Owner("benchmark", NAME),
             pipeline=pipeline,
             shards=SHARDS,
             holder=LeaseHolder("benchmark", "benchmark", this_process()),

@@ -71,7 +71,7 @@ class Growth:
 
     @property
     def steps(self) -> int:
-        return 2 + self.recoveries
+        return 4 + self.recoveries
 
 
 @dataclass(frozen=True, slots=True)

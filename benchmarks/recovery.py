@@ -4,7 +4,7 @@
 
 FOLDER has the `store` and `inbox` of a growth cell, with one new file in the inbox. In odd turns the empty stream goes
 first. Prints both seconds as JSON. A third stream has gone before both, so that neither pays for what Spark and its
-Python workers load once.
+Python workers load once. All three have the same options.
 """
 
 import json
@@ -22,10 +22,10 @@ def main(folder: Path, turn: int, rows: int) -> None:
     spark = start(scratch)
     inbox = Inbox(scratch / "inbox", rows, Spread.UNIFORM)
     inbox.put(1, rows)
-    [_] = Ours(spark, inbox.folder, scratch / "first").work()
+    [_] = Ours(spark, inbox.folder, scratch / "first", retained=1).work()
     sides = {
         "full": Ours(spark, folder / "inbox", folder / "store", retained=1),
-        "empty": Ours(spark, inbox.folder, scratch / "empty"),
+        "empty": Ours(spark, inbox.folder, scratch / "empty", retained=1),
     }
     order = list(sides) if turn % 2 == 0 else list(reversed(sides))
     seconds: dict[str, float] = {}
