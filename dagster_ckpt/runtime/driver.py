@@ -12,6 +12,7 @@ from dagster_ckpt.errors import (
     CheckpointError,
     CorruptStateError,
     IncompatibleStateError,
+    InvalidPipelineError,
 )
 from dagster_ckpt.history.damage import epoch_without
 from dagster_ckpt.ids import Epoch, Shard
@@ -46,7 +47,7 @@ from dagster_ckpt.storage.writer import StreamWriter
 Word = ShardAck | ShardDecline
 
 _FINAL: dict[str, type[CheckpointError]] = {
-    error.__name__: error for error in (CorruptStateError, IncompatibleStateError)
+    error.__name__: error for error in (CorruptStateError, IncompatibleStateError, InvalidPipelineError)
 }
 
 
@@ -179,13 +180,12 @@ class EpochDriver:
 
     def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
         """What to raise for an epoch that was given up: trying again mends no damage and no release."""
-        for word in outcome.words:
-            if isinstance(word, ShardDecline) and word.error in _FINAL:
-                # A file may be missing because another writer has retired it.
-                self._setup.writer.check_term()
-                final = _FINAL[word.error](word.reason)
-                return self._with_good_epoch(final) if isinstance(final, CorruptStateError) else final
-        return error
+        final = final_error(outcome.words)
+        if final is None:
+            return error
+        # A file may be missing because another writer has retired it.
+        self._setup.writer.check_term()
+        return self._with_good_epoch(final) if isinstance(final, CorruptStateError) else final
 
     def _with_good_epoch(self, error: CorruptStateError) -> CorruptStateError:
         writer = self._setup.writer
@@ -223,6 +223,14 @@ class EpochDriver:
     def _oldest_ms(self, advances: tuple[Advance, ...], batch_id: int) -> int:
         files = [file.modified_ms for advance in advances for file in advance.files]
         return min(files) if files else self._setup.scratch.batch_time_ms(batch_id)
+
+
+def final_error(words: Iterable[Word]) -> CheckpointError | None:
+    """What a shard declined for, where no later try can do better."""
+    for word in words:
+        if isinstance(word, ShardDecline) and word.error in _FINAL:
+            return _FINAL[word.error](word.reason)
+    return None
 
 
 def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.private_folder import refuse_unsafe
 from dagster_ckpt.state.run_cache import RunCache, default_folder
 from dagster_ckpt.state.spread import spread_over
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -21,6 +22,11 @@ class CacheOptions:
     folder: str | None = None
     limit_bytes: int = 4 * 1024**3
 
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return default_folder() if self.folder is None else Path(self.folder)
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -32,6 +38,15 @@ class EngineOptions:
     memory_limit_bytes: int = 256 * 1024**2
     io_threads: int = 4
     cache: CacheOptions | None = CacheOptions()
+
+
+def check_cache(options: EngineOptions, store: ObjectStore) -> None:
+    """Raise `InvalidPipelineError` for a cache's folder that is not this user's own, where `store` needs a cache.
+
+    In the driver: a worker on another host looks for itself. A folder that cannot be used is none that is refused.
+    """
+    if options.cache is not None and store.local_path("state") is None:
+        refuse_unsafe(options.cache.path)
 
 
 _engines: dict[tuple[int, EngineOptions], Engine] = {}
@@ -52,8 +67,7 @@ def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
 def _engine(options: EngineOptions) -> Engine:
     cache = None
     if options.cache is not None:
-        folder = default_folder() if options.cache.folder is None else Path(options.cache.folder)
-        cache = RunCache(folder, options.cache.limit_bytes)
+        cache = RunCache(options.cache.path, options.cache.limit_bytes)
     return Engine(
         SystemClock(),
         OpenRuns(cache=cache, spread=spread_over(IoPool(options.io_threads))),

@@ -22,6 +22,7 @@ from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.dataflow import words_of_epochs
 from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
+from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.query import EpochQuery
@@ -53,6 +54,7 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     checked = check_stream(job)
     remove_abandoned()
     store = folder_store(job.address.open(), job.folder)
+    check_cache(job.options.engine, store)
     opening = job.opening(checked.operator.pipeline)
     return _Run(job, checked, hooks, clock).to_the_end(partial(open_stream, store, opening, clock))
 

@@ -66,7 +66,10 @@ class CachedFile:
         return not self._removed and not self._in_memory
 
     def use(self) -> None:
-        os.utime(self._descriptor)  # what was written or used longest ago goes first
+        try:
+            os.utime(self._descriptor)  # what was written or used longest ago goes first
+        except OSError as error:
+            self._room.refused(error)
 
     def write(self, start: int, data: memoryview) -> bool:
         """Write bytes to the file, if the cache has room for them. A crash in the middle leaves fewer."""

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -13,10 +13,18 @@ _REASONS = {
     errno.EEXIST: "there is something else of that name",
     errno.ENOTDIR: "it is no folder, or a link to one",
     errno.ELOOP: "it is a link",
-    errno.EACCES: "this process's user may not open or make it",
-    errno.EPERM: "this process's user may not open or make it",
-    errno.EROFS: "its disk cannot be written to",
 }
+
+
+def refuse_unsafe(folder: Path) -> None:
+    """Raise `InvalidPipelineError` where `private_folder` would; nothing is made where there is no such folder.
+
+    A folder that cannot be looked at or used at all is no reason: then there is no cache.
+    """
+    with suppress(OSError):
+        folder.lstat()
+        with private_folder(folder):
+            pass
 
 
 @contextmanager

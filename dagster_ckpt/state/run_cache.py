@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.state.cached_file import CachedFile
 from dagster_ckpt.state.far_bytes import MemoryPlace, Place
 from dagster_ckpt.state.private_folder import private_folder
@@ -84,18 +85,23 @@ class RunCache:
             self.room_for(0)
         try:
             with private_folder(self._folder) as folder:
-                return CachedFile(folder, run.file, size, self)
+                place = CachedFile(folder, run.file, size, self)
+            place.use()
+            return place
         except OSError as error:
             self.refused(error)
             return MemoryPlace(size)
 
     def keep(self, run: RunId, data: memoryview) -> None:
-        """Cache the whole file of a run that this process has just made durable."""
+        """Cache the whole file of a run that this process has just made durable: never a reason to fail any more."""
         if len(data) > self._limit_bytes:
             return
-        place = self.open(run, len(data))
-        if isinstance(place, CachedFile):
-            place.write(0, data)
+        try:
+            place = self.open(run, len(data))
+            if isinstance(place, CachedFile):
+                place.write(0, data)
+        except (OSError, InvalidPipelineError) as error:
+            self.refused(error)
 
     def room_for(self, wanted: int) -> bool:
         """Count bytes that are about to be written, and remove runs where the limit asks for it. False: do not write.
@@ -118,14 +124,14 @@ class RunCache:
             return False
         return True
 
-    def refused(self, error: OSError) -> None:
+    def refused(self, error: OSError | InvalidPipelineError) -> None:
         """Say once that the disk does not take what should be cached."""
         if not self._warned:
             self._warned = True
             _LOG.warning(
                 "the cache's disk refuses, so what it does not take is fetched again whenever it is needed: make room "
                 "there, or choose another folder with cache_dir. reason=%s, cache_dir=%s",
-                error.strerror or type(error).__name__,
+                (isinstance(error, OSError) and error.strerror) or error,
                 self._folder,
             )
 

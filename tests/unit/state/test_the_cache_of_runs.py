@@ -251,3 +251,60 @@ def test_a_smaller_limit_is_met_with_the_first_run(tmp_path: Path) -> None:
         cache.keep(run(number), memoryview(DATA))
     RunCache(tmp_path / "cache", 3 * SIZE).open(run(10), SIZE)
     assert 0 < on_disk(tmp_path / "cache") <= 3 * SIZE
+
+
+def test_a_run_found_by_a_new_process_is_one_that_is_used(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    for number in range(10):
+        RunCache(folder, FAR_BEYOND).keep(run(number), memoryview(DATA))
+        wait_for_the_next_tick(tmp_path)
+    RunCache(folder, FAR_BEYOND).open(run(0), SIZE)
+    RunCache(folder, 3 * SIZE).room_for(0)
+    assert run(0).file in files(folder)
+
+
+def test_a_run_that_is_durable_is_never_given_up_for_its_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "cache"
+    cache = RunCache(folder, FAR_BEYOND)
+    cache.keep(run(0), memoryview(DATA))
+    folder.chmod(0o755)
+    with caplog.at_level(logging.WARNING):
+        cache.keep(run(1), memoryview(DATA))
+        cache.keep(run(2), memoryview(DATA))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "mode 0755" in caplog.text
+
+
+def test_a_run_whose_use_cannot_be_noted_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    place = RunCache(tmp_path / "cache", FAR_BEYOND).open(run(0), SIZE)
+    place.put(0, DATA)
+    monkeypatch.setattr(os, "utime", read_only)
+    place.use()
+    assert place.data.to_pybytes() == DATA
+    assert "Read-only file system" in caplog.text
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_where_the_folder_cannot_be_used_runs_are_read_without_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    def no(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    cache = RunCache(tmp_path / "cache", FAR_BEYOND)
+    monkeypatch.setattr(os, "mkdir", no)
+    for number in range(3):
+        place = cache.open(run(number), SIZE)
+        place.put(0, DATA)
+        assert place.data.to_pybytes() == DATA
+        cache.keep(run(number), memoryview(DATA))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert os.strerror(code) in caplog.text
+    assert not (tmp_path / "cache").exists()
