@@ -13,6 +13,11 @@ Size = str | int
 
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
+_NUMBER_AND_MAYBE_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+_BEYOND = 2**63
+"""What is not less fits into no signed 64-bit number, here or in the JVM."""
+
 _MILLISECONDS = {
     "ms": 1,
     "millisecond": 1,
@@ -54,26 +59,31 @@ def milliseconds(duration: Duration, option: str) -> int:
         length = float(match[1]) * factor if factor else 0
     else:
         length = 0
-    if length < 1:
+    if not 1 <= length < _BEYOND:
         raise InvalidPipelineError(
             f"{option} must be a length of time above zero, such as '500ms', '5s' or '10 minutes'. "
-            f"{option}={duration!r}"
+            f"{option}={_short(repr(duration))}"
         )
     return round(length)
 
 
-def size_bytes(size: Size, option: str) -> int:
-    """The size in bytes: at least 1. `option` is what it is for, named in the error.
+def size_bytes(size: Size, option: str, least: int = 1) -> int:
+    """The size in bytes: at least `least`. `option` is what it is for, named in the error.
 
-    Raises `InvalidPipelineError` for a text that is no size, and for one that is zero or negative.
+    Raises `InvalidPipelineError` for a text that is no size, and for one that is too small.
     """
-    count: float = 0
+    count: float = -1
     if isinstance(size, int):
-        count = size
-    elif match := _NUMBER_AND_UNIT.fullmatch(str(size)):
-        count = float(match[1]) * _BYTES.get(match[2].lower(), 0)
-    if count < 1:
+        count = -1 if isinstance(size, bool) else size
+    elif match := _NUMBER_AND_MAYBE_UNIT.fullmatch(str(size)):
+        count = float(match[1]) * _BYTES.get((match[2] or "b").lower(), -1)
+    if not least <= count < _BEYOND:
         raise InvalidPipelineError(
-            f"{option} must be a number of bytes above zero, such as '256 MiB' or 4096. {option}={size!r}"
+            f"{option} must be a number of bytes, such as '256 MiB' or 4194304, and at least {least}. "
+            f"{option}={_short(repr(size))}"
         )
     return round(count)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -15,6 +15,22 @@ from dagster_ckpt.storage.address import StoreAddress
 
 _NO_OPTIONS: Any = Field(default_factory=dict, repr=False)
 _DURATIONS = ("checkpoint_interval", "event_interval", "timeout")
+_LEAST_BYTES = {"memory_limit": 1024**2, "cache_limit": 0}
+_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "tolerable_failures": (0, 1_000_000),
+    "retained": (1, 1_000_000),
+    "io_threads": (1, 64),
+}
+_INT_ENV_VAR = type(dg.EnvVar.int("ANY"))
+
+
+def _bounded(given: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """The field's number; what an environment variable holds is checked where the resource is used."""
+    number = handler(given)
+    least, greatest = _BOUNDS[info.field_name or ""]
+    if not isinstance(given, _INT_ENV_VAR) and not least <= number <= greatest:
+        raise ValueError(f"{info.field_name} must be a number from {least} to {greatest}. {info.field_name}={number}")
+    return number
 
 
 class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
@@ -22,6 +38,8 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 
     `storage_options` are a dependency, not config, because Dagster's UI shows config. Values may be `dg.EnvVar`.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     url: str = Field(description="The store, such as file:///data/checkpoints.")
     storage_options: dg.ResourceDependency[Mapping[str, Any]] = _NO_OPTIONS
@@ -31,9 +49,11 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     )
     timeout: str = Field(default="10 minutes", description="An epoch that takes longer is given up.")
     tolerable_failures: int = Field(
-        default=3, ge=0, description="How many epochs in a row may fail before the Dagster run does."
+        default=3, description="How many epochs in a row may fail before the Dagster run does."
     )
-    retained: int = Field(default=20, ge=1, description="How many epochs can be read and rolled back to.")
+    retained: int = Field(default=20, description="How many epochs can be read and rolled back to.")
+
+    _bounds = field_validator("tolerable_failures", "retained", mode="wrap")(_bounded)
 
     @model_validator(mode="before")
     @classmethod
@@ -81,42 +101,55 @@ class LsmStateBackendResource(dg.ConfigurableResource[Any]):
     folder and keep to its limit together.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     memory_limit: str = Field(
         default="256 MiB",
-        description="What one of Spark's Python workers may hold of an epoch: above it, it writes to the store first.",
+        description="What one of Spark's Python workers may hold of an epoch: above it, it writes to the store first. "
+        "At least 1 MiB.",
     )
     io_threads: int = Field(
-        default=4, ge=1, description="How many files a worker writes at once, and of a remote store reads at once."
+        default=4,
+        description="How many files a worker writes at once, and of a remote store reads at once; at most 64.",
     )
     cache_dir: str | None = Field(
         default=None,
         description="A folder on the workers' own fast disk, private to their user, for state of a remote store that "
         "was read or written. By default one below the system's temporary folder.",
     )
-    cache_limit: str = Field(default="4 GiB", description="How much of the disk that folder may take.")
+    cache_limit: str = Field(
+        default="4 GiB", description="How much of the disk that folder may take; 0: there is no cache."
+    )
+
+    _bounds = field_validator("io_threads", mode="wrap")(_bounded)
 
     @model_validator(mode="before")
     @classmethod
     def _check(cls, given: dict[str, Any]) -> dict[str, Any]:
         known = {name: value for name, value in given.items() if not isinstance(value, dg.EnvVar)}
-        for option in ("memory_limit", "cache_limit"):
+        for option, least in _LEAST_BYTES.items():
             if option in known:
-                size_bytes(known[option], option)
+                size_bytes(known[option], option, least)
         folder = known.get("cache_dir")
-        if folder is not None and not Path(folder).is_absolute():
+        if folder is not None and not _is_absolute(folder):
             raise InvalidPipelineError(
                 f"cache_dir must be an absolute folder, such as /var/cache/streams: a relative one would depend on "
                 f"where a worker was started. cache_dir={folder!r}"
             )
-        return given
+        # Config is text: a number that was given as one is written down.
+        return {**given, **{option: str(known[option]) for option in _LEAST_BYTES if option in known}}
 
     @property
     def memory_limit_bytes(self) -> int:
-        return size_bytes(self.memory_limit, "memory_limit")
+        return size_bytes(self.memory_limit, "memory_limit", _LEAST_BYTES["memory_limit"])
 
     @property
     def cache_limit_bytes(self) -> int:
-        return size_bytes(self.cache_limit, "cache_limit")
+        return size_bytes(self.cache_limit, "cache_limit", _LEAST_BYTES["cache_limit"])
+
+
+def _is_absolute(folder: object) -> bool:
+    return isinstance(folder, str) and "\0" not in folder and Path(folder).is_absolute()
 
 
 def spark_session(resource: object) -> SparkSession:

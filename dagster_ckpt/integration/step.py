@@ -164,6 +164,7 @@ def _tags_at_work(step: Step) -> dict[str, str]:
 def _job(step: Step, stream: Stream) -> StreamJob:
     options, coordinator = step.streaming.options, step.coordinator
     interval_ms = options.checkpoint_interval_ms
+    cache_bytes = step.state.cache_limit_bytes
     job_options = JobOptions(
         mode=step.mode,
         run_for_ms=(step.choice.run_for_ms or options.run_for_ms) if step.mode is Mode.CONTINUOUS else None,
@@ -173,7 +174,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         engine=EngineOptions(
             memory_limit_bytes=step.state.memory_limit_bytes,
             io_threads=step.state.io_threads,
-            cache=CacheOptions(step.state.cache_dir, step.state.cache_limit_bytes),
+            cache=CacheOptions(step.state.cache_dir, cache_bytes) if cache_bytes else None,
         ),
     )
     opening = _opening(step)

@@ -101,7 +101,19 @@ def test_a_count_that_makes_no_sense_is_refused_when_the_resource_is_made(option
         checkpoints(**options)
 
 
-@pytest.mark.parametrize("options", [{"memory_limit": "much"}, {"cache_limit": "0 GiB"}, {"cache_dir": "here"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory_limit": "much"},
+        {"memory_limit": 2**20 - 1},
+        {"memory_limit": "9" * 400 + " TiB"},
+        {"cache_limit": "-1 GiB"},
+        {"cache_dir": "here"},
+        {"cache_dir": "/a/\0/b"},
+        {"cache_dir": 7},
+    ],
+    ids=str,
+)
 def test_an_option_of_the_state_that_makes_no_sense_is_refused_when_the_resource_is_made(
     options: dict[str, Any],
 ) -> None:
@@ -109,9 +121,55 @@ def test_an_option_of_the_state_that_makes_no_sense_is_refused_when_the_resource
         LsmStateBackendResource(**options)
 
 
-def test_state_needs_a_thread() -> None:
-    with pytest.raises(ValueError, match="io_threads"):
-        LsmStateBackendResource(io_threads=0)
+@pytest.mark.parametrize("threads", [0, 65])
+def test_state_needs_a_thread_and_not_too_many(threads: int) -> None:
+    with pytest.raises(ValueError, match="io_threads must be a number from 1 to 64"):
+        LsmStateBackendResource(io_threads=threads)
+
+
+@pytest.mark.parametrize(("written", "meant"), [(4 * 2**20, 2**22), ("4194304", 2**22), ("4 MiB", 2**22)])
+def test_memory_is_a_number_of_bytes_or_a_text(written: Any, meant: int) -> None:
+    state = LsmStateBackendResource(memory_limit=written, cache_limit=written)
+    assert state.memory_limit_bytes == state.cache_limit_bytes == meant
+
+
+def test_the_cache_can_be_switched_off() -> None:
+    assert LsmStateBackendResource(cache_limit="0").cache_limit_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [(LsmStateBackendResource, {"memory_limt": "1 GiB"}), (checkpoints, {"retain": 3})],
+    ids=["state", "checkpoints"],
+)
+def test_an_option_that_there_is_not_is_refused(kind: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(given))):
+        kind(**given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "least"),
+    [(LsmStateBackendResource, "io_threads", 1), (checkpoints, "retained", 1), (checkpoints, "tolerable_failures", 0)],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+@pytest.mark.parametrize("is_legal", [True, False])
+def test_a_number_may_be_an_environment_variable_and_is_checked_where_it_is_used(
+    kind: Any, option: str, least: int, is_legal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = kind(**{option: dg.EnvVar.int("NUMBER")})
+    monkeypatch.setenv("NUMBER", str(least if is_legal else least - 1))
+    seen = []
+
+    @dg.op(required_resource_keys={"given"})
+    def use(context: dg.OpExecutionContext) -> None:
+        seen.append(getattr(context.resources.given, option))
+
+    @dg.job(resource_defs={"given": given})
+    def job() -> None:
+        use()
+
+    assert job.execute_in_process(raise_on_error=False).success == is_legal
+    assert seen == ([least] if is_legal else [])
 
 
 @pytest.mark.parametrize(("limit", "meant"), [("1 GiB", 2**30), ("no limit", None)])
