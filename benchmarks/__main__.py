@@ -19,8 +19,7 @@ from benchmarks import facts
 from benchmarks.plan import PLANS, chosen
 from benchmarks.report.figures import Figures
 from benchmarks.report.page import PICTURE, filled
-from benchmarks.report.picture import draw
-from benchmarks.results import Measured, load, save, settings_of
+from benchmarks.results import Measured, load, remove, save, settings_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = "benchmarks.md"
@@ -48,7 +47,7 @@ def main(quick: bool, only: str, anew: bool) -> None:  # noqa: FBT001  (flags ar
         _report(plan)
     console.print(f"Figures, tables and picture: {_OUT[plan].relative_to(ROOT)}/{PAGE}")
     if failed:
-        raise click.ClickException(f"these cells failed and have no new figures: {', '.join(failed)}")
+        raise click.ClickException(f"these cells failed and have no figures: {', '.join(failed)}")
 
 
 @contextmanager
@@ -78,6 +77,8 @@ def _is_measured(plan: str, cell: str, command: str, *, anew: bool) -> bool:
         folder = Path(name)
         disk_ms = facts.fsync_ms(folder)
         if not _ran(plan, cell, folder):
+            # Figures of before would look as if they were still true.
+            remove(results, cell)
             return False
         measured = Measured(
             figures=json.loads((folder / "figures.json").read_text()),
@@ -109,9 +110,11 @@ def _ran(plan: str, cell: str, folder: Path) -> bool:
 
 def _report(plan: str) -> None:
     """Make the page and its picture from all figures there are of the plan's cells."""
+    from benchmarks.report.picture import draw  # here: matplotlib takes long to load, and tests do without it
+
     out = _OUT[plan]
     there = load(out / "benchmarks")
-    figures = Figures({cell: there[cell] for cell in PLANS[plan] if cell in there})
+    figures = Figures({cell: there[cell] for cell in PLANS[plan] if cell in there}, facts.code(ROOT))
     draw(figures, out / PICTURE)
     template = ROOT / "docs" / PAGE
     (out / PAGE).write_text(filled(template.read_text(), figures))

@@ -52,6 +52,19 @@ def save(folder: Path, name: str, measured: Measured) -> None:
     entries = json.loads(path.read_text()) if path.exists() else {}
     entries[what] = asdict(measured)
     folder.mkdir(parents=True, exist_ok=True)
+    _write(path, entries)
+
+
+def remove(folder: Path, name: str) -> None:
+    """Take a cell's entry out of its part's file, where it has one."""
+    part, _, what = name.partition("/")
+    path = folder / f"{part}.json"
+    entries = json.loads(path.read_text()) if path.exists() else {}
+    if entries.pop(what, None) is not None:
+        _write(path, entries)
+
+
+def _write(path: Path, entries: dict[str, Any]) -> None:
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(_text(entries))
     unfinished.replace(path)

@@ -10,8 +10,9 @@ from benchmarks.results import Measured
 
 @dataclass(frozen=True)
 class Grown:
-    """Triggers at one size of the state. `merged_rows` is empty where the release does not tell them."""
+    """The triggers of one cell, at one size of the state. `merged_rows` is empty where the release does not tell."""
 
+    cell: str
     keys: int
     timing: Timing
     merged_rows: Sequence[int]
@@ -36,10 +37,19 @@ class Grown:
 
 
 class Figures:
-    """All cells by name."""
+    """All cells by name. `code` is that of now: what was measured with another is marked."""
 
-    def __init__(self, measured: Mapping[str, Measured]) -> None:
+    def __init__(self, measured: Mapping[str, Measured], code: str) -> None:
         self.measured = measured
+        self._code = code
+
+    def is_of_other_code(self, cell: str) -> bool:
+        return self.measured[cell].code != self._code
+
+    def of_this_code(self) -> "Figures":
+        """Only what was measured with the code of now."""
+        there = {cell: each for cell, each in self.measured.items() if not self.is_of_other_code(cell)}
+        return Figures(there, self._code)
 
     def cells(self, part: str) -> list[str]:
         """The part's cells, those with fewer keys first."""
@@ -64,7 +74,7 @@ class Figures:
 
     def grown(self) -> list[Grown]:
         """By the size of the state."""
-        return [self._grown(self.measured[cell]) for cell in self.cells("growth")]
+        return [self._grown(cell, self.measured[cell]) for cell in self.cells("growth")]
 
     def grown_to(self, keys: int) -> Grown | None:
         return next((grown for grown in self.grown() if grown.keys == keys), None)
@@ -74,8 +84,8 @@ class Figures:
         seconds = [self.measured[cell].figures["seconds"] for cell in self.cells("commit")]
         return seconds[0] if seconds else None
 
-    def _grown(self, measured: Measured) -> Grown:
+    def _grown(self, cell: str, measured: Measured) -> Grown:
         figures, settings = measured.figures, measured.settings
         told = [rows for rows in figures["merged_rows"] if rows is not None]
         timing = Timing(settings["rows"], [figures["seconds"]])
-        return Grown(settings["keys"], timing, told, figures["state_bytes"], figures["recoveries"])
+        return Grown(cell, settings["keys"], timing, told, figures["state_bytes"], figures["recoveries"])

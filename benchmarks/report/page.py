@@ -15,12 +15,23 @@ from benchmarks.results import Measured
 
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _RIVALS = (Name.PANDAS, Name.ROWS, Name.APPLY)
+_OTHER_CODE = "†"
 PICTURE = "images/benchmarks.svg"
 
 
 def filled(page: str, figures: Figures) -> str:
     """The page with these figures in it. Raises KeyError for a table that nobody knows."""
-    return _PLACE.sub(lambda place: f"{place[1]}{_TABLES[place[2]](figures)}\n{place[3]}", page)
+    return _PLACE.sub(lambda place: f"{place[1]}{_explained(_TABLES[place[2]](figures))}\n{place[3]}", page)
+
+
+def _explained(text: str) -> str:
+    if _OTHER_CODE not in text:
+        return text
+    return f"{text}\n\n{_OTHER_CODE} Measured with other code than there was when this page was made."
+
+
+def _marked(figures: Figures, cell: str, name: str) -> str:
+    return f"{name} {_OTHER_CODE}" if figures.is_of_other_code(cell) else name
 
 
 def _goals(figures: Figures) -> str:
@@ -45,7 +56,10 @@ def _bound(goal: Goal, bound: float | None) -> str:
 
 def _measured(goal: Goal, figures: Figures) -> str:
     value = goal.value(figures)
-    return "" if value is None else f"{value:.3g}{goal.unit}"
+    if value is None:
+        return ""
+    mark = "" if value == goal.value(figures.of_this_code()) else f" {_OTHER_CODE}"
+    return f"{value:.3g}{goal.unit}{mark}"
 
 
 def _verdict(goal: Goal, figures: Figures) -> str:
@@ -98,7 +112,7 @@ def _rival(figures: Figures, cell: str, rows: int, rival: Name) -> str:
 
 def _where(figures: Figures, cell: str, rows: int) -> list[str]:
     settings = figures.measured[cell].settings
-    return [count(settings["keys"]), str(settings["spread"]), count(rows)]
+    return [_marked(figures, cell, count(settings["keys"])), str(settings["spread"]), count(rows)]
 
 
 def _speed(timing: Timing) -> list[str]:
@@ -109,14 +123,14 @@ def _growth(figures: Figures) -> str:
     grown = figures.grown()
     head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
     merged = ["rows merged an epoch, median", "most / median", "recovery, beyond an empty stream's"]
-    return _table([*head, *merged], [_grown(each, grown[0]) for each in grown])
+    return _table([*head, *merged], [_grown(figures, each, grown[0]) for each in grown])
 
 
-def _grown(grown: Grown, first: Grown) -> list[str]:
+def _grown(figures: Figures, grown: Grown, first: Grown) -> list[str]:
     typical, slow = p50(grown.timing.seconds), p95(grown.timing.seconds)
     uneven, recovery = grown.merge_unevenness, grown.recovery_s
     return [
-        count(grown.keys),
+        _marked(figures, grown.cell, count(grown.keys)),
         size(grown.state_bytes),
         count(grown.timing.rows),
         duration(typical),
@@ -135,7 +149,7 @@ def _commit(figures: Figures) -> str:
         settings, seconds = figures.measured[cell].settings, figures.measured[cell].figures["seconds"]
         rows.append(
             [
-                str(settings["shards"]),
+                _marked(figures, cell, str(settings["shards"])),
                 str(settings["runs"]),
                 str(len(seconds)),
                 *map(duration, (p50(seconds), p95(seconds))),
@@ -147,7 +161,7 @@ def _commit(figures: Figures) -> str:
 def _circumstances(figures: Figures) -> str:
     rows = [
         [
-            cell,
+            _marked(figures, cell, cell),
             measured.date,
             measured.commit,
             f"{measured.took_s} s",
@@ -172,7 +186,10 @@ def _machine(measured: Measured) -> str:
 
 
 def _picture(figures: Figures) -> str:
-    return f"![Rows a second by batch size, and trigger time by state size]({PICTURE})" if figures.measured else ""
+    if not figures.measured:
+        return ""
+    mark = f"\n\nSome of it: {_OTHER_CODE}" if any(map(figures.is_of_other_code, figures.measured)) else ""
+    return f"![Rows a second by batch size, and trigger time by state size]({PICTURE}){mark}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -6,6 +6,8 @@ from benchmarks.plan import FULL, Name
 from benchmarks.report.figures import Figures
 from benchmarks.results import Measured, settings_of
 
+CODE = "0123456789ab"
+
 
 def measured(cell: str, figures: dict[str, Any], **fields: Any) -> Measured:
     """The cell of the full plan, with these figures."""
@@ -16,7 +18,7 @@ def measured(cell: str, figures: dict[str, Any], **fields: Any) -> Measured:
         "fsync_ms": 1.5,
         "date": "2026-01-01 12:00 UTC",
         "commit": "abc1234",
-        "code": "0123456789ab",
+        "code": CODE,
         "command": "make bench",
         "took_s": 60,
     }
@@ -44,4 +46,4 @@ def grown(
 def figures_of(**cells: dict[str, Any]) -> Figures:
     """By the cells' names, with `__` for the stroke and `_` for the dash."""
     named = {name.replace("__", "/").replace("_", "-"): figures for name, figures in cells.items()}
-    return Figures({name: measured(name, figures) for name, figures in named.items()})
+    return Figures({name: measured(name, figures) for name, figures in named.items()}, CODE)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.plan import FULL, QUICK, Race, chosen
-from benchmarks.results import load, save
+from benchmarks.results import load, remove, save
 from tests.unit.benchmarks.made_figures import a_race, measured
 
 RACE = measured("native/1M-uniform", a_race(1_000, OURS=0.1, NATIVE=0.2))
@@ -48,6 +48,15 @@ def test_a_cell_takes_the_place_of_its_older_self_alone(tmp_path: Path) -> None:
     save(tmp_path, "growth/10M", measured("growth/10M", {}))
     save(tmp_path, "growth/1M", measured("growth/1M", {}, took_s=99))
     assert {name: each.took_s for name, each in load(tmp_path).items()} == {"growth/1M": 99, "growth/10M": 60}
+
+
+def test_a_cell_that_was_removed_leaves_the_others(tmp_path: Path) -> None:
+    save(tmp_path, "growth/1M", measured("growth/1M", {}))
+    save(tmp_path, "growth/10M", measured("growth/10M", {}))
+    for _ in range(2):
+        remove(tmp_path, "growth/1M")
+        assert list(load(tmp_path)) == ["growth/10M"]
+    remove(tmp_path / "nothing", "growth/1M")
 
 
 def test_a_list_of_seconds_takes_one_line(tmp_path: Path) -> None:

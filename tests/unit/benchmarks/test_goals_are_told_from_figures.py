@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.report.figures import Figures
 from benchmarks.report.goals import GOALS, Goal, Verdict
-from tests.unit.benchmarks.made_figures import a_race, figures_of, grown
+from tests.unit.benchmarks.made_figures import CODE, a_race, figures_of, grown
 
 
 def goal(beginning: str) -> Goal:
@@ -11,7 +11,7 @@ def goal(beginning: str) -> Goal:
 
 
 def test_without_figures_every_goal_is_not_measured() -> None:
-    assert {goal.verdict(Figures({})) for goal in GOALS} == {Verdict.UNKNOWN}
+    assert {goal.verdict(Figures({}, CODE)) for goal in GOALS} == {Verdict.UNKNOWN}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.report.figures import Figures
 from benchmarks.report.page import filled
 from benchmarks.report.words import count, duration, size, times
-from tests.unit.benchmarks.made_figures import a_race, figures_of, grown
+from tests.unit.benchmarks.made_figures import CODE, a_race, figures_of, grown, measured
 
 PAGE = (Path(__file__).parents[3] / "docs/benchmarks.md").read_text()
 FIGURES = figures_of(
@@ -69,9 +69,21 @@ def test_a_missed_goal_stands_out() -> None:
 
 
 def test_without_figures_the_page_says_so() -> None:
-    page = filled(PAGE, Figures({}))
+    page = filled(PAGE, Figures({}, CODE))
     assert page.count("Not measured yet.") == 6
     assert "![" not in page
+
+
+def test_what_was_measured_with_other_code_is_marked_wherever_it_shows() -> None:
+    old = measured("growth/10M", grown(0.5), code="another")
+    page = filled(PAGE, Figures({**FIGURES.measured, "growth/10M": old}, CODE))
+    assert line(page, "| 10M † | 44 MB")
+    assert line(page, "| growth/10M † |")
+    assert line(page, "| 1M | 44 MB")
+    assert "| 1.25 x † |" in line(page, "| a trigger of 200k rows at 10M")
+    assert "†" not in line(page, "| commit of")
+    assert page.count("† Measured with other code") == 4
+    assert "†" not in filled(PAGE, FIGURES)
 
 
 @pytest.mark.parametrize(
