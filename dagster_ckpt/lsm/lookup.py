@@ -29,7 +29,7 @@ class Answer:
 
 
 def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
-    """Search n distinct keys, ascending by hash, in the upper views, newest first, then in those of the bottom level.
+    """Search n distinct keys, ascending by hash, in the upper views, newest first, then in those of the bottom.
 
     The bottom views are disjoint and ascend. A tombstone or an expired row ends the search: the key has no row.
     """
@@ -38,10 +38,10 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
     still_asked = np.ones(len(hashes), dtype=np.bool_)
     unknown = np.arange(len(hashes))
     parts = []
-    for level in (*([view] for view in upper), bottom):
+    for layer in (*([view] for view in upper), bottom):
         if len(unknown) == 0:
             break
-        asked = asked_of(level, hashes, unknown)
+        asked = asked_of(layer, hashes, unknown)
         located = find(asked, hashes, keys) if len(asked) else None
         if located is None or len(located.at) == 0:
             continue
@@ -73,8 +73,9 @@ def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
 def _in_order(
     parts: Sequence[Part], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
 ) -> pa.Table:
-    if not parts:
-        return flatten(schema.empty_table()).select(values_of(schema, keys))
+    names = values_of(schema, keys)
+    if not parts or not names:
+        return flatten(schema.empty_table()).select(names)
     values = stack([part.values for part in parts])
     if len(parts) == 1:
         return values  # a part's rows are in the order of its keys

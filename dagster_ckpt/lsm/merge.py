@@ -28,7 +28,7 @@ def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
 
 
 def merged_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
-    """The rows of the bottom level after the news: nothing is older, so there are no tombstones.
+    """The rows of the bottom after the news: nothing is older, so there are no tombstones.
 
     The bottom runs have none either; they ascend, and no hash is in two of them.
     """

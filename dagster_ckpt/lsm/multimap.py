@@ -21,20 +21,20 @@ def get_all(
     `upper` comes newest first, `bottom` below it, disjoint and ascending.
     """
     prefix = flatten(prefix)
-    levels = [_under(level, hashes, prefix) for level in (*([view] for view in upper), bottom)]
-    levels = [located for located in levels if len(located.at)]
-    if len(levels) > 1:
-        levels = _newest(levels, spec)
-    levels = [located.there() for located in levels]
-    rows = [_rows(located, spec.schema.names, spec.schema) for located in levels]
-    queries = np.concatenate([np.zeros(0, dtype=np.int64), *(located.asked.queries for located in levels)])
+    layers = [_under(layer, hashes, prefix) for layer in (*([view] for view in upper), bottom)]
+    layers = [located for located in layers if len(located.at)]
+    if len(layers) > 1:
+        layers = _newest(layers, spec)
+    layers = [located.there() for located in layers]
+    rows = [_rows(located, spec.schema.names, spec.schema) for located in layers]
+    queries = np.concatenate([np.zeros(0, dtype=np.int64), *(located.asked.queries for located in layers)])
     order = np.argsort(queries, kind="stable")
     return FoundAll(queries[order], take(stack([flatten(spec.schema.empty_table()), *rows]), order))
 
 
-def _under(level: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Located:
-    """All rows of a level under these keys, tombstones and expired ones too."""
-    asked = asked_of(level, hashes, np.arange(len(hashes)))
+def _under(layer: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Located:
+    """All rows of a layer under these keys, tombstones and expired ones too."""
+    asked = asked_of(layer, hashes, np.arange(len(hashes)))
     wanted = np.take(hashes, asked.queries)
     at, found = first_not_less(asked, wanted)
     there = np.flatnonzero(found == wanted)
@@ -46,17 +46,17 @@ def _under(level: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Located:
     return rows.only(np.flatnonzero(key_is(rows, prefix)))
 
 
-def _newest(levels: Sequence[Located], spec: StateTableSpec) -> list[Located]:
-    """Of each key, which may be in several levels, newest first, the row in the first of them."""
+def _newest(layers: Sequence[Located], spec: StateTableSpec) -> list[Located]:
+    """Of each key, which may be in several layers, newest first, the row in the first of them."""
     schema = pa.schema([spec.schema.field(name) for name in spec.keys])
-    keys = stack([_rows(located, spec.keys, schema) for located in levels])
+    keys = stack([_rows(located, spec.keys, schema) for located in layers])
     # Their own hash is that of only the first of these columns: one of all of them leaves far less to tell apart.
     groups = key_order(row_numbers([flat(column) for column in keys.columns]), keys)
     is_newest = np.zeros(keys.num_rows, dtype=np.bool_)
     is_newest[groups.order[groups.starts]] = True
-    ends = np.cumsum([len(located.at) for located in levels])
-    of_levels = np.split(is_newest, ends[:-1])
-    return [located.only(np.flatnonzero(newest)) for located, newest in zip(levels, of_levels, strict=True)]
+    ends = np.cumsum([len(located.at) for located in layers])
+    of_layers = np.split(is_newest, ends[:-1])
+    return [located.only(np.flatnonzero(newest)) for located, newest in zip(layers, of_layers, strict=True)]
 
 
 def _rows(located: Located, names: Sequence[str], schema: pa.Schema) -> pa.Table:

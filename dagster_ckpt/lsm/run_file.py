@@ -42,7 +42,7 @@ class Layout:
     """What a run's file has beside the rows. `time` is the table's time column.
 
     A Bloom filter takes a byte or two a row and 10 ns to make. It pays where most keys that are asked for are not
-    there, so that one look tells: in upper runs, of which every look-up asks all. It does not in the bottom level on a
+    there, so that one look tells: in upper runs, of which every look-up asks all. It does not in the bottom on a
     local disk: there most keys are found, and a look at the directory and the hash is as fast. From a remote store that
     look fetches two blocks, so there it pays for keys that nobody has, in the bottom too.
     """

@@ -1,7 +1,7 @@
-"""Keys found in runs of which each covers hashes of its own: a level, searched at once, not run after run.
+"""Keys found in runs of which each covers hashes of its own: a layer, searched at once, not run after run.
 
 What is done to each run is only what must be (taking from its columns), everything else to all queries together: so a
-level in many runs costs hardly more than one that is in one run.
+layer in many runs costs hardly more than one that is in one run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,14 +82,14 @@ class Located:
         return self.only(np.flatnonzero(~gone)) if gone.any() else self
 
 
-def asked_of(level: Sequence[View], hashes: Hashes, queries: Positions) -> Asked:
+def asked_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Asked:
     """Which of these queries to ask of which view. What the views show is disjoint, and ascends from view to view.
 
     Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter does not know are left out.
     """
     mine = hashes if len(queries) == len(hashes) else np.take(hashes, queries)
     views, los, his = [], [], []
-    for view in level:
+    for view in layer:
         whole = view.run.range
         for each in view.shown:
             lo, hi = max(each.lo, whole.lo), min(each.hi, whole.hi)

@@ -12,10 +12,10 @@ from dagster_ckpt.lsm.view import View
 
 def positions(view: View | Run, hashes: Hashes, keys: pa.Table) -> Positions:
     """Where each key lies in the run, or `ABSENT`; the keys in any order."""
-    level = [View(view) if isinstance(view, Run) else view]
+    layer = [View(view) if isinstance(view, Run) else view]
     order = np.argsort(hashes, kind="stable")
     hashes, keys = hashes[order], take(flatten(keys), order)
-    located = find(asked_of(level, hashes, np.arange(len(hashes))), hashes, keys)
+    located = find(asked_of(layer, hashes, np.arange(len(hashes))), hashes, keys)
     found = np.full(len(hashes), ABSENT, dtype=np.int64)
     found[order[located.asked.queries]] = located.at
     return found
