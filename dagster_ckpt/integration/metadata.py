@@ -27,6 +27,15 @@ class Pace:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
+_PACE_LABELS = ("rows_per_second", "commit_milliseconds", "lag_seconds")
+
+
+def pace_of(said: Mapping[str, dg.MetadataValue[Any]], manifest: Manifest) -> Metadata:
+    """What metadata that was made of this epoch before says beyond the manifest."""
+    labels = (*_PACE_LABELS, *counters_of(manifest.pipeline))
+    return {label: said[label] for label in labels if label in said}
+
+
 def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
     """The epoch that the manifest shows.
 

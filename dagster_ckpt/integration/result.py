@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.integration.events import Told
-from dagster_ckpt.integration.metadata import Metadata, Pace, data_version, epoch_metadata
+from dagster_ckpt.integration.metadata import Metadata, Pace, data_version, epoch_metadata, pace_of
 from dagster_ckpt.protocol.manifest import Manifest
 
 
@@ -21,14 +21,15 @@ def final_result(
     if told is not None and told.manifest.epoch == manifest.epoch:
         metadata = epoch_metadata(manifest, told.pace)
     else:
-        metadata = _said_before(instance, key, version) or epoch_metadata(manifest, Pace())
+        # Made anew: the event may be of an earlier release, which knew fewer labels.
+        metadata = epoch_metadata(manifest, Pace()) | pace_of(_said_before(instance, key, version), manifest)
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=dg.DataVersion(version))
 
 
-def _said_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata | None:
-    """What an earlier Dagster run said of this very epoch: it knew how fast it was, the manifest does not."""
+def _said_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
+    """What an earlier Dagster run said of this very epoch, if anything: how fast it was, the manifest does not say."""
     entry = instance.get_latest_materialization_event(key)
     event = None if entry is None else entry.asset_materialization
     if event is None or (event.tags or {}).get("dagster/data_version") != version:
-        return None
+        return {}
     return dict(event.metadata)

@@ -192,3 +192,13 @@ def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch
     assert unsaid.metadata is not None
     assert set(unsaid.metadata) == {*NUMBERS, "source_positions"}
     assert data_version("delays", told(5).manifest) == "delays@5"
+
+
+def test_what_an_earlier_release_said_is_kept_only_where_the_manifest_does_not_say_it() -> None:
+    instance = dg.DagsterInstance.ephemeral()
+    said = Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
+    metadata = {label: value for label, value in said.metadata.items() if label not in {"runs", "stall_milliseconds"}}
+    wrong = {"rows_in": dg.MetadataValue.int(-1), "of_long_ago": dg.MetadataValue.int(1)}
+    old = dg.AssetMaterialization(asset_key=KEY, metadata={**metadata, **wrong}, tags=said.tags)
+    instance.report_runless_asset_event(old)
+    assert final_result(instance, KEY, "delays", told(4).manifest, None).metadata == said.metadata
