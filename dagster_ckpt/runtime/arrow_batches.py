@@ -19,15 +19,15 @@ def limit_batches(session: SparkSession, schema: pa.Schema, keys: Collection[str
     """Set what the session's next query hands to a task at once: about `bytes_max` of the columns `schema`.
 
     Spark can count a batch's bytes after each row, which costs as much as all else it does there for a row. So it is
-    told to only where values may have any length. Columns of a fixed width need no more than a number of rows; nor do
-    keys, which are short (one of more than 8 KiB makes a batch larger than a default chunk, and that is all).
+    told to only where a value, also one of a key, may have any length. Columns of a fixed width need no more than a
+    number of rows.
     """
     widths = {field.name: _width(field.type) for field in schema}
     row_bytes = sum(width or 0 for width in widths.values())
     rows = min(_ROWS_MAX, bytes_max // max(1, row_bytes))
     if any(widths[key] is None for key in keys):
         rows = min(rows, _ROWS_OF_TEXT_KEYS_MAX)
-    counted = any(width is None for name, width in widths.items() if name not in keys)
+    counted = None in widths.values()
     session.conf.set(_ROWS, str(max(1, rows)))
     session.conf.set(_BYTES, str(min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED))
 

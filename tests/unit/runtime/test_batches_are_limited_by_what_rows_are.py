@@ -34,8 +34,9 @@ def test_rows_of_a_fixed_width_are_limited_by_their_number_alone() -> None:
     assert limits(NUMBERS, bytes_max=1) == (1, UNCOUNTED)
 
 
-def test_keys_are_short() -> None:
-    assert limits([("k", pa.string()), *NUMBERS], keys=["k"]) == (2_048, UNCOUNTED)
+def test_the_bytes_of_keys_of_any_length_are_counted_too() -> None:
+    assert limits([("k", pa.string()), *NUMBERS], keys=["k"]) == (2_048, 1 << 24)
+    assert limits([("k", pa.binary())], keys=["k"], bytes_max=1000) == (1_000, 1000)
 
 
 def test_the_bytes_of_values_of_any_length_are_counted() -> None:
