@@ -221,7 +221,8 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         late_rows=sum(ack.late_rows for ack in edit.acks),
         epoch_ms=edit.epoch_ms,
         change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
-        state_rows=before.state_rows + sum(ack.state_rows for ack in edit.acks),
+        # Of tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
+        state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in edit.acks)),
         state_bytes=_bytes(runs),
         total_rows_in=before.total_rows_in + rows_in,
         total_epochs=before.total_epochs + 1,

@@ -149,10 +149,16 @@ class TableRuns:
 
 
 def held_rows(lists: RunLists, ranges: Sequence[HashRange]) -> int:
-    """About how many rows these lists show, where nobody has counted them: a key that is in two runs counts twice."""
+    """About how many rows these lists show, where nobody has counted them: a key that is in two runs counts twice.
+
+    Rounded for each shard, so that the sum over shards is the same however tasks share them.
+    """
+    return sum(_rows_held(refs, within) for refs, within in zip(lists, ranges, strict=True))
+
+
+def _rows_held(refs: Sequence[RunRef], within: HashRange) -> int:
     shown = (
         slices.rows_in(ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)) * (1 - ref.tombstones / ref.rows)
-        for refs, within in zip(lists, ranges, strict=True)
         for ref in refs
     )
     return round(sum(shown))

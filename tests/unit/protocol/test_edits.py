@@ -6,6 +6,7 @@ from dagster_ckpt.ids import Nonce, StreamUuid
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, committed, created
 from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest_rules import malformed
 from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.streams import an_edit
 
@@ -64,6 +65,14 @@ def test_a_table_that_a_shard_does_not_name_keeps_its_runs() -> None:
     second = committed(first, silent, 5, Stamp(Nonce("o"), 3))
     assert second.runs["total"][0] == first.runs["total"][0]
     assert second.runs["total"][1] == edit.acks[1].tables[0].runs
+
+
+def test_an_estimate_of_rows_that_errs_fails_no_epoch() -> None:
+    edit = an_edit(FIRST)
+    erring = replace(edit, acks=tuple(replace(ack, state_rows=-1) for ack in edit.acks))
+    second = committed(FIRST, erring, 5, Stamp(Nonce("m"), 2))
+    assert second.statistics.state_rows == 0
+    assert not malformed(second)
 
 
 def test_the_parent_is_a_value_that_no_edit_changes() -> None:
