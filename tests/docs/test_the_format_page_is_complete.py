@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.lsm import run_file
+from dagster_ckpt.lsm import run_file, run_tail
 from dagster_ckpt.protocol import manifest
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId
@@ -20,7 +20,7 @@ WRITTEN = [
     Lease,
     LeaseHolder,
     ProcessId,
-    run_file._Descriptor,
+    run_tail.Descriptor,
 ]
 
 
@@ -37,7 +37,8 @@ def test_each_word_of_an_enumeration_is_on_the_page() -> None:
 
 
 def test_the_columns_and_words_of_the_change_log_are_on_the_page() -> None:
-    words = (EPOCH, CHANGE_TYPE, INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE, run_file.HASH, run_file.TOMBSTONE)
+    of_runs = (run_file.HASH, run_file.TOMBSTONE, run_file.BEFORE)
+    words = (EPOCH, CHANGE_TYPE, INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE, *of_runs)
     assert [word for word in words if word not in WORDS] == []
 
 
