@@ -76,9 +76,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Manifests of `shards` with `runs` runs each, created one after another."""
+    """Manifests of `shards` with `runs` runs each, created one after another; `tasks` write files for equal parts."""
 
     shards: int
+    tasks: int
     runs: int
     warm: int
     counted: int
@@ -127,7 +128,7 @@ FULL: Plan = {
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
-    "commit/512x8": Commits(shards=512, runs=8, warm=20, counted=200),
+    "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=20, counted=200),
 }
 
 QUICK: Plan = {
@@ -143,7 +144,7 @@ QUICK: Plan = {
     "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
-    "commit/512x8": Commits(shards=512, runs=8, warm=2, counted=10),
+    "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=2, counted=10),
 }
 
 
