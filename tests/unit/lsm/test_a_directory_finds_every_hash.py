@@ -24,7 +24,8 @@ def check(stored: Hashes, wanted: Hashes) -> None:
     there = np.flatnonzero(found == inside)
     ends = first_greater(asked.only(there), inside[there], at[there])
     assert ends.tolist() == np.searchsorted(stored, inside[there], side="right").tolist()
-    assert [run.run.first_not_less(int(each)) for each in inside] == at.tolist()
+    some = slice(None, None, 1 + len(inside) // 50)
+    assert [run.run.first_not_less(int(each)) for each in inside[some]] == at[some].tolist()
 
 
 @given(st.lists(HASHES | st.integers(0, 9) | st.integers(2**64 - 9, 2**64 - 1), min_size=1), st.lists(HASHES))
