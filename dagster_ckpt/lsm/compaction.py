@@ -37,16 +37,13 @@ _TIER_RATIO = 2
 class CompactionLimits:
     """When runs are merged.
 
-    `merge_cost` is what merging a row costs, in searches for a row in one upper run; a look into a run costs as much
-    again as searching `search_rows`, and a merge as much as merging `slice_rows_min`: slices are no smaller. The depth
-    stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows` rows and `small_bytes`
-    is small, and `tier_runs` small runs of like sizes are made one. A file has at most about `file_bytes_max`: an Arrow
-    string column holds 2 GiB.
+    `merge_cost` is what merging a row costs, in searches for a row in one upper run. A look into a run costs as much
+    again as searching `search_rows`, and a merge as much as merging `slice_rows_min` or `slice_bytes_min`: slices are
+    no smaller. The depth stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows`
+    and `small_bytes` is small, and `tier_runs` small runs of like sizes are made one. A file has at most about
+    `file_bytes_max`: an Arrow string column holds 2 GiB.
     """
 
-    runs_min: int = 8
-    ratio: int = 1
-    bytes_max: int = 1 << 30
     merge_cost: float = 8.0
     search_rows: int = 1 << 13
     depth_min: int = 4
@@ -55,6 +52,7 @@ class CompactionLimits:
     small_bytes: int = 1 << 24
     tier_runs: int = 6
     slice_rows_min: int = 1 << 16
+    slice_bytes_min: int = 1 << 24
     file_bytes_max: int = 1 << 28
 
 
@@ -68,16 +66,15 @@ def choose_merges(
 ) -> tuple[SliceMerge | TierMerge, ...]:
     """What to merge of these shards' runs now, to be carried out in this order; empty: nothing.
 
-    **Slices.** Once a shard has as many upper runs as the depth that costs least, each epoch merges one slice; the next
-    goes on where it ended, and round again. While there are more upper runs than there should be, slices are up to half
-    as great again. Where they are more than twice the depth over all hashes, they are worked off at once, in several
-    slices: intake waits.
+    **Slices.** Once there are upper runs enough, each epoch merges one slice; the next goes on where it ended, and
+    round again. While there are more upper runs than there should be, slices are up to half as great again. Where they
+    are more than twice the depth over all hashes, they are worked off at once, in several slices: intake waits.
 
     **Tiers.** The newest runs do not count as long as they are small: few rows each would rewrite a slice. They are
     merged with each other until they are no longer small. The one `TierMerge` comes last, and has no slice's output
     among its runs.
     """
-    if max(map(len, lists), default=0) <= min(limits.depth_min, limits.tier_runs):
+    if max(map(len, lists), default=0) < 2:
         return ()
     shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes))
     pace = _pace(shards, limits)
@@ -92,7 +89,7 @@ def choose_merges(
         piece = next_slice(stretches, rows_max if stalled else rows_max - rows)
         if piece is None:
             break
-        merge = _legal(piece, lists, ranges, stretches[0].within, limits)
+        merge = replace(_legal(piece, lists, ranges, stretches[0].within, limits), urgent=rows > rows_max / 2)
         merges.append(merge)
         rows += merge.rows
         before, lists = lists, after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
@@ -119,13 +116,16 @@ def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> _Pace:
     bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
     if not run_rows:
         return _Pace(limits.depth_min, limits.depth_min, limits.slice_rows_min)
+    upper = [ref for shard in shards for ref in shard.upper]
+    rows_per_byte = sum(ref.rows for ref in upper) / max(1, sum(ref.bytes for ref in upper))
+    rows_min = min(limits.slice_rows_min, limits.slice_bytes_min * rows_per_byte)
     epoch_rows = sum(shard.epoch_rows for shard in shards)
     worth = 2 * limits.merge_cost * epoch_rows / (epoch_rows + limits.search_rows)
-    best = round(sqrt(worth * max(bottom_rows, limits.slice_rows_min) / run_rows))
+    best = round(sqrt(worth * max(bottom_rows, rows_min) / run_rows))
     depth = max(limits.depth_min, min(best, limits.depth_max))
     rows = max(
         (bottom_rows / depth + run_rows) * epoch_rows / run_rows,
-        limits.slice_rows_min,
+        rows_min,
         # Or the bottom came to be of too many files.
         bottom_rows / (2 * limits.depth_max),
     )
@@ -184,44 +184,3 @@ def _tier(
             break
         rows, count = rows + more, count + 1
     return TierMerge(count) if count >= limits.tier_runs else None
-
-
-@dataclass(frozen=True, slots=True)
-class RunSize:
-    """What the choice knows of a run."""
-
-    rows: int
-    bytes: int
-    level: int
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Make the newest `runs` runs into one of this level. `to_bottom`: none is older, so tombstones may go."""
-
-    runs: int
-    level: int
-    to_bottom: bool
-
-
-def choose(runs: Sequence[RunSize], limits: CompactionLimits) -> Merge | None:
-    """What to merge of these runs, newest first; None: nothing yet.
-
-    Sizes grow geometrically with age: the newest runs are merged as far down as the next one is at most `ratio` times
-    all before it. So a row is rewritten a number of times that grows with the logarithm of the state, and so does the
-    number of runs.
-
-    A limit of this release: a run larger than `bytes_max` is never merged again, and two that are together larger are
-    never merged with each other. So such runs pile up, each lookup asks all of them, and the tombstones above them and
-    in them stay, until runs are merged in slices.
-    """
-    rows = bytes_ = count = 0
-    for run in runs:
-        fits = bytes_ + run.bytes <= limits.bytes_max
-        if not fits or (count > 0 and run.rows > limits.ratio * rows):
-            break
-        rows, bytes_, count = rows + run.rows, bytes_ + run.bytes, count + 1
-    if count < max(limits.runs_min, 2):
-        return None
-    level = 1 + max(run.level for run in runs[:count])
-    return Merge(count, level, to_bottom=count == len(runs))

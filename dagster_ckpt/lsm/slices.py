@@ -72,9 +72,12 @@ def next_slice(stretches: Iterable[Stretch], rows: float) -> Slice | None:
         if taken + step.rows <= rows * (1 + 1e-9):
             taken, bytes_, end = taken + step.rows, bytes_ + step.bytes, step.hi
             continue
-        share = (rows - taken) / step.rows
-        if hashes := int(share * (step.hi - step.lo + 1)):
-            taken, bytes_, end = rows, bytes_ + share * step.bytes, step.lo + hashes - 1
+        width = step.hi - step.lo + 1
+        hashes = int((rows - taken) / step.rows * width)
+        # Rows of one time may be more than a slice; there is no less of them than all.
+        if hashes or not taken:
+            share = max(1, hashes) / width
+            taken, bytes_, end = taken + share * step.rows, bytes_ + share * step.bytes, step.lo + max(1, hashes) - 1
         break
     return Slice(HashRange(steps[0].lo, end), taken, bytes_)
 

@@ -16,7 +16,7 @@ SIZES = st.sampled_from([4, 10, 40, 80, 99, 100, 101, 150, 300, 1000, 5000]) | s
     flushes=st.sampled_from([1, 1, 1, 2, 4]),
     shards=st.sampled_from([1, 4]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_the_epochs_are_like(keys: int | None, pattern: list[int], flushes: int, shards: int) -> None:
     costs = Costs(keys, rows=keys or 0, shards=shards, limits=LIMITS)
     for number in range(120):

@@ -70,6 +70,20 @@ def test_where_no_upper_run_is_nothing_is_merged() -> None:
     assert next_slice([], 10) is None
 
 
+def test_rows_of_one_time_are_merged_together_however_many() -> None:
+    """There is no less of them than all; and they count as what they are."""
+    piece = next_slice([Stretch(0, HASH_MAX, ALL, [run(5000, 7, 7), run(5000, 8, 8)], [])], 1000)
+    assert piece is not None
+    assert (piece.range, round(piece.rows)) == (HashRange(0, 7), 5000)
+
+
+def test_wide_rows_make_the_smallest_slice_one_of_fewer_rows() -> None:
+    """Ten bytes a row here: a merge is worth its while from 3000 rows on, though they are fewer than 65,000."""
+    lists = news(with_news(((),), [ALL], [run(10_000, 0, HASH_MAX)]), [ALL], 9)
+    (merge,) = choose_merges(lists, [ALL], CompactionLimits(small_rows=100, search_rows=0, slice_bytes_min=30_000))
+    assert merge.rows == pytest.approx(3000, rel=0.25) if isinstance(merge, SliceMerge) else False
+
+
 def test_a_slice_is_about_as_large_with_any_number_of_upper_runs() -> None:
     """Its range is narrower then."""
     assert slice_of([run(10_000)] * 9, [run(10_000)], 1000) == (0, 9)
