@@ -227,7 +227,7 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         total_rows_in=before.total_rows_in + rows_in,
         total_epochs=before.total_epochs + 1,
         merged_rows=sum(ack.merged_rows for ack in edit.acks),
-        stall_ms=sum(ack.stall_ms for ack in edit.acks),
+        stall_ms=max((ack.stall_ms for ack in edit.acks), default=0),
     )
 
 

@@ -255,7 +255,8 @@ class Backfill:
 class Statistics:
     """What the shown epoch did, what the stream holds after it (`state_...`), and what it did since it began.
 
-    `merged_rows` were written by compaction, for which the intake of rows waited `stall_ms` (the sum over all tasks).
+    `merged_rows` were written by compaction. For it the intake of rows waited `stall_ms` (of all tasks, the one that
+    waited longest) because the depth grew too great: 0 where it kept up.
     """
 
     rows_in: int = 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm import slices
 from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.images import with_images
@@ -56,12 +57,20 @@ class TableRuns:
         self._superfluous: list[WrittenRun] = []
         self._piece_bytes = piece_bytes
 
-    def compact(self, limits: CompactionLimits) -> None:
-        """Merge what the choice says of the runs of the epoch before. Look-ups go on in those, which say the same."""
+    def compact(self, limits: CompactionLimits, clock: Clock) -> int:
+        """Merge what the choice says of the runs of the epoch before. Look-ups go on in those, which say the same.
+
+        Returns for how many milliseconds of it intake waits because there are far too many runs.
+        """
+        stall_ms = 0
         for merge in choose_merges(self._lists, self._table.ranges, limits):
+            began_ms = clock.monotonic_ms()
             outputs = list(self._carried_out(merge))
             self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
             self._outputs.extend(outputs)
+            if isinstance(merge, SliceMerge) and merge.urgent:
+                stall_ms += clock.monotonic_ms() - began_ms
+        return stall_ms
 
     def add(self, word: Word) -> None:
         """Have what an epoch said written, above all that was written before."""

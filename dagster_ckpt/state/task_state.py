@@ -38,13 +38,12 @@ class StateMetrics:
     """What the state did in the epoch so far, all shards together; for the ACK.
 
     `state_rows` is the change in live rows (an estimate for tables whose rows expire), `merged_rows` what compaction
-    wrote, `stall_ms` how long the intake of rows waited for it; `flushes` counts runs of rows that came in.
+    wrote, `stall_ms` how long the intake of rows waited for it because the depth grew too great.
     """
 
     state_rows: int = 0
     merged_rows: int = 0
     stall_ms: int = 0
-    flushes: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,25 +121,22 @@ class TaskState:
 
     def compact(self) -> None:
         """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in."""
-        began_ms = self._engine.clock.monotonic_ms()
         limits = limits_for(self._manifest.shards, self._engine.limits)
         for spec in self._specs.values():
             for part in self._parts_of(spec):
-                part.runs.compact(limits)
-        self._stalled_since(began_ms)
+                self._stalled(part.runs.compact(limits, self._engine.clock))
 
     def relieve(self) -> None:
         """Flush tables while memory is above the soft limit. To be called after each chunk of rows."""
-        began_ms = self._engine.clock.monotonic_ms()
-        merged = False
+        clock = self._engine.clock
         for part in self._all_parts():
             self._engine.budget.hold(part.table, part.table.nbytes)
         for part in self._all_parts():
             if self._engine.budget.must_flush(part.table):
                 self._spill(part)
-                merged |= part.runs.merge_own(self._engine.levels_max)
-        if merged:
-            self._stalled_since(began_ms)
+                began_ms = clock.monotonic_ms()
+                if part.runs.merge_own(self._engine.levels_max):
+                    self._stalled(clock.monotonic_ms() - began_ms)
 
     def flush(self) -> dict[Shard, tuple[ShardRuns, ...]]:
         """Write what is still in memory and wait for every write; once, at the epoch's end.
@@ -184,11 +180,9 @@ class TaskState:
     def _spill(self, part: _Part) -> None:
         if part.table.nbytes:
             part.table.spill()
-            self._metrics = replace(self._metrics, flushes=self._metrics.flushes + 1)
         self._engine.budget.hold(part.table, 0)
 
-    def _stalled_since(self, began_ms: int) -> None:
-        stall_ms = self._engine.clock.monotonic_ms() - began_ms
+    def _stalled(self, stall_ms: int) -> None:
         self._metrics = replace(self._metrics, stall_ms=self._metrics.stall_ms + stall_ms)
 
     def _all_parts(self) -> list[_Part]:
