@@ -21,11 +21,6 @@ class Job(Generic[T]):
     future: "Future[T]"
     timeout_ms: int
 
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended, well or not."""
-        return self.future.done()
-
     def result(self) -> T:
         """What came of it, waiting for it where it is not done.
 

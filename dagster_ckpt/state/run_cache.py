@@ -74,7 +74,6 @@ class RunCache:
         self._limit_bytes = limit_bytes
         self._warned = False
         self._looked = False
-        self.removed = 0
 
     def open(self, run: RunId, size: int) -> Place:
         """Where a run's bytes are put, with all that is cached of them.
@@ -158,7 +157,6 @@ class RunCache:
             with suppress(FileNotFoundError):
                 os.unlink(file.name, dir_fd=folder)
             total -= file.bytes
-            self.removed += 1
         return total
 
 
