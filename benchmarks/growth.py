@@ -1,12 +1,12 @@
 """A trigger's time as the state grows, and what a new process needs before its first epoch."""
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.disk import check_disk
 from benchmarks.inputs import Inbox
 from benchmarks.ours import NAME, Ours
 from benchmarks.plan import Growth, Spread
@@ -15,8 +15,6 @@ from benchmarks.readback import check_state
 from benchmarks.retired import RetiredFiles
 from benchmarks.session import start
 from dagster_ckpt.protocol.manifest import Manifest
-
-_BYTES_A_KEY = 300  # of the input, the state, and all that its merges leave behind while they are measured
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class GrowthFigures:
 
 def run_growth(growth: Growth, folder: Path, tell: Tell) -> dict[str, object]:
     """The figures as JSON has them. Raises RuntimeError where disk is short or the state is not what its input says."""
-    _check_disk(folder, growth.keys * _BYTES_A_KEY)
+    check_disk(folder, growth.keys)
     tell(f"{growth.keys:,} keys are put in")
     spark = start(folder)
     inbox, store = Inbox(folder / "inbox", growth.keys, Spread.UNIFORM), folder / "store"
@@ -67,9 +65,3 @@ def _recovery(growth: Growth, turn: int, folder: Path, inbox: Inbox, tell: Tell)
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     full, empty = json.loads(done.stdout.splitlines()[-1])
     return full, empty
-
-
-def _check_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise RuntimeError(f"the disk has too little room. free={free / 1e9:.0f} GB, needed={needed / 1e9:.0f} GB")

@@ -9,9 +9,10 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.alone import run_alone
 from benchmarks.commits import run_commits
 from benchmarks.growth import run_growth
-from benchmarks.plan import PLANS, Cell, Commits, Growth, Race
+from benchmarks.plan import PLANS, Alone, Cell, Commits, Growth, Race
 from benchmarks.progress import Tell, shown
 from benchmarks.race import run_race
 
@@ -29,6 +30,8 @@ def _measure(cell: Cell, folder: Path, tell: Tell) -> object:
             return run_race(cell, folder, tell)
         case Growth():
             return run_growth(cell, folder, tell)
+        case Alone():
+            return run_alone(cell, folder, tell)
         case Commits():
             return run_commits(cell, folder, tell)
 

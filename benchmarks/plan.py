@@ -75,6 +75,23 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """The engine without Spark: one of `tasks` works its part of the `keys`, in epochs of `rows`."""
+
+    keys: int
+    tasks: int
+    shards: int
+    rows: int
+    warm: int
+    counted: int
+    fill_rows: int
+
+    @property
+    def steps(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True, slots=True)
 class Commits:
     """Manifests of `shards` with `runs` runs each, created one after another; `tasks` write files for equal parts."""
 
@@ -89,7 +106,7 @@ class Commits:
         return 1
 
 
-Cell = Race | Growth | Commits
+Cell = Race | Growth | Alone | Commits
 Plan = Mapping[str, Cell]
 
 
@@ -115,6 +132,11 @@ def _growth(keys: int) -> Growth:
     return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
 
 
+def _alone(keys: int) -> Alone:
+    # Half of what a trigger of the growth has, in half of the shards: so much each of its two tasks gets.
+    return Alone(keys, tasks=2, shards=4, rows=100_000, warm=10, counted=60, fill_rows=1_000_000)
+
+
 FULL: Plan = {
     "native/10k-uniform": _native(10_000, Spread.UNIFORM),
     "native/10k-zipf": _native(10_000, Spread.ZIPF),
@@ -128,6 +150,9 @@ FULL: Plan = {
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
+    "engine/1M": _alone(1_000_000),
+    "engine/10M": _alone(10_000_000),
+    "engine/100M": _alone(100_000_000),
     "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=20, counted=200),
 }
 
@@ -144,6 +169,8 @@ QUICK: Plan = {
     "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
+    "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),
+    "engine/1M": Alone(1_000_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=250_000),
     "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=2, counted=10),
 }
 

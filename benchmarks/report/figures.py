@@ -76,6 +76,13 @@ class Figures:
         """By the size of the state."""
         return [self._grown(cell, self.measured[cell]) for cell in self.cells("growth")]
 
+    def alone(self) -> list[Grown]:
+        """The engine without Spark, by the size of the state."""
+        return [self._grown(cell, self.measured[cell]) for cell in self.cells("engine")]
+
+    def alone_at(self, keys: int) -> Grown | None:
+        return next((grown for grown in self.alone() if grown.keys == keys), None)
+
     def grown_to(self, keys: int) -> Grown | None:
         return next((grown for grown in self.grown() if grown.keys == keys), None)
 
@@ -88,4 +95,4 @@ class Figures:
         figures, settings = measured.figures, measured.settings
         told = [rows for rows in figures["merged_rows"] if rows is not None]
         timing = Timing(settings["rows"], [figures["seconds"]])
-        return Grown(cell, settings["keys"], timing, told, figures["state_bytes"], figures["recoveries"])
+        return Grown(cell, settings["keys"], timing, told, figures["state_bytes"], figures.get("recoveries", ()))

@@ -83,6 +83,16 @@ def _slower_at(keys: int) -> Callable[[Figures], float | None]:
     return value
 
 
+def _engine_slower_at(keys: int) -> Callable[[Figures], float | None]:
+    def value(figures: Figures) -> float | None:
+        large, small = figures.alone_at(keys), figures.alone_at(_MILLION)
+        if large is None or small is None:
+            return None
+        return p50(large.timing.seconds) / p50(small.timing.seconds)
+
+    return value
+
+
 def _unevenness(figures: Figures) -> float | None:
     return max((grown.unevenness for grown in figures.grown()), default=None)
 
@@ -138,6 +148,14 @@ GOALS = (
     Goal(
         "a trigger of 200k rows at 100M keys against 1M",
         Good.AT_MOST, 1.8, 1.4, " x", _slower_at(100 * _MILLION),
+    ),
+    Goal(
+        "the engine alone: an epoch of 100k rows of one of two tasks, at 10M keys against 1M",
+        Good.AT_MOST, None, 2.2, " x", _engine_slower_at(10 * _MILLION),
+    ),
+    Goal(
+        "the engine alone, at 100M keys against 1M",
+        Good.AT_MOST, None, 4, " x", _engine_slower_at(100 * _MILLION),
     ),
     Goal(
         "p95 of a trigger against its p50, at each size of the state",

@@ -143,6 +143,26 @@ def _grown(figures: Figures, grown: Grown, first: Grown) -> list[str]:
     ]
 
 
+def _engine(figures: Figures) -> str:
+    alone = figures.alone()
+    head = ["keys", "of them one task's", "state", "rows an epoch", "p50", "p95", "against the first"]
+    return _table([*head, "rows merged an epoch, median"], [_alone(figures, each, alone[0]) for each in alone])
+
+
+def _alone(figures: Figures, alone: Grown, first: Grown) -> list[str]:
+    typical = p50(alone.timing.seconds)
+    return [
+        _marked(figures, alone.cell, count(alone.keys)),
+        count(alone.keys / figures.measured[alone.cell].settings["tasks"]),
+        size(alone.state_bytes),
+        count(alone.timing.rows),
+        duration(typical),
+        duration(p95(alone.timing.seconds)),
+        f"{typical / p50(first.timing.seconds):.2f} x",
+        count(p50(alone.merged_rows)),
+    ]
+
+
 def _commit(figures: Figures) -> str:
     rows = []
     for cell in figures.cells("commit"):
@@ -204,6 +224,7 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "share": _share,
     "python": _python,
     "growth": _growth,
+    "engine": _engine,
     "commit": _commit,
     "circumstances": _circumstances,
 }

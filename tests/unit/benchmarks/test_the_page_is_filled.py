@@ -13,6 +13,8 @@ FIGURES = figures_of(
     python__10k_uniform=a_race(20_000, OURS=0.2, PANDAS=6.0, ROWS=2.0, APPLY=4.0),
     growth__1M=grown(0.4, merged=0),
     growth__10M=grown(0.5, slow=0.9, merged=70_000),
+    engine__1M={"seconds": [0.1] * 20, "merged_rows": [0] * 20, "state_bytes": 22_000_000},
+    engine__100M={"seconds": [0.45] * 20, "merged_rows": [70_000] * 20, "state_bytes": 2_200_000_000},
     commit__512x8={"seconds": [0.0324] * 20},
 )
 
@@ -61,6 +63,12 @@ def test_each_size_is_a_line() -> None:
     assert line(page, "| 1M | 44 MB").endswith("| 0 |  | 0.50 s |")
 
 
+def test_the_engine_alone_is_told_against_the_smallest_state() -> None:
+    page = filled(PAGE, FIGURES)
+    assert line(page, "| 100M | 50M") == "| 100M | 50M | 2.2 GB | 100k | 450 ms | 450 ms | 4.50 x | 70k |"
+    assert line(page, "| the engine alone, at 100M").endswith("|  | ≤ 4 x | 4.5 x | **missed** |")
+
+
 def test_a_missed_goal_stands_out() -> None:
     assert line(filled(PAGE, FIGURES), "| p95 of a trigger").endswith("| ≤ 2 x | ≤ 1.5 x | 1.8 x | reached |")
     assert line(filled(PAGE, FIGURES), "| commit of").endswith("| ≤ 60 ms | ≤ 30 ms | 32.4 ms | reached |")
@@ -70,7 +78,7 @@ def test_a_missed_goal_stands_out() -> None:
 
 def test_without_figures_the_page_says_so() -> None:
     page = filled(PAGE, Figures({}, CODE))
-    assert page.count("Not measured yet.") == 6
+    assert page.count("Not measured yet.") == 7
     assert "![" not in page
 
 
