@@ -49,28 +49,41 @@ def check_cache(options: EngineOptions, store: ObjectStore) -> None:
         refuse_unsafe(options.cache.path)
 
 
-_engines: dict[tuple[int, EngineOptions], Engine] = {}
+@dataclass(frozen=True)
+class _Kept:
+    process: int
+    options: EngineOptions
+    engine: Engine
+
+
+_kept: dict[bool, _Kept] = {}
+"""The newest engine for local stores (True) and that for remote ones (False)."""
 
 
 def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
-    """This process's engine for streams in `store`. A forked child gets one of its own: it inherits no thread."""
-    if store.local_path("state") is not None:
+    """This process's engine for streams in `store`. A forked child gets one of its own: it inherits no thread.
+
+    A process works one task at a time. Where streams with other options alternate in it, the runs that it has open stay
+    so, unless the options say where and how they are read.
+    """
+    is_local = store.local_path("state") is not None
+    if is_local:
         options = replace(options, cache=None)  # its runs are on this disk already
-    which = (os.getpid(), options)
-    if which not in _engines:
-        # A process works one task at a time. One that now serves a stream with other options keeps nothing for those.
-        _engines.clear()
-        _engines[which] = _engine(options)
-    return _engines[which]
+    kept = _kept.get(is_local)
+    if kept is None or kept.process != os.getpid():
+        kept = _Kept(os.getpid(), options, _engine(options, _open_runs(options)))
+    elif kept.options != options:
+        is_read_alike = is_local or (kept.options.cache, kept.options.io_threads) == (options.cache, options.io_threads)
+        runs = kept.engine.runs if is_read_alike else _open_runs(options)
+        kept = _Kept(kept.process, options, _engine(options, runs))
+    _kept[is_local] = kept
+    return kept.engine
 
 
-def _engine(options: EngineOptions) -> Engine:
-    cache = None
-    if options.cache is not None:
-        cache = RunCache(options.cache.path, options.cache.limit_bytes)
-    return Engine(
-        SystemClock(),
-        OpenRuns(cache=cache, spread=spread_over(IoPool(options.io_threads))),
-        IoPool(options.io_threads),
-        MemoryBudget(options.memory_limit_bytes),
-    )
+def _open_runs(options: EngineOptions) -> OpenRuns:
+    cache = None if options.cache is None else RunCache(options.cache.path, options.cache.limit_bytes)
+    return OpenRuns(cache=cache, spread=spread_over(IoPool(options.io_threads)))
+
+
+def _engine(options: EngineOptions, runs: OpenRuns) -> Engine:
+    return Engine(SystemClock(), runs, IoPool(options.io_threads), MemoryBudget(options.memory_limit_bytes))
