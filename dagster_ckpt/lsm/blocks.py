@@ -1,7 +1,7 @@
 """Checksums over blocks of a file, checked where and when bytes are first used."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,19 +26,26 @@ Range = tuple[int, int]
 """Bytes `[start, until)`."""
 
 
+Damaged = Callable[[int, memoryview], list[Range]]
+"""Which ranges are damaged of bytes that begin at this place of a file."""
+
+
 class Far(Protocol):
-    """Brings bytes of a file that lies elsewhere to where they are read. What it brought may be damaged."""
+    """Brings bytes of a file that lies elsewhere to where they are read. What it brought may be damaged.
+
+    Where it can be told what is `damaged` it leaves that out, since others may trust what is there already.
+    """
 
     @property
     def origin(self) -> str:
         """Where the file lies, for errors."""
         ...
 
-    def fetch(self, ranges: Sequence[Range]) -> None:
+    def fetch(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
         """Bring the bytes of ascending, disjoint ranges that are not there yet: all that one step needs, at once."""
         ...
 
-    def renew(self, ranges: Sequence[Range]) -> None:
+    def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
         """Bring bytes that are there, but are damaged."""
         ...
 
@@ -116,10 +123,10 @@ class CheckedBytes:
         if len(blocks) == 0:
             return
         if self.far is not None:
-            self.far.fetch(self._ranges(blocks))
+            self.far.fetch(self._ranges(blocks), self._damaged_in)
         damaged = self._damaged(blocks)
         if self.far is not None and len(damaged):
-            self.far.renew(self._ranges(damaged))
+            self.far.renew(self._ranges(damaged), self._damaged_in)
             damaged = self._damaged(damaged)
         if len(damaged):
             start, until = self._ranges(damaged[:1])[0]
@@ -158,6 +165,18 @@ class CheckedBytes:
         view, size = memoryview(self.data), self.block_bytes
         found = [zlib.crc32(view[block * size : min((block + 1) * size, self.covered)]) for block in blocks.tolist()]
         damaged: Blocks = blocks[np.array(found, dtype=np.uint32) != self.checksums[blocks]]
+        return damaged
+
+    def _damaged_in(self, start: int, data: memoryview) -> list[Range]:
+        """The blocks that would be damaged with these bytes in the place of those there."""
+        view, end = memoryview(self.data), start + len(data)
+        damaged = []
+        for block in range(start // self.block_bytes, min(-(-end // self.block_bytes), len(self.checksums))):
+            lo, hi = block * self.block_bytes, min((block + 1) * self.block_bytes, self.covered)
+            crc = zlib.crc32(view[lo : max(lo, start)])
+            crc = zlib.crc32(data[max(lo - start, 0) : max(hi - start, 0)], crc)
+            if zlib.crc32(view[min(hi, end) : hi], crc) != self.checksums[block]:
+                damaged.append((lo, hi))
         return damaged
 
     def _ranges(self, blocks: Blocks) -> list[Range]:

@@ -102,6 +102,7 @@ def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
             f"a state file was written by a later release: install that one. file={name}, format={plain['format']}, "
             f"compression={plain['compression']}"
         )
-    checksums = np.frombuffer(view[checksums_start : end - _TRAILER.size], dtype="<u4")
+    # A copy: the page that ends the last block and begins the tail may be brought once more.
+    checksums = np.frombuffer(view[checksums_start : end - _TRAILER.size], dtype="<u4").copy()
     # Format 1 has a field `bloom`, which is null.
     return Descriptor(**{name: value for name, value in plain.items() if name != "bloom"}), checksums

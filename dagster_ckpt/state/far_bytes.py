@@ -4,6 +4,7 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -16,13 +17,17 @@ PAGE = mmap.PAGESIZE
 """What is fetched begins and ends at multiples of this (or at the object's end)."""
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024
-"""Far more than the time of a request is worth, and small enough that several make a stream faster."""
+"""Far more than the time of a request is worth, and small enough that several make a stream faster. No request crosses
+a multiple of it, so no block of a file is in two of them."""
 
 _GAP_BYTES_MAX = 64 * 1024
 """So little is fetched in vain rather than asked for around it: a request to an object store costs milliseconds."""
 
 Range = tuple[int, int]
 """Bytes `[start, until)`."""
+
+Damaged = Callable[[int, memoryview], Sequence[Range]]
+"""Which ranges are damaged of bytes that begin at this place of the object."""
 
 Spread = Callable[[Sequence[Callable[[], None]]], None]
 """Does jobs, several at once if it can; returns when all are done, and raises what the first that failed raised."""
@@ -114,31 +119,42 @@ class FarBytes:
         """All bytes; only those that were fetched are those of the object."""
         return self._place.data
 
-    def fetch(self, ranges: Iterable[Range]) -> None:
-        """Bring the bytes of these ascending ranges that are not there yet.
+    def fetch(self, ranges: Iterable[Range], damaged: Damaged | None = None) -> None:
+        """Bring the bytes of these ascending ranges that are not there yet, but for those that come damaged.
 
+        What was not asked for stays as it is: it may be trusted already. Others may use the place too, and bring the
+        same at the same time: so what is damaged should be told before it is put over what they trust.
         Raises `StoreUnavailableError`, and `CorruptStateError` where the object is missing or shorter. Then nothing is
         wrong here: the same may be tried again.
         """
         self._bring(
-            missing for pages in _pages(ranges) for run in self._new(pages) for missing in self._place.absent(run)
+            (missing for pages in _pages(ranges) for run in self._new(pages) for missing in self._place.absent(run)),
+            damaged,
         )
 
-    def renew(self, ranges: Sequence[Range]) -> None:
-        """Bring these bytes anew: those that are there are damaged. Raises as `fetch` does."""
+    def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
+        """Bring these bytes anew: those that are there are damaged. Otherwise as `fetch`."""
         pages = list(_pages(ranges))
         self._traffic.damaged += sum(not self._fetched[start:until].all() for start, until in pages)
-        self._bring(self._bytes(each) for each in pages)
+        self._bring((self._bytes(each) for each in pages), damaged)
 
-    def _bring(self, ranges: Iterable[Range]) -> None:
-        pieces = list(_pieces(_joined(ranges)))
-        self._spread([partial(self._bring_piece, start, until) for start, until in pieces])
-        for start, until in pieces:
+    def _bring(self, ranges: Iterable[Range], damaged: Damaged | None) -> None:
+        requests = list(_requests(ranges))
+        self._spread([partial(self._bring_parts, parts, damaged) for parts in requests])
+        for start, until in chain.from_iterable(requests):
             self._fetched[start // PAGE : -(-until // PAGE)] = True
-        self._traffic.requests += len(pieces)
-        self._traffic.bytes += sum(until - start for start, until in pieces)
+        self._traffic.requests += len(requests)
+        self._traffic.bytes += sum(parts[-1][1] - parts[0][0] for parts in requests)
 
-    def _bring_piece(self, start: int, until: int) -> None:
+    def _bring_parts(self, parts: Sequence[Range], damaged: Damaged | None) -> None:
+        """Bring parts of the object with one request."""
+        first = parts[0][0]
+        data = self._answer(first, parts[-1][1])
+        bad = [] if damaged is None else [self._bytes(each) for each in _pages(damaged(first, memoryview(data)))]
+        for start, until in _without(parts, bad):
+            self._place.put(start, data[start - first : until - first])
+
+    def _answer(self, start: int, until: int) -> bytes:
         data = self._asked(start, until)
         if len(data) != until - start:
             # A connection that broke may look like an object's end, so one more try; a shorter object stays one.
@@ -148,7 +164,7 @@ class FarBytes:
                 "a file of the stream has lost bytes: read or roll back to an epoch that does not need it. "
                 f"file={self._name}, bytes={start}..{until}, found={len(data)}, store={self.origin}"
             )
-        self._place.put(start, data)
+        return data
 
     def _asked(self, start: int, until: int) -> bytes:
         try:
@@ -180,21 +196,38 @@ def _pages(ranges: Iterable[Range]) -> Iterator[Range]:
             seen = end
 
 
-def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Ascending ranges, those with little between them as one."""
-    held: Range | None = None
-    for start, until in ranges:
-        if held is not None and start - held[1] <= _GAP_BYTES_MAX:
-            held = held[0], until
-            continue
-        if held is not None:
-            yield held
-        held = start, until
-    if held is not None:
-        yield held
+def _requests(ranges: Iterable[Range]) -> Iterator[list[Range]]:
+    """Ascending ranges, those with little between them together."""
+    parts: list[Range] = []
+    for start, until in _pieces(ranges):
+        if parts and (
+            start - parts[-1][1] > _GAP_BYTES_MAX or start // REQUEST_BYTES_MAX > parts[0][0] // REQUEST_BYTES_MAX
+        ):
+            yield parts
+            parts = []
+        if parts and parts[-1][1] == start:
+            parts[-1] = parts[-1][0], until
+        else:
+            parts.append((start, until))
+    if parts:
+        yield parts
 
 
 def _pieces(ranges: Iterable[Range]) -> Iterator[Range]:
+    """The ranges, cut where a request must end."""
     for start, until in ranges:
-        for piece in range(start, until, REQUEST_BYTES_MAX):
-            yield piece, min(piece + REQUEST_BYTES_MAX, until)
+        for place in range(start - start % REQUEST_BYTES_MAX, until, REQUEST_BYTES_MAX):
+            yield max(place, start), min(place + REQUEST_BYTES_MAX, until)
+
+
+def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range]:
+    """What is left of ascending ranges without ascending others."""
+    for start, until in ranges:
+        left = start
+        for other in others:
+            if other[0] < until and other[1] > left:
+                if left < other[0]:
+                    yield left, other[0]
+                left = other[1]
+        if left < until:
+            yield left, until

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm import run_file
-from dagster_ckpt.lsm.blocks import Range
+from dagster_ckpt.lsm.blocks import Damaged, Range
 from dagster_ckpt.lsm.lookup import found_of, look_up
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
@@ -49,13 +49,13 @@ class Rubbish:
         self._here[:] = RUBBISH
         self._file = np.frombuffer(file, dtype=np.uint8)
 
-    def fetch(self, ranges: Sequence[Range]) -> None:
+    def fetch(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
         for start, until in ranges:
             assert not np.array_equal(self._here[start:until], self._file[start:until]), "it is there already"
             self._here[start:until] = self._file[start:until]
             self.brought += until - start
 
-    def renew(self, ranges: Sequence[Range]) -> None:
+    def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
         raise AssertionError(f"what was brought is whole. {ranges=}")
 
 

@@ -53,7 +53,30 @@ def test_neighbours_are_one_request_and_so_are_those_with_little_between_them(re
     bytes_ = far(store, len(data))
     bytes_.fetch([(0, PAGE), (PAGE, 2 * PAGE), (4 * PAGE, 5 * PAGE), (FAR_APART, FAR_APART + 1)])
     assert asked(store) == [(0, 5 * PAGE), (FAR_APART, FAR_APART + PAGE)]
-    assert bytes_.data.slice(0, 5 * PAGE).to_pybytes() == data[: 5 * PAGE]
+    assert bytes_.data.slice(0, 2 * PAGE).to_pybytes() == data[: 2 * PAGE]
+    assert bytes_.data.slice(4 * PAGE, PAGE).to_pybytes() == data[4 * PAGE : 5 * PAGE]
+
+
+def test_what_was_not_asked_for_is_not_written_over(request: pytest.FixtureRequest) -> None:
+    data = random_bytes(3 * PAGE)
+    store = store_of(data, request)
+    bytes_ = far(store, len(data))
+    bytes_.fetch([(PAGE, 2 * PAGE)])
+    store.spoil = lambda _, answer: bytes(len(answer))
+    bytes_.fetch([(0, PAGE), (2 * PAGE, 3 * PAGE)])
+    assert bytes_.data.slice(PAGE, PAGE).to_pybytes() == data[PAGE : 2 * PAGE]
+
+
+def test_what_comes_damaged_is_not_put(request: pytest.FixtureRequest) -> None:
+    data = random_bytes(4 * PAGE)
+    bytes_ = far(store_of(data, request), len(data))
+    bytes_.fetch([(0, 4 * PAGE)], lambda start, _: [(start + PAGE + 1, start + PAGE + 2)])
+    expected = data[:PAGE] + bytes(PAGE) + data[2 * PAGE :]
+    assert bytes_.data.to_pybytes() == expected
+    bytes_.renew([(PAGE, 2 * PAGE)], lambda start, _: [(start, start + 1)])
+    assert bytes_.data.to_pybytes() == expected
+    bytes_.renew([(PAGE, 2 * PAGE)], lambda *_: [])
+    assert bytes_.data.to_pybytes() == data
 
 
 def test_much_is_asked_for_in_several_large_requests(request: pytest.FixtureRequest) -> None:
@@ -67,6 +90,14 @@ def test_much_is_asked_for_in_several_large_requests(request: pytest.FixtureRequ
         (2 * REQUEST_BYTES_MAX, len(data)),
     ]
     assert bytes_.data.to_pybytes() == data
+
+
+def test_no_request_crosses_what_might_cut_a_block(request: pytest.FixtureRequest) -> None:
+    data = random_bytes(REQUEST_BYTES_MAX + 3 * PAGE)
+    store = store_of(data, request)
+    bytes_ = far(store, len(data))
+    bytes_.fetch([(PAGE, REQUEST_BYTES_MAX + PAGE), (REQUEST_BYTES_MAX + 2 * PAGE, len(data))])
+    assert sorted(asked(store)) == [(PAGE, REQUEST_BYTES_MAX), (REQUEST_BYTES_MAX, len(data))]
 
 
 def test_what_is_damaged_is_fetched_anew(request: pytest.FixtureRequest) -> None:

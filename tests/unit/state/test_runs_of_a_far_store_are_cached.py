@@ -1,7 +1,9 @@
 import gc
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
@@ -14,7 +16,7 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.worlds.far_runs import SCHEMA, Reader, reader, same, some_run, stored
-from tests.worlds.far_store import FarStore, Request
+from tests.worlds.far_store import FarStore, Request, honest
 
 PATH = "state/groups/some.arrow"
 RUN = some_run(100_000)
@@ -225,3 +227,51 @@ def test_few_runs_of_a_far_store_are_open_at_once(
         read(process, store, ref)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 3 * 2
     assert read(process, store, refs[-1]) is read(process, store, refs[-1])
+
+
+def damaged(_: Request, answer: bytes) -> bytes:
+    return bytes(byte ^ 1 for byte in answer)
+
+
+def column_v(run: Run, *rows: int) -> list[int]:
+    column = run.columns_at(["v"], np.array(rows))[0].array
+    return [column[row].as_py() for row in rows]
+
+
+BLOCK_ROWS = BLOCK_BYTES // 8
+HERE = 50_000
+AROUND = HERE - BLOCK_ROWS, HERE + BLOCK_ROWS
+
+
+@pytest.mark.parametrize("with_cache", [True, False])
+def test_what_was_checked_is_not_written_over_when_its_neighbours_are_read(
+    tmp_path: Path, store: FarStore, with_cache: bool
+) -> None:
+    ref = stored(store, PATH, RUN)
+    runs = reader(tmp_path / "cache").runs if with_cache else OpenRuns()
+    run = runs.run(store, ref, SCHEMA)
+    assert column_v(run, HERE) == [3 * HERE]
+    store.spoil = damaged
+    with pytest.raises(CorruptStateError):
+        column_v(run, *AROUND)
+    assert column_v(run, HERE) == [3 * HERE]
+
+
+@pytest.mark.parametrize("asked", [(HERE,), AROUND])
+def test_what_another_process_has_checked_is_not_written_over_by_what_comes_damaged(
+    tmp_path: Path, store: FarStore, asked: tuple[int, ...]
+) -> None:
+    ref = stored(store, PATH, RUN)
+    mine, others = (read(reader(tmp_path / "cache"), store, ref) for _ in range(2))
+    assert mine is not others
+
+    def meanwhile(request: Request, answer: bytes) -> bytes:
+        store.spoil = honest
+        assert column_v(mine, HERE) == [3 * HERE]
+        store.spoil = damaged
+        return damaged(request, answer)
+
+    store.spoil = meanwhile
+    with suppress(CorruptStateError):
+        column_v(others, *asked)
+    assert column_v(mine, HERE) == [3 * HERE]
