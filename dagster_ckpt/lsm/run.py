@@ -131,10 +131,7 @@ class Run:
             return self
         rows = until - start
         if self.guard is not None:
-            parts: dict[_Part, pa.Array | None]
-            parts = {_HASH: self.hash_column, _TOMBSTONE: self.tombstone_column, _BEFORE: self.before_column}
-            parts |= {name: column.array for name, column in self._columns.items()}
-            arrays = [array for part, array in parts.items() if array is not None and part not in self._checked]
+            arrays = [array for part, array in self._arrays().items() if part not in self._checked]
             # A slice of a table counts its nulls at once: that must not see bytes that were not checked.
             self.guard.check_slices([array.slice(start, rows) for array in arrays])
         return Run(
@@ -143,6 +140,26 @@ class Run:
             None if self.tombstone_column is None else self.tombstone_column.slice(start, rows),
             None if self.before_column is None else self.before_column.slice(start, rows),
         )
+
+    def loaded(self) -> "Run":
+        """The run with all its rows read and checked: nothing is read any more, so any thread may use it."""
+        if self.guard is None:
+            return self
+        self._check(self._arrays())
+        return Run(
+            self.table,
+            self.hash_column,
+            self.tombstone_column,
+            self.before_column,
+            bounds=self.bounds,
+            times=self.times,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows hold in memory; they are loaded, since Arrow reads offsets for that."""
+        assert self.guard is None, "it is not loaded"
+        return sum(int(array.nbytes) for array in self._arrays().values())
 
     def columns_at(self, names: Sequence[str], rows: Positions) -> list[Column]:
         """These columns, whole, of which only the values at `rows` may be used."""
@@ -195,6 +212,12 @@ class Run:
         if self._is_unchecked(_DIRECTORY):
             self._check_items(_DIRECTORY, first, inside)
         return np.where(cells < len(first), np.take(first, inside), len(self) - 1)
+
+    def _arrays(self) -> dict["_Part", pa.Array]:
+        """All columns, not checked yet."""
+        parts = {_HASH: self.hash_column, _TOMBSTONE: self.tombstone_column, _BEFORE: self.before_column}
+        arrays: dict[_Part, pa.Array] = {part: array for part, array in parts.items() if array is not None}
+        return arrays | {name: column.array for name, column in self._columns.items()}
 
     @cached_property
     def _columns(self) -> dict[str, Column]:

@@ -29,7 +29,7 @@ class Word:
     @property
     def nbytes(self) -> int:
         """What it holds in memory."""
-        return int(self.run.hash_column.nbytes + self.run.table.nbytes) + _bytes_of(self.before)
+        return self.run.nbytes + _bytes_of(self.before)
 
 
 def one_word(words: Sequence[Word], keys: Sequence[str]) -> Word:

@@ -85,10 +85,12 @@ class RunWriter:
         `clip` are the hashes for which it is written.
         """
         file = next(self._files)
+        # A merge may leave a run as it was: unchecked offsets tell no size, and other threads must not read on in it.
+        run = run.loaded()
         foreseen = RunRef(
             path=state_name(folder.spec.name, folder.shards, folder.of, file),
             rows=len(run),
-            bytes=run.table.nbytes,
+            bytes=run.nbytes,
             checksum="",
             epoch=file.epoch,
             level=int(level),
@@ -99,7 +101,7 @@ class RunWriter:
         )
         io, budget = self._engine.io, self._engine.budget
         # Twice, since its rows and its file are both held until it is durable.
-        give_back = budget.begin_write(foreseen.path, 2 * run.table.nbytes, io.timeout_ms)
+        give_back = budget.begin_write(foreseen.path, 2 * run.nbytes, io.timeout_ms)
 
         def job() -> RunRef:
             try:

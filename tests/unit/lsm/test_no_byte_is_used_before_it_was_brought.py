@@ -159,3 +159,15 @@ def test_a_column_is_right_by_itself_and_after_a_look_at_some_of_it(name: str | 
     found(View(again), whole, [5, 900])
     assert again.columns(names).equals(whole.columns(names))
     assert again.hashes.tolist() == whole.hashes.tolist()
+
+
+def test_a_run_is_loaded_whole() -> None:
+    whole = a_run(8)
+    run, rubbish = far(whole)
+    loaded = run.loaded()
+    file = encode(whole)
+    assert loaded.nbytes == decode("some.arrow", file.data, file.checksum, SCHEMA).loaded().nbytes
+    brought = rubbish.brought
+    assert loaded.columns().equals(whole.columns())
+    assert encode(loaded).data.size == file.data.size
+    assert rubbish.brought == brought
