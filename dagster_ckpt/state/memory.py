@@ -1,27 +1,34 @@
 """One budget of bytes for all that a worker process holds of its streams."""
 
 import threading
-from collections.abc import Callable
 
 from dagster_ckpt.errors import StoreUnavailableError
+
+_CHUNK_BYTES_MAX = 64 * 1024 * 1024
+_SOFT_BYTES_MAX = 1024 * 1024 * 1024
+"""One table may hold all of it in a single column of strings, and be a chunk above it."""
 
 
 class MemoryBudget:
     """Who holds how many bytes: tables (what an epoch wrote so far) and writes (files on their way to the store).
 
-    Above `soft_bytes` of tables a task flushes. A write for which there is no room waits for other writes to end; where
-    there are none it goes ahead. So a limit that is smaller than a single batch is broken by that batch alone, and
-    nobody ever waits for what only he himself could give back.
+    A quarter of the limit is for tables: above these `soft_bytes` a task flushes. Half of it is for tables and writes
+    together. A write for which there is no room waits for others to end; where there are none it goes ahead. So a limit
+    that is smaller than a single batch is broken by that batch alone, and nobody waits for what only he himself could
+    give back. The other half is for work, which nobody counts: rows are taken in, and those of the epoch merged, in
+    chunks of `chunk_bytes`, a sixteenth, of which several copies are made.
+
+    However much memory there is, neither grows above what gains something: Arrow's offsets of 32 bits reach 2 GiB.
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes` is the hard limit. Of it, a table and its file on the way each get a quarter."""
         self.limit_bytes = limit_bytes
-        self.soft_bytes = limit_bytes // 4
-        self.chunk_bytes = max(1, limit_bytes // 16)
+        self.soft_bytes = min(limit_bytes // 4, _SOFT_BYTES_MAX)
+        self.chunk_bytes = min(max(1, limit_bytes // 16), _CHUNK_BYTES_MAX)
+        self._hard_bytes = limit_bytes // 2
         self._changed = threading.Condition()
         self._tables: dict[object, int] = {}
-        self._writes: list[int] = []
+        self._writes: dict[Reservation, int] = {}
 
     @property
     def held_bytes(self) -> int:
@@ -44,8 +51,8 @@ class MemoryBudget:
             # Not only the greatest of all: another thread's table is not mine to flush.
             return sum(self._tables.values()) > self.soft_bytes and mine * len(self._tables) >= self.soft_bytes
 
-    def begin_write(self, what: str, bytes_: int, timeout_ms: int) -> Callable[[], None]:
-        """Wait for room for a file on its way. To be given back, once, by calling what this returns.
+    def begin_write(self, what: str, bytes_: int, timeout_ms: int) -> "Reservation":
+        """Wait for room for a file on its way.
 
         Raises `StoreUnavailableError` where other writes take longer than the timeout; then nothing is held.
         """
@@ -55,16 +62,35 @@ class MemoryBudget:
                     f"no memory for a file, since others are still being written: see why the store is so slow, then "
                     f"try again. waited_ms={timeout_ms}, for={what}, bytes={bytes_}, limit={self.limit_bytes}"
                 )
-            self._writes.append(bytes_)
-        return lambda: self._end_write(bytes_)
+            reservation = Reservation(self)
+            self._writes[reservation] = bytes_
+        return reservation
 
-    def _end_write(self, bytes_: int) -> None:
+    def hold_write(self, reservation: "Reservation", bytes_: int) -> None:
+        """Say how much a write holds now; 0: nothing any more."""
         with self._changed:
-            self._writes.remove(bytes_)
+            self._writes.pop(reservation, None)
+            if bytes_:
+                self._writes[reservation] = bytes_
             self._changed.notify_all()
 
     def _has_room(self, bytes_: int) -> bool:
-        return not self._writes or self._held() + bytes_ <= self.limit_bytes
+        return not self._writes or self._held() + bytes_ <= self._hard_bytes
 
     def _held(self) -> int:
-        return sum(self._tables.values()) + sum(self._writes)
+        return sum(self._tables.values()) + sum(self._writes.values())
+
+
+class Reservation:
+    """The memory of one write. To be given back, however it ends."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+
+    def shrink_to(self, bytes_: int) -> None:
+        """Say that the write needs no more than this from now on."""
+        self._budget.hold_write(self, bytes_)
+
+    def give_back(self) -> None:
+        """Hold nothing any more. A second time changes nothing."""
+        self._budget.hold_write(self, 0)

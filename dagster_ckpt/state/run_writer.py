@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import Layout, encode
+from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec, TimeRange
 from dagster_ckpt.protocol.names import FileId, state_name
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
+from dagster_ckpt.state.memory import Reservation
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.object_store import ObjectStore
 
@@ -33,12 +34,12 @@ class Level(IntEnum):
 class WrittenRun:
     """A run that is being written, or has been. In memory until that has ended, then on the store."""
 
-    def __init__(self, run: Run, foreseen: RunRef, job: Job[RunRef]) -> None:
+    job: Job[RunRef]
+
+    def __init__(self, run: Run, foreseen: RunRef) -> None:
         """`foreseen` is the reference to come; its `bytes` and `checksum` are not known yet."""
         self.foreseen = foreseen
         self._run: Run | None = run
-        self._job = job
-        job.future.add_done_callback(self._let_go)
 
     @property
     def path(self) -> str:
@@ -52,9 +53,19 @@ class WrittenRun:
 
     def ref(self) -> RunRef:
         """The reference to the file, once that is durable. Raises what went wrong with it."""
-        return self._job.result()
+        return self.job.result()
 
-    def _let_go(self, _: object) -> None:
+    def rows(self) -> Run:
+        """The run, which must still be in memory."""
+        assert self._run is not None, "it was let go"
+        return self._run
+
+    def is_encoded(self, run: Run) -> None:
+        """Hold the rows in their file's bytes from now on, and no longer beside those."""
+        self._run = run
+
+    def let_go(self) -> None:
+        """Hold them no longer."""
         self._run = None
 
 
@@ -99,20 +110,22 @@ class RunWriter:
             clip=clip,
             times=_times_of(run, folder.spec),
         )
-        io, budget = self._engine.io, self._engine.budget
-        # Twice, since its rows and its file are both held until it is durable.
-        give_back = budget.begin_write(foreseen.path, 2 * run.nbytes, io.timeout_ms)
+        written = WrittenRun(run, foreseen)
+        io = self._engine.io
+        # Twice, since while it is encoded its rows and its file are both held.
+        reservation = self._engine.budget.begin_write(written.path, 2 * run.nbytes, io.timeout_ms)
 
         def job() -> RunRef:
             try:
-                return self._create(run, foreseen, folder.spec)
+                return self._create(written, folder.spec, reservation)
             finally:
-                give_back()
+                written.let_go()
+                reservation.give_back()
 
         try:
-            written = WrittenRun(run, foreseen, io.submit(f"writing {foreseen.path}", job))
+            written.job = io.submit(f"writing {written.path}", job)
         except BaseException:
-            give_back()
+            reservation.give_back()
             raise
         self._written.append(written)
         return written
@@ -126,13 +139,15 @@ class RunWriter:
         """Delete a file of this very epoch that nobody will name. Whether that succeeds matters to nobody."""
         self._engine.io.submit(f"deleting {path}", lambda: self._store.delete(path))
 
-    def _create(self, run: Run, foreseen: RunRef, spec: StateTableSpec) -> RunRef:
+    def _create(self, written: WrittenRun, spec: StateTableSpec, reservation: Reservation) -> RunRef:
         # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
-        bloom = foreseen.level != Level.BOTTOM or self._store.local_path(foreseen.path) is None
-        encoded = encode(run, Layout(spec.sort, spec.time, bloom))
-        create(self._store, foreseen.path, memoryview(encoded.data))
-        self._engine.runs.keep(self._store, foreseen.path, encoded.checksum, encoded.data)
-        return replace(foreseen, bytes=encoded.data.size, checksum=encoded.checksum)
+        bloom = written.foreseen.level != Level.BOTTOM or self._store.local_path(written.path) is None
+        encoded = encode(written.rows(), Layout(spec.sort, spec.time, bloom))
+        written.is_encoded(decode(written.path, encoded.data, encoded.checksum, spec.schema))
+        reservation.shrink_to(encoded.data.size)
+        create(self._store, written.path, memoryview(encoded.data))
+        self._engine.runs.keep(self._store, written.path, encoded.checksum, encoded.data)
+        return replace(written.foreseen, bytes=encoded.data.size, checksum=encoded.checksum)
 
 
 def _times_of(run: Run, spec: StateTableSpec) -> TimeRange | None:

@@ -46,8 +46,14 @@ class ShardedTable:
 class TableRuns:
     """Writes what is new, carries out merges, and says at the end what each shard's list is then."""
 
-    def __init__(self, table: ShardedTable, layers: Layers, writer: RunWriter, piece_bytes: int) -> None:
-        """`piece_bytes` is about how much a merge may hold in memory, and how large its files become."""
+    def __init__(
+        self, table: ShardedTable, layers: Layers, writer: RunWriter, piece_bytes: int, merge_bytes: int
+    ) -> None:
+        """About how much is worked at a time, and how large the files become that come of it.
+
+        `piece_bytes` while rows are taken in. `merge_bytes` before that, when memory holds nothing yet: larger, since
+        the files of a compaction stay, and each costs every look-up a little.
+        """
         self.layers = layers
         self.merged_rows = 0
         self._table = table
@@ -56,6 +62,7 @@ class TableRuns:
         self._outputs: list[WrittenRun] = []
         self._superfluous: list[WrittenRun] = []
         self._piece_bytes = piece_bytes
+        self._merge_bytes = merge_bytes
 
     def compact(self, limits: CompactionLimits, clock: Clock) -> int:
         """Merge what the choice says of the runs of the epoch before. Look-ups go on in those, which say the same.
@@ -91,7 +98,7 @@ class TableRuns:
 
     def pieces(self, runs: Sequence[Run], within: HashRange) -> Iterator[HashRange]:
         """These hashes in pieces of which each fits into memory."""
-        return pieces_of(runs, within, self.rows_max)
+        return pieces_of(runs, within, self._rows_in(self._piece_bytes))
 
     def said(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Word]:
         """What runs of this epoch say of the keys with these hashes."""
@@ -99,12 +106,6 @@ class TableRuns:
         if self._table.logged:
             return [said_by(view.run, piece, self._table.spec) for view in views]
         return [Word(view.between(piece.lo, piece.hi)) for view in views]
-
-    @property
-    def rows_max(self) -> int:
-        """About how many rows a piece may have."""
-        before = (ref for refs in self._table.lists for ref in refs)
-        return rows_in(self._piece_bytes, (*before, *(written.foreseen for written in self._own)))
 
     def finished(self) -> RunLists:
         """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
@@ -133,7 +134,8 @@ class TableRuns:
     def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
         views = self.layers.views(levels_of(self._lists, self._table.ranges), self._outputs)
         level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
-        for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, self.rows_max):
+        rows_max = self._rows_in(self._merge_bytes)
+        for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, rows_max):
             self.merged_rows += len(run)
             yield self._write(run, piece, level)
 
@@ -143,6 +145,11 @@ class TableRuns:
             if words and len(word := self._net(one_word(words, self._table.spec.keys))):
                 self.merged_rows += len(word)
                 yield self._write(self._run_of(word), piece, Level.MERGED)
+
+    def _rows_in(self, bytes_: int) -> int:
+        """About how many rows of the table have so many bytes."""
+        before = (ref for refs in self._table.lists for ref in refs)
+        return rows_in(bytes_, (*before, *(written.foreseen for written in self._own)))
 
     def _net(self, word: Word) -> Word:
         return changing(word) if self._table.logged else word

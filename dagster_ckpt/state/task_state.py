@@ -204,7 +204,8 @@ class TaskState:
             logged=spec.name == self._logged,
         )
         layers = Layers(spec, table.lists, ranges, self._store, self._engine.runs)
-        runs = TableRuns(table, layers, self._writer, min(self._engine.budget.soft_bytes, _PIECE_BYTES_MAX))
+        budget = self._engine.budget
+        runs = TableRuns(table, layers, self._writer, budget.chunk_bytes, min(budget.soft_bytes, _PIECE_BYTES_MAX))
         return _Part(shards, SortedTable(table, runs), runs)
 
     def _range(self, shard: Shard) -> HashRange:

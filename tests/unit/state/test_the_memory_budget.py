@@ -21,6 +21,15 @@ def test_tables_are_flushed_above_the_soft_limit_and_not_before() -> None:
     assert not budget.must_flush("table")
 
 
+@pytest.mark.parametrize("limit_bytes", [8 << 30, 1 << 34, 1 << 50])
+def test_however_much_memory_there_is_a_column_fits_into_offsets_of_32_bits(limit_bytes: int) -> None:
+    budget = MemoryBudget(limit_bytes)
+    assert budget.chunk_bytes == 64 << 20
+    assert budget.soft_bytes + budget.chunk_bytes < 2**31
+    budget.hold("table", (1 << 30) + 1)
+    assert budget.must_flush("table")
+
+
 def test_a_small_table_is_left_alone_while_another_one_holds_the_memory() -> None:
     budget = MemoryBudget(400)
     budget.hold("great", 190)
@@ -40,11 +49,11 @@ def test_above_the_soft_limit_some_table_must_be_flushed(tables: list[int], limi
 
 def test_a_write_waits_until_others_have_ended() -> None:
     budget = MemoryBudget(100)
-    give_back = budget.begin_write("first", 80, SOON_MS)
+    first = budget.begin_write("first", 80, SOON_MS)
     with pytest.raises(StoreUnavailableError, match=r"for=second, bytes=30, limit=100"):
         budget.begin_write("second", 30, SOON_MS)
-    threading.Timer(0.02, give_back).start()
-    budget.begin_write("second", 30, timeout_ms=10_000)()
+    threading.Timer(0.02, first.give_back).start()
+    budget.begin_write("second", 30, timeout_ms=10_000).give_back()
     assert budget.held_bytes == 0
 
 
@@ -52,9 +61,12 @@ def test_a_write_waits_until_others_have_ended() -> None:
 def test_7_what_is_larger_than_the_limit_goes_ahead_alone(held: int) -> None:
     budget = MemoryBudget(10)
     budget.hold("table", held)
-    give_back = budget.begin_write("large", 10**9, SOON_MS)
+    write = budget.begin_write("large", 10**9, SOON_MS)
     assert budget.held_bytes == 10**9 + held
-    give_back()
+    write.shrink_to(10**8)
+    assert budget.held_bytes == 10**8 + held
+    write.give_back()
+    write.give_back()
     assert budget.held_bytes == held
 
 
@@ -64,14 +76,14 @@ def test_what_waits_is_let_through_by_whoever_ends_last() -> None:
     entered = []
 
     def write(number: int) -> None:
-        give_back = budget.begin_write(f"{number}", 20, 10_000)
+        mine = budget.begin_write(f"{number}", 20, 10_000)
         entered.append(budget.held_bytes)
-        give_back()
+        mine.give_back()
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
-    first()
+    first.give_back()
     for thread in threads:
         thread.join(10)
     assert entered == [20] * 8, "one at a time, since no two have room"
