@@ -175,6 +175,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
             memory_limit_bytes=step.state.memory_limit_bytes,
             io_threads=step.state.io_threads,
             cache=CacheOptions(step.state.cache_dir, cache_bytes) if cache_bytes else None,
+            timeout_ms=coordinator.timeout_ms,
         ),
     )
     opening = _opening(step)

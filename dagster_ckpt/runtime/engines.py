@@ -32,12 +32,14 @@ class CacheOptions:
 class EngineOptions:
     """How a worker process works: what it may hold, how many threads write and how many read, and its cache.
 
+    A write, or a read, that takes longer than `timeout_ms` is given up, as an epoch is that does.
     Without a cache, what is read of a remote store is held in memory while it is used.
     """
 
     memory_limit_bytes: int = 256 * 1024**2
     io_threads: int = 4
     cache: CacheOptions | None = CacheOptions()
+    timeout_ms: int = 600_000
 
 
 def check_cache(options: EngineOptions, store: ObjectStore) -> None:
@@ -82,8 +84,12 @@ def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
 
 def _open_runs(options: EngineOptions) -> OpenRuns:
     cache = None if options.cache is None else RunCache(options.cache.path, options.cache.limit_bytes)
-    return OpenRuns(cache=cache, spread=spread_over(IoPool(options.io_threads)))
+    return OpenRuns(cache=cache, spread=spread_over(_pool(options)))
 
 
 def _engine(options: EngineOptions, runs: OpenRuns) -> Engine:
-    return Engine(SystemClock(), runs, IoPool(options.io_threads), MemoryBudget(options.memory_limit_bytes))
+    return Engine(SystemClock(), runs, _pool(options), MemoryBudget(options.memory_limit_bytes))
+
+
+def _pool(options: EngineOptions) -> IoPool:
+    return IoPool(options.io_threads, timeout_ms=options.timeout_ms)

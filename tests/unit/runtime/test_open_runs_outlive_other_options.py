@@ -37,6 +37,10 @@ def test_they_are_kept_and_each_stream_has_its_own_limits(local: ObjectStore, is
     assert engine_of(SMALL, store) is again
 
 
+def test_a_write_may_take_as_long_as_an_epoch_of_its_stream(local: ObjectStore) -> None:
+    assert [engine_of(replace(SMALL, timeout_ms=ms), local).io.timeout_ms for ms in (5_000, 7_000)] == [5_000, 7_000]
+
+
 def test_local_ones_are_kept_whatever_else_is_worked_meanwhile(local: ObjectStore) -> None:
     first = engine_of(SMALL, local)
     engine_of(LARGE, FAR)
