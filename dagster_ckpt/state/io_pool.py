@@ -61,6 +61,17 @@ class IoPool:
         executor, room = self._begun()
         if not room.acquire(timeout=self.timeout_ms / 1000):
             raise _too_slow(what, self.timeout_ms)
+        return self._submitted(executor, room, what, job)
+
+    def submit_if_idle(self, what: str, job: Callable[[], T]) -> Job[T] | None:
+        """Have a job done that may as well never be: None where it would have to wait for a place in the queue."""
+        executor, room = self._begun()
+        return self._submitted(executor, room, what, job) if room.acquire(blocking=False) else None
+
+    def _submitted(
+        self, executor: ThreadPoolExecutor, room: threading.Semaphore, what: str, job: Callable[[], T]
+    ) -> Job[T]:
+        """Hand over a job for which there is room."""
         try:
             future = executor.submit(job)
         except BaseException:

@@ -72,6 +72,12 @@ class OpenRuns:
             return self._newest(self._far, name, lambda: self._opened_far(store, ref, schema, name), _FAR_MAX)
         return self._newest(self._local, name, lambda: _opened_local(store, ref, schema), self._mapped_max)
 
+    def forget(self, store: ObjectStore, ref: RunRef) -> None:
+        """Let go of a run that is about to be deleted."""
+        name = RunId(store.url, ref.path, ref.checksum)
+        self._local.pop(name, None)
+        self._far.pop(name, None)
+
     def keep(self, store: ObjectStore, path: str, checksum: str, data: pa.Buffer) -> None:
         """Keep a run that this process has just made durable where reading it again would ask a remote store."""
         if self._cache is not None and store.local_path(path) is None:

@@ -135,9 +135,14 @@ class RunWriter:
         for written in self._written:
             written.ref()
 
-    def delete_later(self, path: str) -> None:
-        """Delete a file of this very epoch that nobody will name. Whether that succeeds matters to nobody."""
-        self._engine.io.submit(f"deleting {path}", lambda: self._store.delete(path))
+    def delete_later(self, ref: RunRef) -> None:
+        """Delete a file of this very epoch that nobody will name. Whether that succeeds matters to nobody.
+
+        Where the pool is busy it stays, as it does after a crash: an ACK waits for no deletion.
+        """
+        # Its room on the disk comes back only when nobody has it mapped any more.
+        self._engine.runs.forget(self._store, ref)
+        self._engine.io.submit_if_idle(f"deleting {ref.path}", lambda: self._store.delete(ref.path))
 
     def _create(self, written: WrittenRun, spec: StateTableSpec, reservation: Reservation) -> RunRef:
         # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
@@ -151,8 +156,10 @@ class RunWriter:
 
 
 def _times_of(run: Run, spec: StateTableSpec) -> TimeRange | None:
-    """The least and greatest time in a run; None for a table without times."""
+    """The least and greatest time in a run; None where no row has one."""
     if spec.time is None:
         return None
     bounds = pc.min_max(run.columns([spec.time]).column(0).chunk(0).cast(pa.int64()))
+    if not bounds["min"].is_valid:  # tombstones of a logged table, whose rows never expire
+        return None
     return TimeRange(bounds["min"].as_py(), bounds["max"].as_py())

@@ -115,7 +115,7 @@ class TableRuns:
             lists = with_news(lists, ranges, [written.foreseen for written in level.runs])
         refs = {written.path: written.ref() for written in (*self._outputs, *self._own)}
         for written in self._superfluous:
-            self._writer.delete_later(written.path)
+            self._writer.delete_later(written.ref())
         durable = ([_durable(ref, refs.get(ref.path)) for ref in shard] for shard in lists)
         if since_us is None:
             return tuple(map(tuple, durable))

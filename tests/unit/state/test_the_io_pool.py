@@ -60,3 +60,14 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     before = pool._workers[1]
     assert pool.submit("child", os.getpid).result() == os.getpid()
     assert pool._workers[1] is not before
+
+
+def test_what_need_not_be_done_waits_for_no_place() -> None:
+    pool, go_on = IoPool(threads=1, waiting_max=0, timeout_ms=10_000), threading.Event()
+    job = pool.submit("writing", go_on.wait)
+    assert pool.submit_if_idle("deleting", lambda: 7) is None
+    go_on.set()
+    job.result()
+    while (later := pool.submit_if_idle("deleting", lambda: 7)) is None:
+        pass  # the place is given back a moment after the result
+    assert later.result() == 7
