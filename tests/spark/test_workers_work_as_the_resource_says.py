@@ -1,0 +1,30 @@
+"""What `LsmStateBackendResource` says reaches the processes that work the state."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt.runtime.engines import EngineOptions
+from dagster_ckpt.runtime.stream import Stream
+from tests.spark.input_files import drop
+from tests.spark.streams import FAST, StreamUnderTest
+
+
+def test_a_small_memory_limit_makes_a_worker_write_in_the_middle_of_an_epoch(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    def function(spark: SparkSession) -> Stream:
+        frame = spark.readStream.schema("k string").parquet(str(inbox))
+        return Stream(frame).key_by("k").aggregate(n=agg.count())
+
+    written = []
+    for number, limit_bytes in enumerate([EngineOptions().memory_limit_bytes, 1 << 20]):
+        before = set(stream.folder.rglob("*.arrow"))
+        drop(inbox, number, pa.table({"k": [f"key {number} {row}" for row in range(50_000)]}))
+        stream.run(function, replace(FAST, tasks_max=1, engine=EngineOptions(memory_limit_bytes=limit_bytes)))
+        written.append(len(set(stream.folder.rglob("*.arrow")) - before))
+    assert written[0] == 1
+    assert written[1] > 3
