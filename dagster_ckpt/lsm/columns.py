@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.widths import widened
 
 Positions = npt.NDArray[np.int64]
 """Row numbers, counted from 0."""
@@ -78,29 +79,49 @@ def taken(array: pa.Array, positions: Positions) -> pa.Array:
 
 def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.Array:
     """From each column the values at its positions, one after another. At least one column; all have one type."""
+    type_ = columns[0].type
     sources = [column.plain for column in columns if column.plain is not None]
     if len(sources) < len(columns):
-        return joined([taken(column.array, at) for column, at in zip(columns, positions, strict=True)])
+        return joined([column.taken(at) for column, at in zip(columns, positions, strict=True)])
     ends = np.cumsum([len(at) for at in positions]).tolist()
-    out = empty(ends[-1], sources[0].dtype)
+    out = empty(ends[-1], sources[0].dtype if columns[0].stored.type == type_ else np.dtype(f"u{type_.bit_width // 8}"))
     start = 0
     for source, at, end in zip(sources, positions, ends, strict=True):
-        # The default mode would write through a buffer, since it must leave `out` alone where a position is wrong.
-        np.take(source, at, out=out[start:end], mode="clip")
+        if source.dtype == out.dtype:
+            # The default mode would write through a buffer, since it must leave `out` alone where a position is wrong.
+            np.take(source, at, out=out[start:end], mode="clip")
+        else:
+            out[start:end] = np.take(source, at)  # a narrow one: its sign goes through all the bits
         start = end
-    return from_plain(out, columns[0].array.type)
+    return from_plain(out, type_)
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column and what is found out about it once."""
+    """A column and what is found out about it once. `stored` may be narrower than its type: see `widths`."""
 
-    array: pa.Array
+    stored: pa.Array
+    type: pa.DataType
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether it is stored narrower than its type."""
+        return bool(self.stored.type != self.type)
 
     @cached_property
     def plain(self) -> "Plain | None":
-        """See `plain`."""
-        return plain(self.array)
+        """As `plain`; of a narrow column its numbers, signed."""
+        if not self.is_narrow:
+            return plain(self.stored)
+        return None if self.stored.null_count else self.stored.to_numpy()
+
+    def whole(self) -> pa.Array:
+        """All values."""
+        return widened(self.stored, self.type)
+
+    def taken(self, positions: Positions) -> pa.Array:
+        """The values at these positions, in this order."""
+        return widened(taken(self.stored, positions), self.type)
 
 
 def plain(array: pa.Array) -> Plain | None:

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.widths import row_bytes
 from dagster_ckpt.protocol.manifest import ChangeRef, HashRange, RunRef
-
-_ROW_BYTES = 64
-"""What a row is taken for where no file tells."""
 
 
 def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator[HashRange]:
@@ -38,12 +37,14 @@ def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator
     yield HashRange(lo, within.hi)
 
 
-def rows_in(bytes_: int, files: Iterable[RunRef | ChangeRef]) -> int:
-    """About how many rows of these files have so many bytes; at least one."""
+def rows_in(bytes_: int, files: Iterable[RunRef | ChangeRef], schema: pa.Schema) -> int:
+    """About how many rows of these files have so many bytes in memory; at least one. `schema` is the table's."""
     rows = file_bytes = 0
     for file in files:
         rows, file_bytes = rows + file.rows, file_bytes + file.bytes
-    return max(1, bytes_ * rows // file_bytes if rows else bytes_ // _ROW_BYTES)
+    # A file's integers may be narrower than they are in memory; its strings are not shorter.
+    of_a_row = max(row_bytes(schema), file_bytes // rows if rows else 0)
+    return max(1, bytes_ // of_a_row)
 
 
 def _first(run: Run, hash_: int) -> int:

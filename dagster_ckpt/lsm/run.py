@@ -14,6 +14,7 @@ from dagster_ckpt.lsm.columns import Column, Mask, Positions, flatten, mask_of, 
 from dagster_ckpt.lsm.directory import Directory, directory_of
 from dagster_ckpt.lsm.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.widths import widened
 from dagster_ckpt.protocol.manifest import HashRange, TimeRange
 
 ABSENT = -1
@@ -48,6 +49,8 @@ class Run:
     key is null, or says nothing. `before_column`, of logged runs alone, is what each key had before the epoch: the
     value columns, or null where it had no row. The table's columns have one chunk each.
 
+    A file keeps integers as narrow as they are: `schema` and `before_type` then say what they really are.
+
     `guard` checks what lies in a file, the whole of a column or only some rows of it; None: nothing is to be checked.
     What lies there beside the columns: `stored_directory`, `stored_bloom`, the least and greatest hash (`bounds`) and
     time (`times`), where those are known.
@@ -57,6 +60,8 @@ class Run:
     hash_column: pa.Array
     tombstone_column: pa.Array | None = None
     before_column: pa.StructArray | None = None
+    schema: pa.Schema | None = None
+    before_type: pa.StructType | None = None
     guard: Guard | None = None
     stored_directory: Directory | None = None
     stored_bloom: Bloom | None = None
@@ -93,9 +98,14 @@ class Run:
     @cached_property
     def before(self) -> pa.StructArray | None:
         """What each key had before the epoch, see `images`; None: the run is not a logged one."""
-        if self.before_column is not None:
-            self._check({_BEFORE: self.before_column})
-        return self.before_column
+        stored, type_ = self.before_column, self.before_type
+        if stored is None:
+            return None
+        self._check({_BEFORE: stored})
+        if type_ is None or stored.type == type_:
+            return stored
+        columns = [widened(column, field.type) for column, field in zip(stored.flatten(), type_, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(type_), mask=stored.is_null())
 
     @cached_property
     def directory(self) -> Directory:
@@ -114,8 +124,15 @@ class Run:
     def columns(self, names: Iterable[str] | None = None) -> pa.Table:
         """All rows, or some columns of them."""
         wanted = self.table.column_names if names is None else list(names)
-        self._check({name: self._columns[name].array for name in wanted})
-        return self.table.select(wanted)
+        self._check({name: self._columns[name].stored for name in wanted})
+        rows = self.table.select(wanted)
+        if self.schema is None:
+            return rows
+        for at, name in enumerate(wanted):
+            # One by one: a new table would be validated, with the bytes beside this slice, which are not checked.
+            if self._columns[name].is_narrow:
+                rows = rows.set_column(at, self.schema.field(name), self._columns[name].whole())
+        return rows
 
     def without_images(self) -> "Run":
         """The run without what its keys had before."""
@@ -139,6 +156,8 @@ class Run:
             self.hash_column.slice(start, rows),
             None if self.tombstone_column is None else self.tombstone_column.slice(start, rows),
             None if self.before_column is None else self.before_column.slice(start, rows),
+            self.schema,
+            self.before_type,
         )
 
     def loaded(self) -> "Run":
@@ -151,6 +170,8 @@ class Run:
             self.hash_column,
             self.tombstone_column,
             self.before_column,
+            self.schema,
+            self.before_type,
             bounds=self.bounds,
             times=self.times,
         )
@@ -163,7 +184,7 @@ class Run:
 
     def columns_at(self, names: Sequence[str], rows: Positions) -> list[Column]:
         """These columns, whole, of which only the values at `rows` may be used."""
-        self._check_rows({name: self._columns[name].array for name in names}, rows)
+        self._check_rows({name: self._columns[name].stored for name in names}, rows)
         return [self._columns[name] for name in names]
 
     def hashes_at(self, rows: Positions) -> Hashes:
@@ -217,11 +238,13 @@ class Run:
         """All columns, not checked yet."""
         parts = {_HASH: self.hash_column, _TOMBSTONE: self.tombstone_column, _BEFORE: self.before_column}
         arrays: dict[_Part, pa.Array] = {part: array for part, array in parts.items() if array is not None}
-        return arrays | {name: column.array for name, column in self._columns.items()}
+        return arrays | {name: column.stored for name, column in self._columns.items()}
 
     @cached_property
     def _columns(self) -> dict[str, Column]:
-        return {name: Column(self.table.column(name).chunk(0)) for name in self.table.column_names}
+        types = self.table.schema if self.schema is None else self.schema
+        names = self.table.column_names
+        return {name: Column(self.table.column(name).chunk(0), types.field(name).type) for name in names}
 
     @cached_property
     def _hashes(self) -> Hashes:

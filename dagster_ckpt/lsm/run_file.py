@@ -1,7 +1,8 @@
 """The bytes of a run's file, made and read here and nowhere else.
 
     Arrow IPC file: schema, then ONE record batch: `_hash` uint64, `_tombstone` bool, the state table's columns and, in
-                         logged runs, `_before`: what each key had before the epoch
+                         logged runs, `_before`: what each key had before the epoch. Integers are as narrow as they
+                         may be, see `widths`
     directory            int32 each, little endian; begins at a multiple of 64 bytes
     Bloom filter         uint64 each, little endian; begins at a multiple of 64 bytes; not in every file
     descriptor           JSON, see `run_tail.Descriptor`
@@ -29,6 +30,7 @@ from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.directory import Directory
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_tail import FORMAT, Descriptor, read_tail, tail_of
+from dagster_ckpt.lsm.widths import may_be_narrow, narrowed
 from dagster_ckpt.protocol.manifest import HashRange, SortKind, TimeRange
 
 HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"
@@ -116,7 +118,8 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
     blocks = CheckedBytes(name, data, tail.start, descriptor.block_bytes, tail.checksums, far)
     blocks.check(0, descriptor.body_offset)  # so that Arrow reads no header that was not checked
     batch = pa.ipc.open_file(data).get_batch(0)
-    if not batch.schema.equals(_file_schema(schema, _before_field(batch.schema, schema))):
+    before = _before_field(batch.schema, schema)
+    if not _may_be_stored_as(batch.schema, _file_schema(schema, before)):
         raise CorruptStateError(
             f"a state file has other columns than its table. file={name}, columns={batch.schema.names}"
         )
@@ -130,6 +133,8 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
         batch.column(0),
         batch.column(1) if descriptor.tombstones else None,
         batch.column(columns) if batch.num_columns > columns else None,
+        None if schema.types == batch.schema.types[2:columns] else schema,
+        None if before is None else before.type,
         guard=blocks,
         stored_directory=Directory(least, descriptor.directory_shift, first),
         stored_bloom=Bloom(least, descriptor.bloom_shift, words) if descriptor.bloom_words else None,
@@ -155,13 +160,34 @@ def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
     return pa.field(BEFORE, pa.struct(values))
 
 
+def _may_be_stored_as(file: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether these are a file's columns where it should have those: integers may be narrower."""
+    return len(file) == len(wanted) and all(map(_may_be_field, file, wanted))
+
+
+def _may_be_field(stored: pa.Field, wanted: pa.Field) -> bool:
+    if stored.name == wanted.name == BEFORE and stored.type.num_fields == wanted.type.num_fields:
+        return all(map(_may_be_field, stored.type, wanted.type))
+    is_same = stored.name == wanted.name and stored.nullable == wanted.nullable
+    return is_same and may_be_narrow(stored.type, wanted.type)
+
+
 def _batch(run: Run) -> pa.RecordBatch:
     rows = flatten(run.columns())
-    columns = [run.hash_column, _tombstone_bits(run), *(column.chunk(0) for column in rows.columns)]
-    if run.before is None:
-        return pa.RecordBatch.from_arrays(columns, schema=_file_schema(rows.schema, None))
-    schema = _file_schema(rows.schema, pa.field(BEFORE, run.before.type))
-    return pa.RecordBatch.from_arrays([*columns, run.before], schema=schema)
+    columns = [narrowed(column.chunk(0)) for column in rows.columns]
+    stored = [field.with_type(column.type) for field, column in zip(rows.schema, columns, strict=True)]
+    before = None if run.before is None else _narrowed_images(run.before)
+    schema = _file_schema(pa.schema(stored), None if before is None else pa.field(BEFORE, before.type))
+    more = [] if before is None else [before]
+    return pa.RecordBatch.from_arrays([run.hash_column, _tombstone_bits(run), *columns, *more], schema=schema)
+
+
+def _narrowed_images(before: pa.StructArray) -> pa.StructArray:
+    if before.type.num_fields == 0:
+        return before
+    columns = [narrowed(column) for column in before.flatten()]
+    fields = [field.with_type(column.type) for field, column in zip(before.type, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=before.is_null())
 
 
 def _tombstone_bits(run: Run) -> pa.Array:

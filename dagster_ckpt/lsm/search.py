@@ -204,7 +204,7 @@ def _among_equals(located: Located, hashes: Hashes, keys: pa.Table) -> Positions
         starts, first = np.unique(located.at[mine], return_index=True)
         rows = stretches(starts, ends[mine][first])
         columns = view.run.columns_at(keys.column_names, rows)
-        theirs = pa.Table.from_arrays([taken(column.array, rows) for column in columns], schema=keys.schema)
+        theirs = pa.Table.from_arrays([column.taken(rows) for column in columns], schema=keys.schema)
         groups = key_order(
             np.concatenate([view.run.hashes_at(rows), hashes[queries]]), stack([theirs, take(keys, queries)])
         )

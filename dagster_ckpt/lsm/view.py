@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, Positions, mask_of, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
 from dagster_ckpt.lsm.run import Run, kept, one_after_another
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
@@ -69,5 +69,5 @@ class View:
         if since is None or self.time is None or not self.run.may_hold_times_before(since):
             return None
         [column] = self.run.columns_at([self.time], at)
-        times = taken(column.array, at).view(pa.int64())
+        times = column.taken(at).view(pa.int64())
         return mask_of(pc.fill_null(pc.less(times, since), False))

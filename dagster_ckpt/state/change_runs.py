@@ -26,7 +26,7 @@ def changes_of(store: ObjectStore, manifest: Manifest, table: str, runs: OpenRun
             tasks.setdefault(ref.shard, []).append(ref)
     for newest_first in tasks.values():
         written = [opened.run(store, ref, spec.schema) for ref in newest_first]
-        for piece in pieces_of(written, HashRange(), rows_in(PIECE_BYTES, newest_first)):
+        for piece in pieces_of(written, HashRange(), rows_in(PIECE_BYTES, newest_first, spec.schema)):
             words = [word for run in written if len(word := said_by(run, piece, spec))]
             if words:
                 yield touched_of(changing(one_word(words, spec.keys)))

@@ -87,7 +87,7 @@ def _of_shard(store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], 
     # Clips say what of the runs is the shard's.
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
-    for piece in pieces_of(every, HashRange(), rows_in(PIECE_BYTES, refs)):
+    for piece in pieces_of(every, HashRange(), rows_in(PIECE_BYTES, refs, spec.schema)):
         run = scan(views.upper, views.bottom, piece.lo, piece.hi, spec.keys)
         if run is not None and len(run):
             yield run.columns()

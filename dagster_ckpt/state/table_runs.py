@@ -149,7 +149,8 @@ class TableRuns:
     def _rows_in(self, bytes_: int) -> int:
         """About how many rows of the table have so many bytes."""
         before = (ref for refs in self._table.lists for ref in refs)
-        return rows_in(bytes_, (*before, *(written.foreseen for written in self._own)))
+        files = (*before, *(written.foreseen for written in self._own))
+        return rows_in(bytes_, files, self._table.spec.schema)
 
     def _net(self, word: Word) -> Word:
         return changing(word) if self._table.logged else word

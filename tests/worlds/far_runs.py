@@ -19,12 +19,12 @@ SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("v", pa.int64())]
 
 
 def some_run(rows: int, seed: int = 0) -> Run:
-    """Distinct keys under random hashes, an eighth of them tombstones."""
+    """Distinct keys under random hashes, an eighth of them tombstones. The values need all their 64 bits."""
     chance = np.random.default_rng(seed)
     hashes = np.sort(chance.integers(0, 2**64, rows, dtype=np.uint64))
     keys = np.arange(rows)
     names = pa.array(keys).cast(pa.string())
-    return run_of(hashes, pa.table([keys, names, keys * 3], schema=SCHEMA), keys % 8 == 7)
+    return run_of(hashes, pa.table([keys, names, (keys + 2**40) * 3], schema=SCHEMA), keys % 8 == 7)
 
 
 def stored(store: ObjectStore, path: str, run: Run) -> RunRef:

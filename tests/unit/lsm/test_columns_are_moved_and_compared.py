@@ -75,7 +75,7 @@ def test_a_column_of_every_type_is_taken_from_slices_of_several(
     one = pa.array([*values, *nulls], type_).slice(1)
     other = pa.array([*nulls, *values[::-1]], type_)
     at = np.array([2, 0, 0]), np.array([], dtype=np.int64), np.array([1, 3])
-    columns = [Column(one), Column(one), Column(other)]
+    columns = [Column(each, each.type) for each in (one, one, other)]
     expected = pa.concat_arrays([one.take(pa.array(at[0])), other.take(pa.array(at[2]))])
     assert bits(gathered(columns, at)) == bits(expected)
     assert bits(gathered(columns[:1], at[:1])) == bits(one.take(pa.array(at[0])))

@@ -1,0 +1,73 @@
+"""How wide the integers of a run's file are: as narrow as its own values allow.
+
+Most counts, sums and numbers are far below the limits of their types. Writing takes its time by the byte, and every
+byte that is read is checked.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NARROW = (pa.int8(), pa.int16(), pa.int32())
+_HASH_BYTES = 8
+_VARIABLE_BYTES = 16
+"""What a value without a width of its own is taken for."""
+
+
+def narrowed(array: pa.Array) -> pa.Array:
+    """The same integers as signed ones of the least width that holds all of them; other columns as they are.
+
+    Times and durations are integers too: but those of today need their 64 bits, so what narrows is a column of nulls.
+    """
+    numbers = _numbers(array)
+    if numbers is None:
+        return array
+    bounds = pc.min_max(numbers)
+    least, greatest = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
+    for type_ in _NARROW:
+        reach = np.iinfo(type_.to_pandas_dtype())
+        if type_.bit_width < array.type.bit_width and reach.min <= least and greatest <= reach.max:
+            return numbers.cast(type_)
+    return array
+
+
+def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """What was narrowed, in its own type again."""
+    if array.type == type_:
+        return array
+    if _is_time(type_):
+        return array.cast(pa.int64()).view(type_)
+    return array.cast(type_)
+
+
+def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
+    """Whether a column of this type may be stored as that one."""
+    if stored == type_:
+        return True
+    is_number = pa.types.is_integer(type_) or _is_time(type_)
+    return stored in _NARROW and is_number and stored.bit_width < type_.bit_width
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """About how many bytes a row of a state table and its hash take in memory."""
+    return _HASH_BYTES + sum(map(_bytes_of, schema.types))
+
+
+def _numbers(array: pa.Array) -> pa.Array | None:
+    if pa.types.is_integer(array.type):
+        return array
+    return array.view(pa.int64()) if _is_time(array.type) else None
+
+
+def _is_time(type_: Any) -> bool:
+    is_time = pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_time64(type_)
+    return bool(is_time or pa.types.is_date64(type_))
+
+
+def _bytes_of(type_: pa.DataType) -> int:
+    try:
+        return -(-int(type_.bit_width) // 8)
+    except ValueError:  # it has no width
+        return _VARIABLE_BYTES
