@@ -9,9 +9,9 @@ from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.private_folder import refuse_unsafe
-from dagster_ckpt.state.run_cache import RunCache, default_folder
-from dagster_ckpt.state.spread import spread_over
+from dagster_ckpt.state.remote.private_folder import refuse_unsafe
+from dagster_ckpt.state.remote.run_cache import RunCache, default_folder
+from dagster_ckpt.state.remote.spread import spread_over
 from dagster_ckpt.storage.object_store import ObjectStore
 
 

@@ -12,10 +12,10 @@ from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode
 from dagster_ckpt.lsm.view import View, shown_of
 from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
-from dagster_ckpt.state.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.objects import contents
-from dagster_ckpt.state.run_cache import RunCache, RunId
-from dagster_ckpt.state.spread import READERS
+from dagster_ckpt.state.remote.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
+from dagster_ckpt.state.remote.run_cache import RunCache, RunId
+from dagster_ckpt.state.remote.spread import READERS
 from dagster_ckpt.storage.object_store import ObjectStore
 
 _MAPPED_MAX = 1024

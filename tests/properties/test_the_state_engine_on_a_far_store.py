@@ -17,11 +17,12 @@ from hypothesis.stateful import initialize
 
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.compaction import CompactionLimits
-from dagster_ckpt.state import far_bytes, open_runs
+from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.engine import Engine as StateEngine
-from dagster_ckpt.state.far_bytes import PAGE, MemoryPlace
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.run_cache import RunCache
+from dagster_ckpt.state.remote import far_bytes
+from dagster_ckpt.state.remote.far_bytes import PAGE, MemoryPlace
+from dagster_ckpt.state.remote.run_cache import RunCache
 from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
 
 FOLDERS: list[Path] = []

@@ -10,9 +10,9 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import encode
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
-from dagster_ckpt.state.far_bytes import FarTraffic
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.run_cache import RunCache
+from dagster_ckpt.state.remote.far_bytes import FarTraffic
+from dagster_ckpt.state.remote.run_cache import RunCache
 from dagster_ckpt.storage.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("v", pa.int64())])

@@ -9,9 +9,9 @@ from dagster_ckpt.lsm.lookup import Answer, look_up
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.view import View
 from dagster_ckpt.protocol.manifest import RunRef
-from dagster_ckpt.state.far_bytes import in_turn
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.run_cache import RunCache
+from dagster_ckpt.state.remote.far_bytes import in_turn
+from dagster_ckpt.state.remote.run_cache import RunCache
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.worlds.far_runs import SCHEMA, Reader, reader, some_run, stored
 from tests.worlds.far_store import FarStore

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
-from dagster_ckpt.state.far_bytes import PAGE, REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
+from dagster_ckpt.state.remote.far_bytes import PAGE, REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore, Request
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.state.cached_file import CachedFile
-from dagster_ckpt.state.far_bytes import MemoryPlace, Place
-from dagster_ckpt.state.private_folder import private_folder
+from dagster_ckpt.state.remote.cached_file import CachedFile
+from dagster_ckpt.state.remote.far_bytes import MemoryPlace, Place
+from dagster_ckpt.state.remote.private_folder import private_folder
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.state.far_bytes import PAGE, Place
-from dagster_ckpt.state.run_cache import RunCache, RunId, default_folder
+from dagster_ckpt.state.remote.far_bytes import PAGE, Place
+from dagster_ckpt.state.remote.run_cache import RunCache, RunId, default_folder
 
 SIZE = 64 * PAGE
 DATA = np.random.default_rng(7).bytes(SIZE)

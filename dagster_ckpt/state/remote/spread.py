@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from dagster_ckpt.state.far_bytes import Spread
 from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.remote.far_bytes import Spread
 
 
 def spread_over(pool: IoPool) -> Spread:

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
-from dagster_ckpt.state.far_bytes import PAGE, FarBytes, FarTraffic, MemoryPlace
 from dagster_ckpt.state.io_pool import IoPool
-from dagster_ckpt.state.spread import spread_over
+from dagster_ckpt.state.remote.far_bytes import PAGE, FarBytes, FarTraffic, MemoryPlace
+from dagster_ckpt.state.remote.spread import spread_over
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore, Request
 
