@@ -25,6 +25,10 @@ _FASTER = {
     # Takes about 40 ms off every wave of Python tasks.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_WORKERS = {
+    # What one thread of a worker frees another can use again: else glibc keeps a heap for each, beyond `memory_limit`.
+    "MALLOC_ARENA_MAX": "1",
+}
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Adaptive execution would merge small partitions: a shard's task must run even where it gets no row.
@@ -95,6 +99,8 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         # Spark would take the first python3 of PATH, which need not be the one this package is installed for.
         context.pythonExec = sys.executable
+    for name, value in _WORKERS.items():
+        context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
     session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
     for name, value in _SESSION.items():
         session.conf.set(name, value)

@@ -1,5 +1,7 @@
 """What `LsmStateBackendResource` says reaches the processes that work the state."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.runtime.engines import EngineOptions
+from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
@@ -28,3 +31,11 @@ def test_a_small_memory_limit_makes_a_worker_write_in_the_middle_of_an_epoch(
         written.append(len(set(stream.folder.rglob("*.arrow")) - before))
     assert written[0] == 1
     assert written[1] > 3
+
+
+def test_threads_of_a_worker_share_what_they_free(spark: SparkSession) -> None:
+    def seen(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": [os.environ.get("MALLOC_ARENA_MAX", "")]})
+
+    [row] = open_session(spark).range(1, numPartitions=1).mapInArrow(seen, "value string").collect()
+    assert row["value"] == "1"
