@@ -9,6 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import flat, mask_of, take, taken
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.table import Found
+from dagster_ckpt.lsm.widths import widened
 
 
 def with_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
@@ -32,6 +33,6 @@ def images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     at = np.flatnonzero(present)
     there = take(run.columns(keys), at)
     values = [name for name in schema.names if name not in keys]
-    was = {name: taken(run.before.field(name), at) for name in values}
+    was = {name: widened(taken(run.before.field(name), at), schema.field(name).type) for name in values}
     columns = [was[name] if name in was else flat(there.column(name)) for name in schema.names]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))

@@ -14,7 +14,6 @@ from dagster_ckpt.lsm.columns import Column, Mask, Positions, flatten, mask_of, 
 from dagster_ckpt.lsm.directory import Directory, directory_of
 from dagster_ckpt.lsm.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.widths import widened
 from dagster_ckpt.protocol.manifest import HashRange, TimeRange
 
 ABSENT = -1
@@ -49,7 +48,8 @@ class Run:
     key is null, or says nothing. `before_column`, of logged runs alone, is what each key had before the epoch: the
     value columns, or null where it had no row. The table's columns have one chunk each.
 
-    A file keeps integers as narrow as they are: `schema` and `before_type` then say what they really are.
+    A file keeps integers as narrow as they are: `schema` then says what the table's really are. Those of
+    `before_column` stay narrow.
 
     `guard` checks what lies in a file, the whole of a column or only some rows of it; None: nothing is to be checked.
     What lies there beside the columns: `stored_directory`, `stored_bloom`, the least and greatest hash (`bounds`) and
@@ -61,7 +61,6 @@ class Run:
     tombstone_column: pa.Array | None = None
     before_column: pa.StructArray | None = None
     schema: pa.Schema | None = None
-    before_type: pa.StructType | None = None
     guard: Guard | None = None
     stored_directory: Directory | None = None
     stored_bloom: Bloom | None = None
@@ -98,14 +97,9 @@ class Run:
     @cached_property
     def before(self) -> pa.StructArray | None:
         """What each key had before the epoch, see `images`; None: the run is not a logged one."""
-        stored, type_ = self.before_column, self.before_type
-        if stored is None:
-            return None
-        self._check({_BEFORE: stored})
-        if type_ is None or stored.type == type_:
-            return stored
-        columns = [widened(column, field.type) for column, field in zip(stored.flatten(), type_, strict=True)]
-        return pa.StructArray.from_arrays(columns, fields=list(type_), mask=stored.is_null())
+        if self.before_column is not None:
+            self._check({_BEFORE: self.before_column})
+        return self.before_column
 
     @cached_property
     def directory(self) -> Directory:
@@ -157,7 +151,6 @@ class Run:
             None if self.tombstone_column is None else self.tombstone_column.slice(start, rows),
             None if self.before_column is None else self.before_column.slice(start, rows),
             self.schema,
-            self.before_type,
         )
 
     def loaded(self) -> "Run":
@@ -171,7 +164,6 @@ class Run:
             self.tombstone_column,
             self.before_column,
             self.schema,
-            self.before_type,
             bounds=self.bounds,
             times=self.times,
         )

@@ -134,7 +134,6 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
         batch.column(1) if descriptor.tombstones else None,
         batch.column(columns) if batch.num_columns > columns else None,
         None if schema.types == batch.schema.types[2:columns] else schema,
-        None if before is None else before.type,
         guard=blocks,
         stored_directory=Directory(least, descriptor.directory_shift, first),
         stored_bloom=Bloom(least, descriptor.bloom_shift, words) if descriptor.bloom_words else None,

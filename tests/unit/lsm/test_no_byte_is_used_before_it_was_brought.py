@@ -10,6 +10,7 @@ import pytest
 
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.blocks import Damaged, Range
+from dagster_ckpt.lsm.images import images_of, with_images
 from dagster_ckpt.lsm.lookup import found_of, look_up
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
@@ -171,3 +172,16 @@ def test_a_run_is_loaded_whole() -> None:
     assert loaded.columns().equals(whole.columns())
     assert encode(loaded).data.size == file.data.size
     assert rubbish.brought == brought
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_some_keys_had_before_is_right_though_the_rest_was_not_brought(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    rows = a_run(seed).columns()
+    was = chance.random(ROWS) < 0.8
+    whole = with_images(a_run(seed + 10), Found(was, rows.filter(pa.array(was))), KEYS)
+    run, _ = far(whole)
+    for start in (0, 1000, ROWS - 100):
+        mine, theirs = (images_of(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
+        assert mine.present.tolist() == theirs.present.tolist()
+        assert mine.rows.equals(theirs.rows)
