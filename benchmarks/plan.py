@@ -116,7 +116,7 @@ def _alike(rows: int, warm: int, counted: int) -> Triggers:
 
 _JVM = (Name.OURS, Name.NATIVE)
 _PYTHON = (Name.OURS, Name.PANDAS, Name.ROWS, Name.APPLY)
-_SIZES = (_alike(1_000, 4, 15), _alike(20_000, 2, 8), _alike(200_000, 2, 8), _alike(1_000_000, 1, 3))
+_SIZES = (_alike(1_000, 30, 20), _alike(20_000, 2, 8), _alike(200_000, 2, 8), _alike(1_000_000, 1, 3))
 
 
 def _native(keys: int, spread: Spread, sides: tuple[Name, ...] = _JVM) -> Race:
