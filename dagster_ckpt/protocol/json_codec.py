@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -170,7 +171,7 @@ def _exactly(fields: Mapping[str, object], value: Json) -> dict[str, Json]:
 
 
 def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
-    column = [getattr(value, name) for value in values]
+    column = list(map(attrgetter(name), values))
     if column and column.count(column[0]) == len(column):
         return {"all": codec.encode(column[0])}
     return column if codec.encode is _same else [codec.encode(value) for value in column]
@@ -183,9 +184,15 @@ def _decoded_column(name: str, codec: Codec[T], value: Json, count: int) -> Iter
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
     try:
-        return list(map(codec.decode, value))
+        return _decoded_texts(codec, value) if set(map(type, value)) == {str} else list(map(codec.decode, value))
     except ValueError as error:
         raise _found_in(name, error) from error
+
+
+def _decoded_texts(codec: Codec[T], texts: list[str]) -> list[T]:
+    # Shards share files and bounds: few texts are distinct. (Not so for other types: True equals 1.)
+    values = {text: codec.decode(text) for text in set(texts)}
+    return [values[text] for text in texts]
 
 
 def _decoded(name: str, codec: Codec[T], value: Json) -> T:

@@ -1,5 +1,8 @@
 """The one writer of a stream, from its opening to its end."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from dagster_ckpt.clock import Clock
@@ -84,6 +87,10 @@ class StreamWriter:
         """
         if self._ended is not None:
             raise self._ended
+        with _garbage_left_for_later():
+            return self._commit(edit)
+
+    def _commit(self, edit: EpochEdit) -> Manifest:
         clock = self._chain.clock
         stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
         manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
@@ -143,3 +150,16 @@ class StreamWriter:
         # Counted over the whole term: an epoch that was given up and tried again has the same number.
         self._index_objects += 1
         return index_name(FileId(self.term, self.next_epoch, Shard(0), 0, self._index_objects))
+
+
+@contextmanager
+def _garbage_left_for_later() -> Iterator[None]:
+    """Let no pass over all objects of the process begin: beside thousands of run references it takes half a commit."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

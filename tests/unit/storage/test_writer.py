@@ -1,3 +1,4 @@
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -244,6 +245,23 @@ def test_the_lease_tells_how_far_the_writer_is_and_that_it_ended(writers: Writer
     closed = read_lease(writer.store, writer.term)
     assert closed is not None
     assert (closed.closed, closed.counter) == ("success", 3)
+
+
+def test_garbage_is_collected_again_after_a_commit_however_it_ends(writers: Writers) -> None:
+    store = a_store()
+    zombie = writers(store)
+    zombie.commit(an_edit(zombie.manifest))
+    assert gc.isenabled()
+    successor = writers(store, an_opening("run-2", take_over=Takeover.ALWAYS))
+    with pytest.raises(FencedError):
+        zombie.commit(an_edit(zombie.manifest))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        successor.commit(an_edit(successor.manifest))
+        assert not gc.isenabled(), "whoever has turned it off wants it to stay off"
+    finally:
+        gc.enable()
 
 
 def test_long_lists_leave_the_manifest_and_are_read_back_whole(writers: Writers) -> None:
