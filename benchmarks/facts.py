@@ -47,9 +47,13 @@ def fsync_ms(folder: Path) -> float:
 
 
 def code(root: Path) -> str:
-    """Tells apart what can change a figure: the package, and what measures it."""
+    """Tells apart what can change a figure: the package, and what measures it.
+
+    Not the plan: what that says of a cell is kept beside the cell's figures.
+    """
     digest = hashlib.sha256()
-    for path in sorted([*(root / "dagster_ckpt").rglob("*.py"), *(root / "benchmarks").glob("*.py")]):
+    measures = [path for path in (root / "benchmarks").glob("*.py") if path.name not in ("facts.py", "plan.py")]
+    for path in sorted([*(root / "dagster_ckpt").rglob("*.py"), *measures]):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
