@@ -40,6 +40,9 @@ class _FolderStore:
     def size(self, name: str) -> int:
         return self._store.size(self._inside(name))
 
+    def modified_ms(self, name: str) -> int:
+        return self._store.modified_ms(self._inside(name))
+
     def delete(self, name: str) -> None:
         self._store.delete(self._inside(name))
 
@@ -48,6 +51,9 @@ class _FolderStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from map(self._outside, self._store.folders(self._inside(prefix) if prefix else self._folder))
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        return self._store.discard_leftovers(self._inside(prefix) if prefix else self._folder, before_ms)
 
     def settle(self, folder: str) -> None:
         self._store.settle(self._inside(folder))

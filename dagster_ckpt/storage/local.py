@@ -2,7 +2,7 @@
 
 An object is written to a hidden temporary file beside its final name, fsynced, and then linked (create) or renamed
 (put) to it: a reader sees all of it or nothing, and `link` has exactly one winner. A crash can leave a hidden temporary
-file behind; it is never listed, never named again and harms nothing.
+file behind; it is never listed, never named again and harms nothing (`discard_leftovers` takes it away).
 
 Files and folders get the process's ordinary permissions (umask): the code server, the workers and a colleague's
 notebook are often different users of one group, and only the administrator knows. `umask 077` makes a store private.
@@ -10,6 +10,7 @@ notebook are often different users of one group, and only the administrator know
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ _ADVICE = {
     errno.EROFS: "mount it writable, then try again",
     errno.EIO: "the disk reports an error; check it before you try again",
 }
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
@@ -95,6 +97,13 @@ class LocalObjectStore:
                 raise IsADirectoryError
             return path.stat().st_size
 
+    def modified_ms(self, name: str) -> int:
+        path = self._path(name)
+        with _answering(path), _present(name):
+            if path.is_dir():
+                raise IsADirectoryError
+            return path.stat().st_mtime_ns // 1_000_000
+
     def delete(self, name: str) -> None:
         path = self._path(name)
         with _answering(path), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -111,6 +120,17 @@ class LocalObjectStore:
         for entry in _visible(folder):
             if entry.is_dir():
                 yield self._name(entry)
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        found = 0
+        top = self._path(prefix) if prefix else self._root
+        for folder, _, files in os.walk(top):
+            for leftover in (Path(folder) / name for name in files if _TEMPORARY.fullmatch(name)):
+                with _answering(leftover), suppress(FileNotFoundError):
+                    if leftover.stat().st_mtime_ns // 1_000_000 < before_ms:
+                        leftover.unlink()
+                        found += 1
+        return found
 
     def settle(self, folder: str) -> None:
         path = self._path(folder)

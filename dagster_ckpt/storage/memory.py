@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.protocol.names import is_object_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 
@@ -14,16 +15,22 @@ from dagster_ckpt.storage.object_store import ObjectMissingError
 class _Contents:
     lock: threading.Lock = field(default_factory=threading.Lock)
     objects: dict[str, bytes] = field(default_factory=dict)
+    modified_ms: dict[str, int] = field(default_factory=dict)
+
+    def write(self, name: str, data: bytes | memoryview, now_ms: int) -> None:
+        self.objects[name] = bytes(data)
+        self.modified_ms[name] = now_ms
 
 
 _WORLD: defaultdict[str, _Contents] = defaultdict(_Contents)
 
 
 class MemoryObjectStore:
-    """All stores of one name share their objects."""
+    """All stores of one name share their objects. `clock` says when they were written."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._url = f"memory://{name}"
+        self._clock = clock or SystemClock()
         self._contents = _WORLD[name]
 
     @property
@@ -35,13 +42,13 @@ class MemoryObjectStore:
         with self._contents.lock:
             if name in self._contents.objects:
                 return False
-            self._contents.objects[name] = bytes(data)
+            self._contents.write(name, data, self._clock.now_ms())
             return True
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         _check(name)
         with self._contents.lock:
-            self._contents.objects[name] = bytes(data)
+            self._contents.write(name, data, self._clock.now_ms())
 
     def get(self, name: str) -> bytes:
         _check(name)
@@ -64,10 +71,19 @@ class MemoryObjectStore:
     def size(self, name: str) -> int:
         return len(self.get(name))
 
+    def modified_ms(self, name: str) -> int:
+        _check(name)
+        with self._contents.lock:
+            try:
+                return self._contents.modified_ms[name]
+            except KeyError:
+                raise ObjectMissingError(name) from None
+
     def delete(self, name: str) -> None:
         _check(name)
         with self._contents.lock:
             self._contents.objects.pop(name, None)
+            self._contents.modified_ms.pop(name, None)
 
     def list(self, prefix: str) -> Iterator[str]:
         below = _below(prefix)
@@ -79,6 +95,10 @@ class MemoryObjectStore:
         below = _below(prefix)
         parts = (name[len(below) :].split("/") for name in self.list(prefix))
         yield from {below + first for first, *rest in parts if rest}
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        _below(prefix)
+        return 0
 
     def settle(self, folder: str) -> None:
         _check(folder)

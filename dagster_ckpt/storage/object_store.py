@@ -52,6 +52,13 @@ class ObjectStore(Protocol):
         """The object's bytes. Raises `ObjectMissingError`."""
         ...
 
+    def modified_ms(self, name: str) -> int:
+        """When the object was last written: milliseconds since the Unix epoch, by the store's own clock.
+
+        Only to be compared with the same of an object just written. Raises `ObjectMissingError`.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Remove the object; one that is not there is no error."""
         ...
@@ -62,6 +69,14 @@ class ObjectStore(Protocol):
 
     def folders(self, prefix: str) -> Iterator[str]:
         """The folders right below a folder, in any order, perhaps late; named from the store's root, as in `list`."""
+        ...
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        """Remove what writes below a folder that never ended have left behind; how many there were.
+
+        Only what is older than `before_ms` by the store's clock: younger ones may be at work. An empty prefix: all.
+        Such a leftover (a temporary file, the parts of an upload) is no object: no other verb ever shows it.
+        """
         ...
 
     def settle(self, folder: str) -> None:

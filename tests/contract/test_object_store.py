@@ -1,6 +1,7 @@
 """The one suite that every object store passes: what the protocol relies on, and nothing more."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -117,6 +118,27 @@ def test_a_deleted_object_is_gone_and_its_name_free(store: ObjectStore) -> None:
     assert store.put_if_absent("a", b"two") is True
 
 
+def test_an_objects_age_is_measured_by_another_objects(store: ObjectStore) -> None:
+    store.put("first", b"")
+    time.sleep(0.01)
+    store.put_if_absent("a/second", b"")
+    time.sleep(0.01)
+    assert store.modified_ms("first") <= store.modified_ms("a/second")
+    first = store.modified_ms("first")
+    store.put("first", b"")
+    assert store.modified_ms("first") >= max(first, store.modified_ms("a/second"))
+    for name in ["a", "b", "a/second/c"]:
+        with pytest.raises(ObjectMissingError):
+            store.modified_ms(name)
+
+
+def test_leftovers_are_no_objects(store: ObjectStore) -> None:
+    store.put("a/b", b"x")
+    assert store.discard_leftovers("", 2**62) == store.discard_leftovers("a", 2**62) == 0
+    assert store.discard_leftovers("nothing", 2**62) == 0
+    assert store.get("a/b") == b"x"
+
+
 def test_a_list_has_every_name_below_the_folder_and_no_other(store: ObjectStore) -> None:
     names = {"a/1", "a/b/2", "ab/3", "4"}
     for name in names:
@@ -144,12 +166,17 @@ def test_no_name_leaves_the_store(store: ObjectStore, name: str) -> None:
         lambda: store.get_range(name, 0, 1),
         lambda: store.exists(name),
         lambda: store.size(name),
+        lambda: store.modified_ms(name),
         lambda: store.delete(name),
         lambda: store.settle(name),
         lambda: store.local_path(name),
     ]
     if name:
-        attempts += [lambda: list(store.list(name)), lambda: list(store.folders(name))]
+        attempts += [
+            lambda: list(store.list(name)),
+            lambda: list(store.folders(name)),
+            lambda: store.discard_leftovers(name, 0),
+        ]
     for attempt in attempts:
         with pytest.raises(ValueError, match="not a name inside"):
             attempt()

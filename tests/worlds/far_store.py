@@ -67,6 +67,9 @@ class FarStore:
     def size(self, name: str) -> int:
         return self.inner.size(name)
 
+    def modified_ms(self, name: str) -> int:
+        return self.inner.modified_ms(name)
+
     def delete(self, name: str) -> None:
         self.inner.delete(name)
 
@@ -75,6 +78,9 @@ class FarStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self.inner.folders(prefix)
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        return self.inner.discard_leftovers(prefix, before_ms)
 
     def settle(self, folder: str) -> None:
         self.inner.settle(folder)

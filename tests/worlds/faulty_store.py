@@ -74,6 +74,9 @@ class FaultyStore:
     def size(self, name: str) -> int:
         return self._call("size", name, lambda: self.inner.size(name))
 
+    def modified_ms(self, name: str) -> int:
+        return self._call("modified_ms", name, lambda: self.inner.modified_ms(name))
+
     def delete(self, name: str) -> None:
         self._call("delete", name, lambda: self.inner.delete(name))
 
@@ -83,6 +86,9 @@ class FaultyStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self._call("folders", prefix, lambda: list(self.inner.folders(prefix)))
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        return self._call("discard_leftovers", prefix, lambda: self.inner.discard_leftovers(prefix, before_ms))
 
     def settle(self, folder: str) -> None:
         self._call("settle", folder, lambda: self.inner.settle(folder))

@@ -263,3 +263,18 @@ def test_permissions_are_those_the_administrator_chose(root: Path, store: LocalO
         os.umask(old)
     assert (root / "a/b").stat().st_mode & 0o777 == 0o640
     assert (root / "a").stat().st_mode & 0o777 == 0o750
+
+
+def test_what_a_killed_write_left_is_discarded_once_it_is_old(root: Path, store: LocalObjectStore) -> None:
+    store.put("a/b", b"x")
+    killed, at_work = root / "a" / f".{'0' * 32}.tmp", root / f".{'1' * 32}.tmp"
+    foreign = root / ".hidden"
+    for file in (killed, at_work, foreign):
+        file.write_bytes(b"")
+    os.utime(killed, (1, 1))
+    os.utime(foreign, (1, 1))
+    assert store.discard_leftovers("", store.modified_ms("a/b")) == 1
+    assert not killed.exists()
+    assert at_work.exists()
+    assert foreign.exists()
+    assert store.get("a/b") == b"x"
