@@ -6,6 +6,7 @@ things say so at once: the lease was closed, or its process is known to be gone.
 """
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -84,23 +85,34 @@ _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "closed": optional(TEXT),
 }
 _LEASE = Record(Lease, _LEASE_FIELDS).codec()
+_CHECKSUM = "checksum"
 
 
 def encode_lease(lease: Lease) -> bytes:
     """The bytes of a lease: plain JSON, for people too."""
-    return json.dumps(_LEASE.encode(lease), indent=1).encode()
+    fields = _LEASE.encode(lease)
+    return json.dumps({**fields, _CHECKSUM: _checksum(fields)}, indent=1).encode()
 
 
 def decode_lease(data: bytes) -> Lease | None:
-    """The lease of these bytes; None where they are none, as if there were no lease: it is advice.
+    """The lease of these bytes; None where they are none or damaged, as if there were no lease: it is advice.
 
-    Fields of a newer release are passed over: what this one knows of is enough to be polite.
+    Fields of a newer release are passed over: what this one knows of is enough to be polite. Release 0.1.0 wrote no
+    checksum.
     """
     try:
         fields = json.loads(data)
+        checksum = fields.pop(_CHECKSUM, None)
+        if checksum is not None and checksum != _checksum(fields):
+            return None
         return _LEASE.decode({name: fields[name] for name in _LEASE_FIELDS if name in fields})
-    except (ValueError, TypeError, RecursionError):
+    except (AttributeError, ValueError, TypeError, RecursionError):
         return None
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    """Of all fields, known or not, whatever their order and the blanks between them."""
+    return f"{zlib.crc32(json.dumps(fields, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 class Life(StrEnum):

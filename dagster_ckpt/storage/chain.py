@@ -7,9 +7,13 @@ deletes strictly oldest first, never the newest 16. Two things can still lie out
   missing. The writer itself sees that right after its create and takes the manifest away; should it die in between,
   whoever finds it sees the same and passes over it.
 - a late list that still shows, or not yet shows, a manifest. Lists are only a place to begin.
+
+A manifest that cannot be read is there all the same: nobody is ever answered from the one before it. `end` says what is
+known of a chain that ends in such a one, or has lost one; `newest` raises.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
@@ -17,8 +21,22 @@ from dagster_ckpt.ids import FIRST, Version
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.manifest_codec import decode_manifest, decode_nonce, encode_manifest
 from dagster_ckpt.protocol.names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
+from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, digest_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
+from dagster_ckpt.storage.witnesses import Witnessed, witnessed
+
+_LOST_MAX = 1_000
+"""So many numbers in a row may have lost their manifests, or have damaged ones, before nothing but a backup helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last manifest of an unbroken range of versions; what is wrong with it where it cannot be read."""
+
+    version: Version
+    manifest: Manifest | None = None
+    damage: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,10 +50,21 @@ class ManifestChain:
     def newest(self, hint: Version | None = None) -> Manifest | None:
         """The newest manifest; None for a stream that was never created. `hint` is a version it may be near to.
 
-        Raises `StoreUnavailableError`, also where lists are too late to find it.
+        Raises `StoreUnavailableError`, also where lists are too late to find it, and `CorruptStateError` where it is
+        damaged or missing: then no older one is taken for it.
+        """
+        end = self.end(hint)
+        if isinstance(end, BrokenEnd):
+            raise CorruptStateError(end.damage)
+        return end
+
+    def end(self, hint: Version | None = None) -> Manifest | BrokenEnd | None:
+        """The newest manifest, or what is known of an end that is damaged; None for a stream that was never created.
+
+        Raises `CorruptStateError` where none of its manifests can be read.
         """
         tries = self._tries()
-        return tries.until_answered(lambda: self._search(tries, hint))
+        return tries.until_answered(lambda: self._end(tries, hint))
 
     def read(self, version: Version) -> Manifest:
         """The manifest of that version. Raises `CorruptStateError` where it is missing or damaged."""
@@ -49,7 +78,10 @@ class ManifestChain:
             ) from error
 
     def is_newest(self, manifest: Manifest) -> bool:
-        """Whether that manifest, which the caller created or read, is still there and none came after it."""
+        """Whether that manifest, which the caller created or read, is still there and none came after it.
+
+        Raises `CorruptStateError` where it was damaged since.
+        """
         tries = self._tries()
         # In this order: that the next is absent means nothing once this one's number was freed.
         return not self._exists(Version(manifest.version + 1), tries) and self._is_there(manifest, tries)
@@ -58,8 +90,10 @@ class ManifestChain:
         """Make what is visible durable: whoever builds on a manifest it found does so first."""
         self._tries().until_answered(lambda: self.store.settle(MANIFESTS))
 
-    def create(self, parent: Manifest | None, manifest: Manifest) -> None:
+    def create(self, parent: Manifest | BrokenEnd | None, manifest: Manifest) -> None:
         """Create the manifest: when this returns it is durable, and it is the one successor of `parent`.
+
+        Below one that follows a broken end, manifests that are missing are marked as lost first.
 
         Raises `FencedError` where another writer was there first, and `StoreUnavailableError` where the store did not
         answer to the end: then the manifest may exist or may yet appear, and its nonce must not be used for other
@@ -69,18 +103,28 @@ class ManifestChain:
         # What cannot be read back would cost the whole stream.
         assert decode_manifest(data, manifest_name(manifest.version)) == manifest, manifest.version
         tries = self._tries()
+        if isinstance(parent, BrokenEnd):
+            self._mark_lost(parent, tries)
         while not self._created(manifest, data, tries):
             pass
         self._check_parent(parent, manifest, tries)
+
+    def _mark_lost(self, end: BrokenEnd, tries: Tries) -> None:
+        """A crash in between leaves a chain that is as broken, and of which no more is known.
+
+        A sleeper's marks on freed numbers are passed over as its manifest would be, and are collected with the next.
+        """
+        for number in range(end.unbroken + 1, end.version + 1):
+            tries.until_answered(partial(self.store.put_if_absent, manifest_name(Version(number)), LOST))
+        tries.until_answered(lambda: self.store.settle(MANIFESTS))
 
     def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""
         name = manifest_name(manifest.version)
         if tries.until_answered(lambda: self.store.put_if_absent(name, data)):
             return True
-        try:
-            found = tries.until_answered(lambda: self.store.get(name))
-        except ObjectMissingError:
+        found = self._bytes(manifest.version, tries)
+        if found is None:
             return False  # another sleeper took its manifest away, or retention ours: the parent check will tell
         theirs = self._decoded(manifest.version, found)
         if theirs.nonce != manifest.nonce:
@@ -92,9 +136,15 @@ class ManifestChain:
         tries.until_answered(lambda: self.store.settle(MANIFESTS))
         return True
 
-    def _check_parent(self, parent: Manifest | None, manifest: Manifest, tries: Tries) -> None:
+    def _check_parent(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, tries: Tries) -> None:
         """Find out whether retention had freed the manifest's number before it was created."""
-        freed = self._is_trimmed(tries) if parent is None else not self._is_there(parent, tries)
+        match parent:
+            case None:
+                freed = self._is_trimmed(tries)
+            case BrokenEnd():
+                freed = not self._is_still_broken(parent, tries)
+            case _:
+                freed = not self._is_there(parent, tries)
         if not freed:
             return
         # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
@@ -108,13 +158,56 @@ class ManifestChain:
 
     def _is_there(self, manifest: Manifest, tries: Tries) -> bool:
         """Whether it is this very manifest that has its number, not another sleeper's."""
-        name = manifest_name(manifest.version)
-        try:
-            return decode_nonce(tries.until_answered(lambda: self.store.get(name)), name) == manifest.nonce
-        except ObjectMissingError:
-            return False
+        data = self._bytes(manifest.version, tries)
+        return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
 
-    def _search(self, tries: Tries, hint: Version | None) -> Manifest | None:
+    def _is_still_broken(self, end: BrokenEnd, tries: Tries) -> bool:
+        """Whether the end is as it was when it was looked at.
+
+        What cannot be read has no nonce: its very bytes tell it from others, and so does the newest manifest below it
+        that has one. Numbers are freed from below, so where the successor's was freed, that one's was.
+        """
+        data = self._bytes(end.version, tries)
+        same = data is not None and digest_of(data) == (end.digest or digest_of(LOST))
+        return same and self._is_there(end.readable, tries)
+
+    def _end(self, tries: Tries, hint: Version | None) -> Manifest | BrokenEnd | None:
+        last, known = self._search(tries, hint), witnessed(self.store)
+        if last is None or last.version < known.version:
+            # Somebody has gone on meanwhile, or a manifest was lost: what is known of was there before this search.
+            last = self._search(tries, hint) if known.version else None
+        unbroken = Version(0) if last is None else last.version
+        if unbroken < known.version or (last is not None and last.manifest is None):
+            return self._broken(last or _Last(unbroken), known, tries)
+        return None if last is None else last.manifest
+
+    def _broken(self, last: _Last, known: Witnessed, tries: Tries) -> BrokenEnd:
+        """What is known of a chain whose unbroken range ends with `last`, which is not the newest, or is damaged."""
+        version = max(last.version, known.version)
+        missing = manifest_name(Version(last.version + 1))
+        damage = last.damage or (
+            f"a manifest is missing, although it was there: restore it from a backup, or go back to an epoch before "
+            f"it. object={missing}, known_to_be_used={version}, store={self.store.url}"
+        )
+        digest = None
+        for number in range(version, max(0, version - _LOST_MAX), -1):
+            data = self._bytes(Version(number), tries)
+            if data is None:
+                continue
+            digest = digest_of(data) if number == version else digest
+            try:
+                readable = self._decoded(Version(number), data)
+            except CorruptStateError:
+                continue
+            if version - last.version > _LOST_MAX:
+                break
+            return BrokenEnd(version, last.version, readable, max(readable.term, known.term), digest, damage)
+        raise CorruptStateError(
+            f"too many of the stream's manifests are damaged or missing to go on from any: restore its folder from a "
+            f"backup, or remove it, and the stream begins anew. damage={damage}"
+        )
+
+    def _search(self, tries: Tries, hint: Version | None) -> _Last | None:
         """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late."""
         for start in (hint, FIRST):
             if start is not None and self._exists(start, tries):
@@ -134,7 +227,7 @@ class ManifestChain:
             f"the stream's manifests moved on while they were looked for: try again. store={self.store.url}"
         )
 
-    def _last_from(self, start: Version, tries: Tries) -> Manifest | None:
+    def _last_from(self, start: Version, tries: Tries) -> _Last | None:
         """The manifest at the end of the range that `start` is in; None where that is not, or no longer, the newest."""
         present, step = start, 1
         while self._exists(Version(present + step), tries):
@@ -147,19 +240,28 @@ class ManifestChain:
             else:
                 absent = middle
         # That the next is absent counts only if this one is present afterwards: numbers are freed from below.
-        try:
-            data = tries.until_answered(lambda: self.store.get(manifest_name(present)))
-        except ObjectMissingError:
+        data = self._bytes(present, tries)
+        if data is None:
             return None
-        manifest = self._decoded(present, data)
-        whole = manifest.parent is None or self._exists(manifest.parent, tries)
-        return manifest if whole else None
+        if present != FIRST and not self._exists(Version(present - 1), tries):
+            return None
+        try:
+            return _Last(present, self._decoded(present, data))
+        except CorruptStateError as error:
+            return _Last(present, damage=str(error))
 
     def _listed(self, tries: Tries) -> list[str]:
         return tries.until_answered(lambda: list(self.store.list(MANIFESTS)))
 
     def _is_trimmed(self, tries: Tries) -> bool:
         return tries.until_answered(lambda: self.store.exists(TRIMMED))
+
+    def _bytes(self, version: Version, tries: Tries) -> bytes | None:
+        """The bytes that lie at this number; None where there are none."""
+        try:
+            return tries.until_answered(lambda: self.store.get(manifest_name(version)))
+        except ObjectMissingError:
+            return None
 
     def _exists(self, version: Version, tries: Tries) -> bool:
         return tries.until_answered(lambda: self.store.exists(manifest_name(version)))
@@ -169,6 +271,11 @@ class ManifestChain:
 
     def _decoded(self, version: Version, data: bytes) -> Manifest:
         name = manifest_name(version)
+        if data == LOST:
+            raise CorruptStateError(
+                f"a manifest was lost, and a rollback has left it behind: restore it from a backup, or go back to an "
+                f"epoch before it. object={name}, store={self.store.url}"
+            )
         manifest = decode_manifest(data, name)
         if manifest.version != version:
             raise CorruptStateError(

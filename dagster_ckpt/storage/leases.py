@@ -20,9 +20,11 @@ def read_lease(store: ObjectStore, term: Term) -> Lease | None:
     Raises `StoreUnavailableError`: a store that does not answer is no verdict on anybody.
     """
     try:
-        return decode_lease(store.get(lease_name(term)))
+        lease = decode_lease(store.get(lease_name(term)))
     except ObjectMissingError:
         return None
+    # Under another term's name it says nothing of either.
+    return lease if lease is not None and lease.term == term else None
 
 
 class LeaseHeartbeat:

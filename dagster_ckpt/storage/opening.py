@@ -17,8 +17,10 @@ from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
-from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.manifest_rules import check_successor
+from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.patience import Tries
@@ -72,21 +74,23 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
     """Begin a term: the durable manifest it begins with. A crash leaves that or nothing.
 
     Raises `FencedError` where another writer lives and goes on living, `IncompatibleStateError` where the pipeline no
-    longer fits the state, `InvalidPipelineError` for another owner's stream or an epoch that is not there.
+    longer fits the state, `InvalidPipelineError` for another owner's stream or an epoch that is not there,
+    `CorruptStateError` where the newest manifest is damaged, unless the opener goes back to an older epoch.
     """
     while True:
-        newest = chain.newest()
-        if newest is not None:
-            successor = _current_successor(chain, newest, opening)  # a mistake is told before anybody waits
+        end = chain.end()
+        if end is not None:
+            successor = _current_successor(chain, end, opening)  # a mistake is told before anybody waits
             if successor is None:
                 continue
+            newest = _known(end)
             if not _may_fence(newest.term, opening):
                 _wait_for_its_end(chain, newest, opening)
-                if not chain.is_newest(newest):
+                if not _is_end(chain, end):
                     continue
         else:
             successor = _first(chain.clock, opening)
-        if _create(chain, newest, successor):
+        if _create(chain, end, successor):
             return successor
 
 
@@ -97,6 +101,12 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Mani
     """
     while True:
         newest = chain.newest(before.version)
+        if newest is not None and newest.version < before.version:
+            name = manifest_name(before.version)
+            raise CorruptStateError(
+                f"a manifest that this writer has built upon is missing: restore it from a backup, or go back to an "
+                f"epoch before it. object={name}, found={newest.version}, store={chain.store.url}"
+            )
         if newest is None or newest.term != before.term:
             raise FencedError(
                 f"another writer took over the stream; this one has stopped and changed nothing since. "
@@ -107,13 +117,22 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Mani
             return successor
 
 
-def _create(chain: ManifestChain, newest: Manifest | None, successor: Manifest) -> bool:
+def _known(end: Manifest | BrokenEnd) -> Manifest:
+    return end.presumed if isinstance(end, BrokenEnd) else end
+
+
+def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
+    """Whether nobody has gone on from there."""
+    return chain.end() == end if isinstance(end, BrokenEnd) else chain.is_newest(end)
+
+
+def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
     """Create the manifest; False where somebody else was quicker: then one has to look again who it is."""
-    check_successor(newest, successor)
+    check_successor(None if end is None else _known(end), successor)
     # Who created the newest may have died before it was durable.
     chain.settle()
     try:
-        chain.create(newest, successor)
+        chain.create(end, successor)
     except FencedError:
         return False
     return True
@@ -152,15 +171,18 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     return rolled_back(successor, target, opening.root_run)
 
 
-def _current_successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
-    """The successor of `newest`; None where that turns out not to be the newest any more."""
+def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
+    """The successor of the newest manifest; None where that turns out not to be the newest any more."""
     try:
-        return _successor(chain, newest, opening)
+        successor = _successor(chain, _known(end), opening)
     except CorruptStateError:
         # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
-        if chain.is_newest(newest):
+        if _is_end(chain, end):
             raise
         return None
+    if isinstance(end, BrokenEnd) and successor.kind is not ManifestKind.ROLLBACK:
+        raise CorruptStateError(end.damage)
+    return successor
 
 
 def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import Lease, Life, Watch, decode_lease, encode_lease, judged, watched
+from dagster_ckpt.protocol.lease import Lease, Life, Watch, _checksum, decode_lease, encode_lease, judged, watched
 from tests.worlds.streams import a_holder
 
 LEASE = Lease(Term(3), a_holder(), timeout_ms=30_000, epoch=Epoch(7), counter=5)
@@ -20,8 +20,23 @@ def test_what_is_no_lease_is_as_none(data: bytes) -> None:
 
 
 def test_what_a_newer_release_says_besides_is_passed_over() -> None:
+    fields = json.loads(encode_lease(LEASE)) | {"mood": "good"}
+    checksum = _checksum({name: value for name, value in fields.items() if name != "checksum"})
+    assert decode_lease(json.dumps({**fields, "checksum": checksum}).encode()) == LEASE
+
+
+def test_a_lease_of_the_first_release_has_no_checksum() -> None:
     fields = json.loads(encode_lease(LEASE))
-    assert decode_lease(json.dumps({**fields, "mood": "good"}).encode()) == LEASE
+    del fields["checksum"]
+    assert decode_lease(json.dumps(fields).encode()) == LEASE
+
+
+def test_a_lease_with_a_flipped_bit_is_as_none_or_says_the_same() -> None:
+    data = encode_lease(LEASE)
+    for at in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        assert decode_lease(bytes(flipped)) in (None, LEASE)
 
 
 def test_a_watch_begins_anew_when_term_or_counter_change() -> None:
