@@ -9,7 +9,8 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
-from dagster_ckpt.integration.names import op_name_of, pool_name_of
+from dagster_ckpt.integration.crash_loop_check import check_spec
+from dagster_ckpt.integration.names import is_plain, op_name_of, pool_name_of
 from dagster_ckpt.integration.options import stream_options
 from dagster_ckpt.integration.parameters import read_parameters
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
@@ -88,11 +89,15 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
     # A resource may start Spark before the step's first line runs: from here on, a new JVM gets the settings it needs.
     announce_settings(os.environ)
     op_name = op_name_of(key)
+    # Dagster makes the name of a check's output from its asset's key, and refuses some keys there. Such an asset is
+    # made under the op's name, which Dagster takes, and gets its own key afterwards.
+    made_as = key if is_plain(key) else dg.AssetKey(op_name)
     own_config = config_class(streaming.parameters.config_type, streaming.options.mode, op_name)
     user_schema = options.get("config_schema")
-    return dg.multi_asset(
+    made: dg.AssetsDefinition = dg.multi_asset(
         name=op_name,
-        outs={"result": _output(function, key, options)},
+        outs={"result": _output(function, made_as, options)},
+        check_specs=[check_spec(made_as)],
         deps=options.get("deps"),
         config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},
         resource_defs=options.get("resource_defs"),
@@ -101,6 +106,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         retry_policy=options.get("retry_policy"),
         pool=options.get("pool") or pool_name_of(key),
     )(_compute(streaming, own_config if user_schema is None else None))
+    return made.with_attributes(asset_key_replacements={made_as: key})
 
 
 def _check(streaming: StreamingFunction, options: AssetOptions) -> None:

@@ -8,10 +8,14 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.crash_loop import SameError
 from dagster_ckpt.integration.names import (
     ATTEMPT_TAG,
+    CODE_VERSION_TAG,
     EPOCH_TAG,
+    LAUNCHED_FOR_TAG,
     MAY_FENCE_TAG,
+    SAME_ERROR_TAG,
     STREAM_TAG,
     TURN_TAG,
     UNFIT_TAG,
@@ -19,6 +23,7 @@ from dagster_ckpt.integration.names import (
 )
 from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
+from dagster_ckpt.integration.run_error import run_error
 from dagster_ckpt.integration.sight import Sight
 from dagster_ckpt.runtime.mode import Mode
 
@@ -26,6 +31,9 @@ _LOG = logging.getLogger(__name__)
 
 WILL_RETRY_TAG = "dagster/will_retry"
 """Dagster's own word that its run retries will take a failed run on."""
+
+_RETRY_NUMBER_TAG = "dagster/retry_number"
+"""On a run that Dagster's own run retries have launched. One that a person re-executes goes without."""
 
 _STATES: Mapping[dg.DagsterRunStatus, RunState] = {
     dg.DagsterRunStatus.NOT_STARTED: RunState.WAITING,
@@ -90,11 +98,12 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         others_done = _others_done(instance, run, asset)
     config = op_config(run.run_config, asset.op_name)
     mode, from_epoch = config.get("mode"), config.get("from_epoch")
+    by_the_sensor = {} if _is_re_executed(run) else run.tags
     obeyed = opened or sight.has_rolled_back_for(run.root_run_id or run.run_id)
     return RunView(
         state=state,
         mode=asset.mode if mode is None else Mode(str(mode)),
-        attempt=_number(run.tags, ATTEMPT_TAG) or 0,
+        attempt=_number(by_the_sensor, ATTEMPT_TAG) or 0,
         opened=opened,
         one_process=run.job_name == asset.job_name,
         others_done=others_done,
@@ -103,6 +112,8 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         unfit=run.tags.get(UNFIT_TAG) == unfit(run.run_id, asset.stream),
         left_to_dagster=run.tags.get(WILL_RETRY_TAG) == "true",
         not_rolled_back=from_epoch if isinstance(from_epoch, int) and not obeyed else None,
+        error=run_error(instance, run, asset.op_name) if state is RunState.FAILED else None,
+        before=SameError.read(by_the_sensor.get(SAME_ERROR_TAG, "")),
     )
 
 
@@ -140,6 +151,16 @@ def location_of(run: dg.DagsterRun) -> str:
 def epoch_at_launch(run: dg.DagsterRun) -> int | None:
     """The newest epoch when the sensor launched this run; None for a run that it did not launch."""
     return _number(run.tags, EPOCH_TAG)
+
+
+def code_version_of(run: dg.DagsterRun) -> str | None:
+    """The asset's code version that the run was launched for, empty for none; None where nobody has said."""
+    return run.tags.get(LAUNCHED_FOR_TAG, run.tags.get(CODE_VERSION_TAG))
+
+
+def _is_re_executed(run: dg.DagsterRun) -> bool:
+    """Whether a person has started this run from an earlier one, whose tags Dagster has copied to it."""
+    return run.parent_run_id is not None and _RETRY_NUMBER_TAG not in run.tags
 
 
 def _last_run(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.RunRecord | None:

@@ -1,7 +1,8 @@
 """What Dagster hears of a stream at work: its newest epoch, at most every `event_interval`, never at the stream's cost.
 
 The newest epoch's event is held back, because the step's end will tell it; the one before is logged in its stead. Where
-a stream goes quiet the held event is logged after all, so Dagster's UI is never much more than one interval behind.
+a stream goes quiet the held event is logged after all, so Dagster's UI is never much more than one interval behind. The
+first epoch also passes the stream's check, at once: whoever waits for the end of a crash loop sees it there.
 """
 
 import logging
@@ -12,10 +13,13 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.integration.crash_loop_check import evaluation_passed
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata
 from dagster_ckpt.protocol.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
+
+News = dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 TRIES = 3
 RETRY_MS = 200
@@ -33,14 +37,15 @@ class Told:
 class Audience:
     """Where events go: the asset they are of, and Dagster's `log_event`.
 
-    `may_speak` says whether this writer is still the stream's: one that was fenced has nothing to tell any more.
+    `may_speak` says whether the writer of an epoch is still the stream's: one that was fenced has nothing to tell any
+    more. It is asked right before each event.
     """
 
     asset_key: dg.AssetKey
     stream: str
     code_version: str | None
-    log_event: Callable[[dg.AssetMaterialization], None]
-    may_speak: Callable[[], bool]
+    log_event: Callable[[News], None]
+    may_speak: Callable[[Manifest], bool]
 
     def materialization(self, told: Told) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster itself would put on a result with a data version."""
@@ -79,6 +84,8 @@ class EpochEvents:
         """A new epoch: hold its event back, and log the one that was held if its time has come."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
+            if self._newest is None:
+                self._tell(told, evaluation_passed(self._audience.asset_key, told.manifest.epoch))
             held = None if self._newest_is_logged else self._newest
             self._newest, self._newest_is_logged, self._newest_since_ms = told, False, now_ms
             if held is not None and (self._logged_ms is None or now_ms - self._logged_ms >= self._interval_ms):
@@ -98,11 +105,13 @@ class EpochEvents:
 
     def _log(self, told: Told) -> None:
         self._logged_ms = self._clock.monotonic_ms()
-        event = self._audience.materialization(told)
+        self._tell(told, self._audience.materialization(told))
+
+    def _tell(self, told: Told, news: News) -> None:
         for trial in range(1, TRIES + 1):
             try:
-                if self._audience.may_speak():
-                    self._audience.log_event(event)
+                if self._audience.may_speak(told.manifest):
+                    self._audience.log_event(news)
                 return
             except Exception as error:  # noqa: BLE001 (an event is news, never truth: the epoch is safe either way)
                 text = "Dagster did not take the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"

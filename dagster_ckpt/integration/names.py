@@ -17,6 +17,9 @@ ATTEMPT_TAG = "dagster_ckpt/attempt"
 EPOCH_TAG = "dagster_ckpt/epoch"
 """The newest epoch when a Dagster run was relaunched: a later one is progress."""
 
+SAME_ERROR_TAG = "dagster_ckpt/same_error"
+"""With what error the Dagster runs before this one have failed, and how many in a row: what a crash loop is told by."""
+
 MAY_FENCE_TAG = "dagster_ckpt/may_fence"
 """The one term that a Dagster run may fence without waiting, because the sensor has judged its writer dead."""
 
@@ -47,11 +50,16 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_]+")
 
 def op_name_of(key: dg.AssetKey) -> str:
     """The name of the op that computes this asset: Dagster's own where there is one, else one that ends in a hash."""
-    name = "__".join(key.path).replace("-", "_")
-    if _NAME.fullmatch(name):
+    name = _dagsters_name(key)
+    if is_plain(key):
         return name
     digest = sha256("\0".join(key.path).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{_FOREIGN.sub('_', name).strip('_')}_{digest}".lstrip("_")
+
+
+def is_plain(key: dg.AssetKey) -> bool:
+    """Whether the names that Dagster makes of this key itself are names to Dagster."""
+    return _NAME.fullmatch(_dagsters_name(key)) is not None
 
 
 def job_name_of(key: dg.AssetKey, prefix: str | None = None) -> str:
@@ -72,3 +80,7 @@ def unfit(run_id: str, stream: str) -> str:
 def stream_name_of(key: dg.AssetKey) -> str:
     r"""The stream's name for people: the asset key's parts joined by `/`. A slash inside a part is written `\/`."""
     return name_of(key.path)
+
+
+def _dagsters_name(key: dg.AssetKey) -> str:
+    return "__".join(key.path).replace("-", "_")

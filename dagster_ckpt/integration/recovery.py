@@ -13,13 +13,19 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
     canceled                                                nothing until a person starts it  the same
     success                                                 nothing                           start the next
     did not open within 3 minutes of its start              recover                           recover
+
+To recover is to relaunch, until that is no use: `same_error_max` runs in a row failed with the same error, or
+`max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
+and the check `no_crash_loop` fails. What makes it begin anew is a run that a person started, another `code_version`, or
+a committed epoch.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.crash_loop import RunError, SameError, counted
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.mode import Mode
@@ -33,11 +39,13 @@ class Recovery:
     """How a stream comes back after a crash.
 
     `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
-    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. A writer whose lease
-    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
+    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. `same_error_max`
+    runs in a row that failed with the same error are a crash loop, and end it earlier. A writer whose lease has not
+    been renewed for `lease_timeout` is taken for dead; it renews three times as often.
     """
 
     max_attempts: int = 5
+    same_error_max: int = 3
     backoff: Duration = "5s"
     backoff_max: Duration = "5min"
     lease_timeout: Duration = "30s"
@@ -46,6 +54,11 @@ class Recovery:
         if self.max_attempts < 0:
             raise InvalidPipelineError(
                 f"max_attempts must be 0 (never relaunch) or more. max_attempts={self.max_attempts}"
+            )
+        if self.same_error_max < 1:
+            raise InvalidPipelineError(
+                "same_error_max must be 1 (the first failure is a crash loop) or more; above max_attempts it never "
+                f"counts. same_error_max={self.same_error_max}"
             )
         if self.backoff_max_ms < self.backoff_ms:
             raise InvalidPipelineError(
@@ -98,7 +111,8 @@ class RunView:
     `others_done`: no step but this stream's is unfinished. `reached`: that step is at work. `passed_over`: it never
     will be, because a step before it failed. `unfit`: it ended because its pipeline cannot work as written.
     `left_to_dagster`: Dagster's own run retries will take it on. `not_rolled_back`: the epoch that it was to go back to
-    and has not, because it never opened. `same_ms`: for how long it was seen like this.
+    and has not, because it never opened. `same_ms`: for how long it was seen like this. `error`: what it failed with,
+    None where it died without a word. `before`: with what error the runs before it have failed, and how often.
     """
 
     state: RunState
@@ -113,6 +127,8 @@ class RunView:
     left_to_dagster: bool = False
     not_rolled_back: int | None = None
     same_ms: int = 0
+    error: RunError | None = field(default=None, repr=False)
+    before: SameError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +161,8 @@ class LeaseView:
 class StreamView:
     """All that the decision may know. `lease` is None for a stream that was never opened.
 
-    `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched.
+    `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched. `new_code`: the asset
+    has another code version now than when that run was launched.
     """
 
     mode: Mode
@@ -153,6 +170,7 @@ class StreamView:
     run: RunView | None
     lease: LeaseView | None
     progressed: bool = False
+    new_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,25 +178,41 @@ class Launch:
     """Start a Dagster run.
 
     `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
-    `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one.
+    `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one. `before` is
+    the error of the runs before it, for its own failure to be compared with.
     """
 
     attempt: int
     may_fence: Term | None
     mode: Mode
     not_rolled_back: int | None = None
+    before: SameError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Relaunching is no use any more. `failures` runs in a row ended without a new epoch, the last one with `error`.
+
+    `same`: all of them with that error.
+    """
+
+    failures: int
+    error: RunError | None
+    same: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What to do, and why, in words for a person.
 
-    `declare_failed`: tell Dagster that the newest run is dead, before anything is launched.
+    `declare_failed`: tell Dagster that the newest run is dead, before anything is launched. `gave_up`: nothing is
+    launched, and the stream's check must say why.
     """
 
     reason: str
     declare_failed: bool = False
     launch: Launch | None = None
+    gave_up: GaveUp | None = None
 
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
@@ -293,11 +327,16 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
 
 
 def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:
-    attempt = 1 if view.progressed else run.attempt + 1
+    attempt = 1 if view.progressed or view.new_code else run.attempt + 1
+    # An error of other code tells nothing of this code; one that came after an epoch is the first at this one.
+    same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
     declare_failed = run.state is RunState.STARTED
-    if attempt > recovery.max_attempts:
+    gave_up = _gave_up(run, recovery, attempt, same)
+    if gave_up is not None:
+        in_a_row = "with the same error" if gave_up.same else "or died"
+        times = f"{gave_up.failures} runs in a row failed {in_a_row}" if gave_up.failures > 1 else "its run failed"
         return Verdict(
-            f"{why}; {recovery.max_attempts} relaunches made no progress: a person must look", declare_failed
+            f"{why}; {times}, without a new epoch: a person must look", declare_failed, launch=None, gave_up=gave_up
         )
     wait_ms = recovery.wait_ms(attempt)
     if since_ms < wait_ms:
@@ -305,8 +344,15 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
     return Verdict(
         f"{why}; relaunch {attempt} of {recovery.max_attempts}",
         declare_failed,
-        Launch(attempt, _may_fence(view.lease), run.mode),
+        Launch(attempt, _may_fence(view.lease), run.mode, before=same),
     )
+
+
+def _gave_up(run: RunView, recovery: Recovery, attempt: int, same: SameError | None) -> GaveUp | None:
+    if run.error is not None and same is not None and same.times >= recovery.same_error_max:
+        return GaveUp(same.times, run.error, same=True)
+    # The first of them was nobody's relaunch.
+    return GaveUp(attempt, run.error, same=False) if attempt > recovery.max_attempts else None
 
 
 def _start_next(view: StreamView) -> Verdict:

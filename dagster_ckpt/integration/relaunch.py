@@ -12,6 +12,7 @@ from dagster_ckpt.integration.names import (
     LAUNCHED_FOR_TAG,
     MAY_FENCE_TAG,
     NOT_ROLLED_BACK_TAG,
+    SAME_ERROR_TAG,
     STREAM_TAG,
 )
 from dagster_ckpt.integration.options import StreamOptions
@@ -59,6 +60,8 @@ def run_request(
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt:
         tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.epoch)}
+    if launch.before is not None:
+        tags[SAME_ERROR_TAG] = launch.before.write()
     if launch.not_rolled_back is not None:
         tags[NOT_ROLLED_BACK_TAG] = str(launch.not_rolled_back)
     if launch.may_fence is not None:

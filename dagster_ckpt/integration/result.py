@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_ckpt.integration.crash_loop_check import result_passed
 from dagster_ckpt.integration.events import Told
 from dagster_ckpt.integration.metadata import Metadata, Pace, data_version, epoch_metadata, pace_of
 from dagster_ckpt.protocol.manifest import Manifest
@@ -23,7 +24,12 @@ def final_result(
     else:
         # Made anew: the event may be of an earlier release, which knew fewer labels.
         metadata = epoch_metadata(manifest, Pace()) | pace_of(_said_before(instance, key, version), manifest)
-    return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=dg.DataVersion(version))
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata=metadata,
+        data_version=dg.DataVersion(version),
+        check_results=[result_passed(key, manifest.epoch)],
+    )
 
 
 def _said_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:

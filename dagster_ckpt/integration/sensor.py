@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.integration.crash_loop_check import tell_gave_up
 from dagster_ckpt.integration.dagster_runs import (
     StreamAsset,
+    code_version_of,
     epoch_at_launch,
     instance_id,
     newest_run,
@@ -141,6 +143,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         run=None if view is None else replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
         lease=lease_view(sight, seen.lease, memory.watched_ms, watched.options.recovery, tick.instance_id),
         progressed=_progressed(run, sight),
+        new_code=run is not None and code_version_of(run) not in {None, watched.code_version},
     )
     verdict = decide(stream_view, watched.options.recovery)
     after, launch = memory.remember(asset.stream, seen), verdict.launch
@@ -148,6 +151,12 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
     if run is not None:
         _drain_old_code(instance, run, stream_view, watched.code_version)
+    if (
+        run is not None
+        and verdict.gave_up is not None
+        and tell_gave_up(instance, asset.key, run, sight.epoch, verdict.gave_up)
+    ):
+        tick.context.log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
     request = None
     if launch is not None:
         if launch.not_rolled_back is not None:

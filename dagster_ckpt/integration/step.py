@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
-from dagster_ckpt.integration.events import Audience, EpochEvents, Told
+from dagster_ckpt.integration.events import Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.metadata import Pace
 from dagster_ckpt.integration.names import (
     CODE_VERSION_TAG,
@@ -31,7 +31,7 @@ from dagster_ckpt.integration.sight import Sight, look
 from dagster_ckpt.integration.streaming_function import StreamingFunction
 from dagster_ckpt.integration.turn import turn
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Owner, Pipeline
+from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
@@ -75,9 +75,14 @@ class Step:
         """What the store says of the stream now."""
         return look(self.coordinator.address.open(), self.key, self.clock, None)
 
-    def is_the_writer(self) -> bool:
-        """Whether no other Dagster run has opened the stream since."""
-        return self.look().dagster_run_id in {None, self.context.run.run_id}
+    def may_speak(self, manifest: Manifest) -> bool:
+        """Whether no other Dagster run has opened the stream since this one committed that manifest.
+
+        A term whose writer has not written its lease yet is another's too, unless it is the manifest's own.
+        """
+        sight = self.look()
+        same_term = sight.newest is not None and sight.newest.term == manifest.term
+        return same_term or sight.dagster_run_id == self.context.run.run_id
 
 
 def run_step(
@@ -129,7 +134,9 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
 
 def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
     context = step.context
-    audience = Audience(step.key, step.stream_name, step.code_version, context.log_event, step.is_the_writer)
+    # Dagster takes the outcome of a check there too; its annotation does not say so.
+    log_event = cast(Callable[[News], None], context.log_event)
+    audience = Audience(step.key, step.stream_name, step.code_version, log_event, step.may_speak)
     events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
@@ -148,7 +155,19 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
         # Dagster's own interruption got lost on its way here: end as it would have.
         events.flush()
         raise dg.DagsterExecutionInterruptedError
-    return final_result(context.instance, step.key, step.stream_name, result.manifest, events.newest)
+    return final_result(context.instance, step.key, step.stream_name, _newest(step, result.manifest), events.newest)
+
+
+def _newest(step: Step, own: Manifest) -> Manifest:
+    """What the result tells: the stream's newest epoch, also where somebody has opened it since this run closed it.
+
+    Its own last epoch would then be news of yesterday, which Dagster would show as the newest.
+    """
+    try:
+        newest = step.look().newest
+    except StoreUnavailableError:
+        return own  # it was the newest a moment ago, when the writer was asked for the last time
+    return own if newest is None else newest
 
 
 def _tags_at_work(step: Step) -> dict[str, str]:

@@ -81,6 +81,8 @@ class _Run:
                 # A new term: nobody knows what the old one's tasks and its last commit may still do.
                 self._writer = self._writer.reopen()
                 result = self._try()
+            # What the run tells at its end is told as the stream's writer, also where it had nothing to commit.
+            self._writer.check_term()
         except Exception:
             self._writer.heartbeat.stop()
             raise

@@ -109,6 +109,31 @@ class SensorWorld:
     def step(self, run: dg.DagsterRun, step: str, event: str) -> None:
         self._event(run, event, step_key=step)
 
+    def fail(self, run: dg.DagsterRun, step: str, error: BaseException) -> dg.DagsterRun:
+        """The step raises, and Dagster writes of it what it writes of a step that raised; then the run fails."""
+
+        @dg.op(name=step)
+        def raises() -> None:
+            raise error
+
+        @dg.job
+        def one_step() -> None:
+            raises()
+
+        # Dagster alone can make the record of an exception: let it, elsewhere.
+        elsewhere = one_step.execute_in_process(raise_on_error=False)
+        [failure] = [event for event in elsewhere.all_events if event.is_step_failure]
+        self._event(run, "STEP_FAILURE", step_key=step, event_specific_data=failure.event_specific_data)
+        return self.move(run, dg.DagsterRunStatus.FAILURE)
+
+    def check(self, name: str) -> dg.AssetCheckEvaluation | None:
+        """What the Checks tab of the asset's page shows: None for nothing, or nothing of its newest materialization."""
+        key = dg.AssetCheckKey(dg.AssetKey(name), "no_crash_loop")
+        record = self.instance.get_latest_asset_check_evaluation_record(key)
+        if record is None or not isinstance(record.evaluation, dg.AssetCheckEvaluation):
+            return None
+        return record.evaluation
+
     def look(self, run: dg.DagsterRun) -> dg.DagsterRun:
         found = self.instance.get_run_by_id(run.run_id)
         assert found is not None

@@ -5,8 +5,10 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
+from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.integration.events import TRIES, Audience, EpochEvents, Told
+from dagster_ckpt.integration.crash_loop_check import CHECK
+from dagster_ckpt.integration.events import TRIES, Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata, row_count
 from dagster_ckpt.integration.result import final_result
 from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, IndexRef, Manifest, SourcePosition, Statistics
@@ -34,14 +36,20 @@ NUMBERS = {
 
 
 class Listener:
-    """Dagster's end of `log_event`; refuses the first `deaf` events."""
+    """Dagster's end of `log_event`; refuses the first `deaf` materializations. `passed` are those of the check."""
 
     def __init__(self, deaf: int = 0) -> None:
         self.deaf = deaf
         self.tries = 0
         self.heard: list[object] = []
+        self.passed: list[object] = []
 
-    def __call__(self, event: dg.AssetMaterialization) -> None:
+    def __call__(self, event: News) -> None:
+        if isinstance(event, dg.AssetCheckEvaluation):
+            assert event.passed
+            assert event.asset_check_key == dg.AssetCheckKey(KEY, CHECK)
+            self.passed.append(event.metadata["last_epoch"].value)
+            return
         self.tries += 1
         if self.tries <= self.deaf:
             raise OSError("database is locked")
@@ -53,7 +61,7 @@ def told(epoch: int) -> Told:
 
 
 def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
-    return EpochEvents(Audience(KEY, "delays", "7", listener, lambda: True), interval_s * 1000, clock)
+    return EpochEvents(Audience(KEY, "delays", "7", listener, lambda manifest: True), interval_s * 1000, clock)
 
 
 def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_held_back() -> None:
@@ -111,32 +119,76 @@ def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> N
 
 def test_a_writer_that_was_fenced_has_nothing_to_tell() -> None:
     listener = Listener()
-    events = EpochEvents(Audience(KEY, "delays", None, listener, lambda: False), 1, StillClock())
+    events = EpochEvents(Audience(KEY, "delays", None, listener, lambda manifest: False), 1, StillClock())
     events.committed(told(1))
     events.flush()
-    assert listener.tries == 0
+    assert (listener.tries, listener.passed) == (0, [])
+
+
+def test_a_writer_that_is_fenced_between_two_events_tells_no_more_and_is_asked_of_the_epoch_it_would_tell() -> None:
+    listener, asked, fenced = Listener(), [], False
+
+    def may_speak(manifest: Manifest) -> bool:
+        asked.append(manifest.epoch)
+        return not fenced
+
+    clock = StillClock()
+    events = EpochEvents(Audience(KEY, "delays", None, listener, may_speak), 1_000, clock)
+    events.committed(told(1))
+    clock.sleep_ms(1_000)
+    events.committed(told(2))
+    fenced = True
+    clock.sleep_ms(1_000)
+    events.committed(told(3))
+    events.idle()
+    events.flush()
+    assert (listener.heard, listener.passed) == ([1], [1])
+    assert asked == [1, 1, 2, 3], "each event is asked for, the check's too"
+
+
+def test_the_first_epoch_of_a_step_passes_the_check_at_once_and_no_later_one_does() -> None:
+    listener = Listener()
+    events = events_for(listener, StillClock())
+    for epoch in (41, 42, 43):
+        events.committed(told(epoch))
+        assert listener.passed == [41]
+
+
+def test_a_store_that_does_not_say_who_writes_is_asked_again_and_never_fails_the_stream() -> None:
+    listener, asked = Listener(), []
+
+    def may_speak(manifest: Manifest) -> bool:
+        asked.append(manifest.epoch)
+        if len(asked) == 1:
+            raise StoreUnavailableError("later")
+        return True
+
+    events = EpochEvents(Audience(KEY, "delays", None, listener, may_speak), 1_000, StillClock())
+    events.committed(told(1))
+    assert listener.passed == [1]
 
 
 def test_an_interruption_while_an_event_is_told_is_not_swallowed() -> None:
     class Interruption(BaseException): ...
 
-    def interrupted(event: dg.AssetMaterialization) -> None:
-        raise Interruption
+    def interrupted(event: News) -> None:
+        if isinstance(event, dg.AssetMaterialization):
+            raise Interruption
 
-    events = EpochEvents(Audience(KEY, "delays", None, interrupted, lambda: True), 1, StillClock())
+    events = EpochEvents(Audience(KEY, "delays", None, interrupted, lambda manifest: True), 1, StillClock())
     events.committed(told(1))
     with pytest.raises(Interruption):
         events.flush()
 
 
 def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
-    event = Audience(KEY, "delays", "7", Listener(), lambda: True).materialization(told(4))
+    event = Audience(KEY, "delays", "7", Listener(), lambda manifest: True).materialization(told(4))
     assert event.tags == {
         "dagster/data_version": "delays@4",
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": "7",
     }
-    without = Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
+    without = Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
     assert "dagster/code_version" not in (without.tags or {})
 
 
@@ -177,12 +229,14 @@ def test_the_result_is_the_epoch_that_the_step_committed() -> None:
     assert result.metadata is not None
     assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
     assert result.data_version == dg.DataVersion("delays@4")
+    [check] = result.check_results or []
+    assert (check.check_name, check.passed, check.metadata["last_epoch"].value) == (CHECK, True, 4)
 
 
 def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch() -> None:
     instance = dg.DagsterInstance.ephemeral()
     instance.report_runless_asset_event(
-        Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
+        Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
     )
     for before in (None, told(3)):
         result = final_result(instance, KEY, "delays", told(4).manifest, before)
@@ -196,7 +250,7 @@ def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch
 
 def test_what_an_earlier_release_said_is_kept_only_where_the_manifest_does_not_say_it() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    said = Audience(KEY, "delays", None, Listener(), lambda: True).materialization(told(4))
+    said = Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
     metadata = {label: value for label, value in said.metadata.items() if label not in {"runs", "stall_milliseconds"}}
     wrong = {"rows_in": dg.MetadataValue.int(-1), "of_long_ago": dg.MetadataValue.int(1)}
     old = dg.AssetMaterialization(asset_key=KEY, metadata={**metadata, **wrong}, tags=said.tags)

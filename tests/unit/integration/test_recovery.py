@@ -7,7 +7,9 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.crash_loop import RunError, SameError
 from dagster_ckpt.integration.recovery import (
+    GaveUp,
     Launch,
     LeaseView,
     Recovery,
@@ -45,9 +47,10 @@ def judge(
     *,
     autostart: bool = False,
     progressed: bool = False,
+    new_code: bool = False,
     recovery: Recovery | None = None,
 ) -> Verdict:
-    return decide(StreamView(mode, autostart, run, lease, progressed), recovery or Recovery())
+    return decide(StreamView(mode, autostart, run, lease, progressed, new_code), recovery or Recovery())
 
 
 def ran(state: RunState, *, opened: bool = True, same_ms: int = 0) -> RunView:
@@ -235,7 +238,79 @@ def test_a_committed_epoch_gives_all_attempts_back() -> None:
 
 
 def test_no_attempts_means_no_relaunch() -> None:
-    assert judge(ran(RunState.FAILED), LAPSED, recovery=Recovery(max_attempts=0)).launch is None
+    verdict = judge(ran(RunState.FAILED), LAPSED, recovery=Recovery(max_attempts=0))
+    assert (verdict.launch, verdict.gave_up) == (None, GaveUp(1, None, same=False))
+
+
+POISON, OTHER = RunError("CheckpointDeclinedError", "not a carrier"), RunError("KeyError", "delay")
+
+
+def times(number: int, error: RunError = POISON) -> SameError:
+    return SameError(error.mark, number)
+
+
+CRASHES = [
+    # the run's error, what the runs before it failed with, since then: what the next run is told, or None and why
+    ("the first failure", POISON, None, {}, times(1)),
+    ("the same again", POISON, times(1), {}, times(2)),
+    ("the same for the third time", POISON, times(2), {}, GaveUp(3, POISON, same=True)),
+    ("the same for the fourth time, allowed once", POISON, times(3), {}, GaveUp(4, POISON, same=True)),
+    ("another error", OTHER, times(2), {}, times(1, OTHER)),
+    ("no word after two of the same", None, times(2), {}, times(2)),
+    ("no word at all", None, None, {}, None),
+    ("an epoch was committed in between", POISON, times(2), {"progressed": True}, times(1)),
+    ("an epoch was committed, then no word", None, times(2), {"progressed": True}, None),
+    ("new code", POISON, times(2), {"new_code": True}, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "before", "since", "expected"), [row[1:] for row in CRASHES], ids=[row[0] for row in CRASHES]
+)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_crash_loop_row_by_row(
+    error: RunError | None, before: SameError | None, since: dict[str, bool], expected: object, mode: Mode
+) -> None:
+    run = replace(ran(RunState.FAILED, same_ms=10**9), mode=mode, error=error, before=before)
+    verdict = judge(run, LAPSED, mode, recovery=Recovery(max_attempts=99), **since)
+    if isinstance(expected, GaveUp):
+        assert (verdict.launch, verdict.gave_up) == (None, expected)
+        assert "with the same error" in verdict.reason
+        assert "a person must" in verdict.reason
+    else:
+        assert verdict.launch is not None
+        assert (verdict.launch.before, verdict.gave_up) == (expected, None)
+
+
+def test_of_a_loop_the_last_failure_counts_at_once_and_waits_for_no_back_off() -> None:
+    run = replace(ran(RunState.FAILED, same_ms=0), error=POISON, before=times(2), attempt=2)
+    assert judge(run, LAPSED).gave_up == GaveUp(3, POISON, same=True)
+
+
+def test_runs_that_died_without_a_word_are_bounded_by_the_attempts_and_given_up_too() -> None:
+    run = replace(ran(RunState.FAILED, same_ms=10**9), attempt=5)
+    assert judge(run, LAPSED).gave_up == GaveUp(6, None, same=False)
+    assert judge(replace(run, attempt=4), LAPSED).gave_up is None
+    assert judge(replace(ran(RunState.STARTED), attempt=5), LAPSED).gave_up == GaveUp(6, None, same=False)
+
+
+def test_new_code_gets_all_attempts_anew_also_where_they_were_used_up() -> None:
+    run = replace(ran(RunState.FAILED), attempt=5, error=POISON, before=times(2))
+    assert judge(run, LAPSED, new_code=True).launch == RECOVER
+    strict = Recovery(same_error_max=1)
+    assert judge(run, LAPSED, new_code=True, recovery=strict).launch == RECOVER
+
+
+def test_nothing_else_gives_up() -> None:
+    failed = replace(ran(RunState.FAILED), error=POISON, before=times(9), attempt=9)
+    assert judge(failed, LAPSED).gave_up is not None
+    for state in (RunState.WAITING, RunState.CANCELED, RunState.SUCCEEDED):
+        assert judge(replace(failed, state=state), CLOSED).gave_up is None
+    assert judge(replace(failed, unfit=True), LAPSED).gave_up is None
+    assert judge(replace(failed, left_to_dagster=True), LAPSED).gave_up is None
+    assert judge(replace(failed, opened=False), LIVE).gave_up is None
+    assert judge(failed, CLOSED).gave_up is None
+    assert judge(None, None).gave_up is None
 
 
 @pytest.mark.parametrize(("attempt", "wait_s"), [(0, 0), (1, 5), (2, 10), (3, 20), (4, 40)])
@@ -276,6 +351,7 @@ def test_a_polite_opening_outlasts_no_start_timeout() -> None:
     "options",
     [
         {"max_attempts": -1},
+        {"same_error_max": 0},
         {"backoff": "-5s"},
         {"backoff": "soon"},
         {"backoff_max": "0s"},

@@ -45,7 +45,8 @@ def test_a_bare_decorator_makes_an_ordinary_asset() -> None:
     assert departures.key == dg.AssetKey("departures")
     assert spec.description == "Every departure once."
     assert spec.kinds == {"spark", "streaming"}
-    assert departures.required_resource_keys == {"spark", "checkpoints", "state", "epochs"}
+    # Dagster gives the output of every asset check its default IO manager, which nothing ever uses.
+    assert departures.required_resource_keys == {"spark", "checkpoints", "state", "epochs", "io_manager"}
     assert departures.op.name == "departures"
     assert departures.op.pool == "dagster_ckpt/departures"
 
@@ -93,6 +94,14 @@ def test_what_dagster_knows_of_an_asset_is_passed_on() -> None:
 def test_the_stream_is_found_again_after_dagster_has_prefixed_its_key() -> None:
     moved = departures.with_attributes(asset_key_replacements={departures.key: dg.AssetKey(["eu", "departures"])})
     assert streaming_function.of_asset(moved) == streaming_function.of_asset(departures)
+
+
+def test_every_stream_has_the_check_that_a_crash_loop_fails_also_under_a_prefix() -> None:
+    moved = departures.with_attributes(asset_key_replacements={departures.key: dg.AssetKey(["eu", "departures"])})
+    for asset in (departures, moved, declared(key=["遅れ", "a/b"])):
+        [spec] = asset.check_specs
+        assert spec.key == dg.AssetCheckKey(asset.key, "no_crash_loop")
+        assert not spec.blocking
 
 
 def test_an_ordinary_asset_is_no_stream() -> None:
@@ -175,7 +184,11 @@ def test_a_function_may_ask_for_context_spark_resources_and_config_in_any_order(
     ) -> Stream:
         raise NotImplementedError
 
-    assert everything.required_resource_keys == {"spark", "checkpoints", "state", "epochs", "clicks", "anything"}
+    assert everything.required_resource_keys == {
+        *departures.required_resource_keys,
+        "clicks",
+        "anything",
+    }
     assert config_fields(everything) == {"mode", "run_for", "from_epoch", "take_over", "minutes"}
     streaming = streaming_function.of_asset(everything)
     assert streaming is not None

@@ -1,0 +1,66 @@
+"""Whether a stream fails over and over with the same error: pure, and counted where nothing can be lost.
+
+The count travels in a tag from each Dagster run to the one that is launched in its place, so it survives the daemon,
+the sensor's cursor and everything else but Dagster's own database.
+
+A run that died without a word (killed, out of memory, its host gone) says nothing of the cause: it neither counts nor
+makes the count begin anew. `max_attempts` bounds those.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+
+_HOSTS = re.compile(r"hosts?=(\[[^\]]*\]|\S+)")
+_TEMPORARY = re.compile(r"\btmp\w{6,}")
+_NUMBERED = re.compile(r"\S*\d\S*")
+_SEVERAL = re.compile(r"#(?:[\s,;]+#)+")
+_COMPARED_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """What a Dagster run failed with: the error's class and its message, for people."""
+
+    kind: str
+    message: str
+
+    @property
+    def mark(self) -> str:
+        """What two errors share that are the same but for where and when: no blanks, short enough for a tag."""
+        return f"{self.kind}:{sha256(_lasting(self.message).encode()).hexdigest()[:12]}"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class SameError:
+    """How many Dagster runs in a row have failed with this error, without an epoch in between."""
+
+    mark: str
+    times: int
+
+    @classmethod
+    def read(cls, tag: str) -> "SameError | None":
+        """What a tag says. People can write tags too: what makes no sense is as good as none."""
+        times, _, mark = tag.partition(" ")
+        return cls(mark, int(times)) if mark and times.isdecimal() else None
+
+    def write(self) -> str:
+        return f"{self.times} {self.mark}"
+
+
+def counted(before: SameError | None, error: RunError | None) -> SameError | None:
+    """The count after one more failed run; `error` is None for one that died without a word."""
+    if error is None:
+        return before
+    times = before.times if before is not None and before.mark == error.mark else 0
+    return SameError(error.mark, times + 1)
+
+
+def _lasting(message: str) -> str:
+    """The message without what differs each time: every word with a digit (terms, epochs, pids, times, ids), hosts."""
+    text = _HOSTS.sub("#", message)
+    text = _NUMBERED.sub("#", _TEMPORARY.sub("#", text))
+    return _SEVERAL.sub("#", " ".join(text.split()))[:_COMPARED_MAX]

@@ -1,0 +1,70 @@
+"""The check that every streaming asset has: `no_crash_loop`, on the Checks tab of its page in Dagster's UI.
+
+It belongs to the asset's own step. A run passes it with the first epoch that it commits, and again with its result. The
+recovery sensor fails it where it has given up: an event of no run, newer than those of the runs that failed.
+"""
+
+import dagster as dg
+
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.integration.recovery import GaveUp
+
+CHECK = "no_crash_loop"
+
+_RUN, _LAST_EPOCH, _FAILURES, _ERROR = "dagster_run", "last_epoch", "failures", "error"
+_ERROR_LENGTH_MAX = 2_000
+
+
+def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
+    """The check as an asset declares it."""
+    return dg.AssetCheckSpec(
+        CHECK,
+        asset=key,
+        description="Fails where the recovery sensor has stopped starting the stream again, because its runs fail over "
+        "and over at the same epoch. Passes with the next committed epoch.",
+    )
+
+
+def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation:
+    """What a run logs when it has committed its first epoch."""
+    return dg.AssetCheckEvaluation(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+
+
+def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
+    """What a run's result says: it has come to its end. `epoch` is the stream's newest."""
+    return dg.AssetCheckResult(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+
+
+def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp) -> dg.AssetCheckEvaluation:
+    """What the sensor says when it has given up after this run. `epoch` is the newest committed one."""
+    error = "died without a word" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
+    what = f"{gave_up.failures} Dagster runs in a row" if gave_up.failures > 1 else "The last Dagster run"
+    how = "failed with the same error" if gave_up.same else "failed or died"
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"{what} {how} in the epoch that follows epoch {epoch}, so the stream is not started again by "
+        f"itself. Remove the cause, then materialize the asset by hand or deploy it with another code_version; or go "
+        f"back to an earlier epoch (run config: from_epoch). The last error: {error}",
+        metadata={
+            _LAST_EPOCH: int(epoch),
+            _FAILURES: gave_up.failures,
+            _ERROR: error,
+            _RUN: dg.MetadataValue.dagster_run(run.run_id),
+        },
+    )
+
+
+def tell_gave_up(
+    instance: dg.DagsterInstance, key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp
+) -> bool:
+    """Fail the stream's check, once for this run. False where the check says so already."""
+    latest = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, CHECK))
+    said = None if latest is None else latest.evaluation
+    if isinstance(said, dg.AssetCheckEvaluation) and not said.passed:
+        about = said.metadata.get(_RUN)
+        if about is not None and about.value == run.run_id:
+            return False
+    instance.report_runless_asset_event(evaluation_failed(key, run, epoch, gave_up))
+    return True
