@@ -7,7 +7,9 @@ A store holds one folder per stream; below it
     changes/<file>.parquet                          the change log
     index/<file>.json                               lists too long for a manifest
     lease/<term, 20 digits>.json                    the live writer's heartbeat
-    requests/<name>.json  pins/<name>.json  subscribers/<name>.json  trimmed.json
+    requests/<name>.json  pins/<name>.json  subscribers/<name>.json
+    trimmed.json                                    version 1 may be gone: made before the first manifest is deleted
+    collector.json                                  when garbage was last collected
 
 where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from the second file of a task on: no two
 attempts at anything ever share a name. All names but a stream's folder are relative to that folder.
@@ -25,8 +27,12 @@ from dagster_ckpt.ids import Epoch, Shard, Term, Version
 MANIFESTS = "manifest"
 LEASES = "lease"
 INDEX = "index"
+PINS = "pins"
+SUBSCRIBERS = "subscribers"
 TRIMMED = "trimmed.json"
+COLLECTOR = "collector.json"
 
+_PROBE = f"{MANIFESTS}/probe-"
 _FOLDER_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*)*")
@@ -113,7 +119,11 @@ def parse_lease_name(name: str) -> Term | None:
 
 def probe_name(unique: str) -> str:
     """The object that proves a store's create. It lies beside the manifests, whose create is the one that matters."""
-    return f"{MANIFESTS}/probe-{unique}"
+    return f"{_PROBE}{unique}"
+
+
+def is_probe_name(name: str) -> bool:
+    return name.startswith(_PROBE)
 
 
 def state_name(table: str, shards: Sequence[Shard], of: int, file: FileId) -> str:
@@ -145,11 +155,11 @@ def request_name(name: str) -> str:
 
 
 def pin_name(name: str) -> str:
-    return f"pins/{_escape(name)}.json"
+    return f"{PINS}/{_escape(name)}.json"
 
 
 def subscriber_name(name: str) -> str:
-    return f"subscribers/{_escape(name)}.json"
+    return f"{SUBSCRIBERS}/{_escape(name)}.json"
 
 
 def is_object_name(name: str) -> bool:

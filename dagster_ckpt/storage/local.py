@@ -102,7 +102,8 @@ class LocalObjectStore:
         with _answering(path), _present(name):
             if path.is_dir():
                 raise IsADirectoryError
-            return path.stat().st_mtime_ns // 1_000_000
+            # Not when its bytes were written: a writer may sleep for long before it links them to their name.
+            return path.stat().st_ctime_ns // 1_000_000
 
     def delete(self, name: str) -> None:
         path = self._path(name)

@@ -55,7 +55,8 @@ class ObjectStore(Protocol):
     def modified_ms(self, name: str) -> int:
         """When the object was last written: milliseconds since the Unix epoch, by the store's own clock.
 
-        Only to be compared with the same of an object just written. Raises `ObjectMissingError`.
+        Only to be compared with the same of an object just written. An object may look younger than it is, never
+        older: it could not be read before that time. Raises `ObjectMissingError`.
         """
         ...
 

@@ -1,0 +1,61 @@
+"""What of a stream is needed, and what is garbage. Pure: `storage.collector` does what is decided here.
+
+Manifests go oldest first, below a bound that only grows. A file goes once no manifest from the bound on and no pin
+names it, and no writer can name it any more:
+
+    term of the file    who may collect it      why
+    finished            anybody                 its writer is fenced: what it did not commit it never will
+    the newest          its own writer, and     epochs of a term are made one after another: what an earlier one did
+                        only of epochs up to    not name was an attempt that failed or came second; what belongs to a
+                        the newest version      later one is in flight
+"""
+
+from dagster_ckpt.ids import FIRST, Term, Version
+from dagster_ckpt.protocol.manifest import IndexRef, Manifest
+from dagster_ckpt.protocol.names import file_of
+
+MANIFESTS_KEPT = 16
+"""The newest manifests are never deleted: who looks for the newest one finds it by those around it."""
+
+
+def bound(newest: Manifest, retired: Manifest | None) -> Version:
+    """The first version that must stay, of the manifest and of what it names.
+
+    `retired` is a manifest that has been there for a grace period: what it does not retain was given up at least as
+    long ago. None: there is none, and everything stays. The bound never goes back: a manifest retains epochs that its
+    parent retained, and its own.
+    """
+    if retired is None:
+        return FIRST
+    retains = [retired.version, *(entry.version for entry in retired.retained)]
+    return Version(max(FIRST, min(*retains, newest.version - MANIFESTS_KEPT + 1)))
+
+
+def files_named(manifest: Manifest) -> set[str]:
+    """The files of its own stream that a manifest names itself. What its index objects list comes on top."""
+    named = {run.path for shards in manifest.runs.values() for runs in shards for run in runs if run.ancestor is None}
+    named |= {change.path for change in (*manifest.changes, *manifest.files.tail) if change.ancestor is None}
+    return named | {ref.path for ref in _index_objects(manifest) if ref.ancestor is None}
+
+
+def lists_of_files(manifest: Manifest) -> tuple[IndexRef, ...]:
+    """The index objects that list further files of the manifest's own stream: the table of an append-only one."""
+    return tuple(ref for ref in manifest.files.index if ref.ancestor is None)
+
+
+def is_garbage(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
+    """Whether the object is a file that nobody needs or ever will; False for anything that is no file of the stream.
+
+    `needed` are the files that manifests and pins name, `writer` is the term of whoever asks, None for no writer. The
+    object must have been seen before `newest` was read.
+    """
+    file = file_of(name)
+    if file is None or name in needed:
+        return False
+    if file.term < newest.term:
+        return True
+    return file.term == newest.term == writer and file.epoch <= newest.version
+
+
+def _index_objects(manifest: Manifest) -> tuple[IndexRef, ...]:
+    return (*manifest.files.index, *(ref for position in manifest.sources for ref in position.files.index))

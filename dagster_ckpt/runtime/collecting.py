@@ -1,0 +1,71 @@
+"""A stream's garbage is collected beside its work, by its own writer: in a thread that nothing waits for."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.ids import Term
+from dagster_ckpt.protocol.names import COLLECTOR
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collected, Collector
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+_PASSES_PER_GRACE = 4
+_PAUSE_MS_MIN = 10_000
+_PAUSE_MS_MAX = 900_000
+_END_S_MAX = 5.0
+
+
+class CollectorThread:
+    """Makes a pass now and then, the first one at once if nobody has made one lately. A failed pass is tried again.
+
+    Nothing here ever raises into the writer's work, nor stops it.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock, grace_ms: int, term: Callable[[], Term]) -> None:
+        """`store` is the stream's folder; `term` says what the writer's term is now."""
+        self._collector = Collector(ManifestChain(store, clock), grace_ms)
+        self._pause_ms = min(max(grace_ms // _PASSES_PER_GRACE, _PAUSE_MS_MIN), _PAUSE_MS_MAX)
+        self._term = term
+        self._clock = clock
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="garbage-collector", daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """No further pass; one at work is waited for a little. One that is left goes on, or dies: both are harmless."""
+        self._ended.set()
+        self._thread.join(_END_S_MAX)
+
+    def _run(self) -> None:
+        pause_ms = self._until_due_ms()
+        while not self._ended.wait(pause_ms / 1000):
+            self._collect()
+            pause_ms = self._pause_ms
+
+    def _collect(self) -> None:
+        try:
+            collected = self._collector.collect(self._term())
+        except Exception as error:  # noqa: BLE001  (the next pass may do better, and the stream needs none)
+            _log.warning(
+                "garbage was not collected; the stream goes on, and a later pass tries again. store=%s, reason=%s",
+                self._collector.chain.store.url,
+                error,
+            )
+            return
+        if collected != Collected():
+            _log.info("garbage was collected. store=%s, removed=%s", self._collector.chain.store.url, collected)
+
+    def _until_due_ms(self) -> int:
+        """How long until a pass is due, counted from the last one that anybody made. Only a courtesy to the store."""
+        try:
+            last_ms = self._collector.chain.store.modified_ms(COLLECTOR)
+        except (ObjectMissingError, CheckpointError):
+            return 0
+        return min(max(0, last_ms + self._pause_ms - self._clock.now_ms()), self._pause_ms)

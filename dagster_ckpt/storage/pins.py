@@ -1,0 +1,70 @@
+"""Pins in the store. A pin is written first and proved afterwards, so that no collector can come in between.
+
+Whoever retires an epoch commits a manifest that no longer retains it, waits for a grace period and only then looks at
+the pins. So a pin that was there while its epoch was still retained is seen by everybody who could collect the epoch.
+A crash right after the write leaves a pin that is as good as any other, unless the process had slept for longer than
+the grace period before: then reading it says what is missing, and it can be taken away.
+"""
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.manifest import Retained
+from dagster_ckpt.protocol.names import PINS, pin_name
+from dagster_ckpt.protocol.pin import Pin, decode_pin, encode_pin
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.patience import Patience, Tries
+
+
+def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
+    """Keep a retained epoch readable under that name until it is unpinned. To pin the same epoch again changes nothing.
+
+    Raises `InvalidPipelineError` where the name has another epoch already, or the epoch was retired meanwhile: then
+    nothing is pinned.
+    """
+    if not name:
+        raise InvalidPipelineError(f"a pin needs a name that is not empty. store={chain.store.url}")
+    store, tries = chain.store, Tries(chain.clock, chain.patience)
+    pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
+    if not tries.until_answered(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):
+        there = _read(store, pin_name(name), tries)
+        if there is None or there.manifest != pin.manifest:
+            raise InvalidPipelineError(
+                f"this name is taken by another pin: unpin it first, or choose another name. pin={name!r}, "
+                f"epoch={epoch.epoch}, pinned={there and there.manifest.epoch}, store={store.url}"
+            )
+        # By ourselves, from a try whose answer was lost, or by somebody before: either way it has to be proved.
+        pin = there
+    newest = chain.newest()
+    if newest is None or epoch not in newest.retained:
+        tries.until_answered(lambda: store.delete(pin_name(name)))
+        raise InvalidPipelineError(
+            f"the epoch was retired while it was pinned: choose a later one. pin={name!r}, epoch={epoch.epoch}, "
+            f"store={store.url}"
+        )
+    return pin
+
+
+def remove_pin(store: ObjectStore, name: str, clock: Clock, patience: Patience) -> None:
+    """Let the pinned epoch go. Raises `InvalidPipelineError` where there is no such pin."""
+    tries = Tries(clock, patience)
+    if not tries.until_answered(lambda: store.exists(pin_name(name))):
+        pins = [pin.name for pin in read_pins(store, clock, patience)]
+        raise InvalidPipelineError(f"there is no such pin. pin={name!r}, pins={pins}, store={store.url}")
+    tries.until_answered(lambda: store.delete(pin_name(name)))
+
+
+def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:
+    """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
+    tries = Tries(clock, patience)
+    names = sorted(tries.until_answered(lambda: list(store.list(PINS))))
+    found = (_read(store, name, tries) for name in names)
+    return [pin for pin in found if pin is not None]
+
+
+def _read(store: ObjectStore, name: str, tries: Tries) -> Pin | None:
+    """The pin in that object; None where it was taken away meanwhile."""
+    try:
+        return decode_pin(tries.until_answered(lambda: store.get(name)), name)
+    except ObjectMissingError:
+        return None
