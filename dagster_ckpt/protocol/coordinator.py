@@ -151,8 +151,8 @@ def _working(state: Coordinator, event: Word) -> tuple[Coordinator, list[Effect]
         case ShardDeclined(shard=shard, host=host, reason=reason):
             shards = () if shard is None else (shard,)
             return _given_up(state, Failure(FailureKind.DECLINED, reason, shards, (host,) if host else ()))
-        case TimedOut(hosts=hosts):
-            silent = tuple(sorted(state.pending))
+        case TimedOut(hosts=hosts, shards=at_work):
+            silent = at_work or tuple(sorted(state.pending))
             return _given_up(state, Failure(FailureKind.TIMED_OUT, "no word in time", silent, hosts))
         case Aborted(reason=reason):
             return _given_up(state, Failure(FailureKind.ABORTED, reason))

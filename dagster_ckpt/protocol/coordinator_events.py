@@ -60,10 +60,14 @@ class ShardDeclined:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The epoch took longer than it may. `hosts` are those still silent, where Spark knows them."""
+    """The epoch took longer than it may. `hosts` are those still silent, where Spark knows them.
+
+    `shards` are those at work there: none where no shard's own work had begun, and then every shard was kept waiting.
+    """
 
     epoch: Epoch
     hosts: tuple[str, ...] = ()
+    shards: tuple[Shard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

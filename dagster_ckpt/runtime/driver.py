@@ -42,6 +42,7 @@ from dagster_ckpt.runtime.scratch import Advance, Scratch
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
 from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter
 
 Word = ShardAck | ShardDecline
@@ -72,7 +73,8 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `delays_us` says for each input how late a row may come, None where it has no watermark.
+    `delays_us` says for each input how late a row may come, None where it has no watermark. `pulse` gets a sign of each
+    step that an epoch comes further.
     """
 
     asset: str
@@ -83,6 +85,7 @@ class DriverSetup:
     delays_us: tuple[int | None, ...]
     timeout_ms: int
     on_commit: Callable[[CommittedEpoch], None]
+    pulse: Pulse
     clock: Clock
 
 
@@ -105,16 +108,19 @@ class EpochDriver:
         """
         setup, clock = self._setup, self._setup.clock
         began_ms = clock.monotonic_ms()
+        setup.pulse.sign()
         if setup.scratch.has_spark_state():
             refuse_unknown_state(setup.asset)
         self._check_is_next(batch_id)
         advances = setup.scratch.advances(batch_id)
         self.commit_beginnings()
         acks = self._acks(frame)
+        setup.pulse.sign()
         positions = self._positions(advances)
         commit_began_ms = clock.monotonic_ms()
         manifest = self._commit(EpochEdit(acks, positions, batch_id, commit_began_ms - began_ms, setup.delays_us))
         ended_ms = clock.monotonic_ms()
+        setup.pulse.sign()
         self._last_batch, self._offsets = batch_id, setup.scratch.offsets(batch_id)
         setup.writer.check_term()
         setup.on_commit(
@@ -127,6 +133,7 @@ class EpochDriver:
                 counters=_counted(acks),
             )
         )
+        setup.pulse.sign()
 
     def commit_beginnings(self) -> None:
         """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
@@ -243,7 +250,8 @@ def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
 def events_of(epoch: Epoch, outcome: JobOutcome, layout: Layout) -> Iterator[Event]:
     """What the coordinator is told of a job's outcome."""
     if outcome.silent is not None:
-        yield TimedOut(epoch, outcome.silent)
+        shards = sorted({shard for task in outcome.silent for shard in task.shards})
+        yield TimedOut(epoch, tuple(task.name for task in outcome.silent), tuple(shards))
     elif outcome.aborted is not None:
         yield Aborted(epoch, outcome.aborted)
     elif outcome.error is not None:

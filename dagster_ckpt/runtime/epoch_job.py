@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from dagster_ckpt.ids import Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.runtime.ack_rows import ShardDecline, decode_word
 from dagster_ckpt.runtime.layout import Layout
@@ -23,17 +24,25 @@ _TASKS_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True)
+class SilentTask:
+    """A task that had not answered when time was up, in words, and the shards that it works (none: it reads input)."""
+
+    name: str
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True)
 class JobOutcome:
     """How the job ended. `words` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
 
-    `silent` names the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
+    `silent` are the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
     false where Spark knew from the plan alone that there are no rows, and so had nobody to say a word.
     """
 
     words: tuple[ShardAck | ShardDecline, ...] = ()
     error: Exception | None = None
     reason: str = ""
-    silent: tuple[str, ...] | None = None
+    silent: tuple[SilentTask, ...] | None = None
     aborted: str | None = None
     had_tasks: bool = True
 
@@ -47,7 +56,7 @@ class EpochJob:
         self._layout = layout
         self._tag = tag
         self._done = threading.Event()
-        self._silent: tuple[str, ...] | None = None
+        self._silent: tuple[SilentTask, ...] | None = None
         self._aborted: str | None = None
 
     def run(self, timeout_ms: int) -> JobOutcome:
@@ -84,14 +93,14 @@ class EpochJob:
             context.cancelJobsWithTag(self._tag)
             self._done.wait(_CANCEL_AGAIN_S)
 
-    def _running_tasks(self, context: SparkContext) -> tuple[str, ...]:
-        """The hosts of the tasks that have not answered, and their shards, from Spark's own status store."""
+    def _running_tasks(self, context: SparkContext) -> tuple[SilentTask, ...]:
+        """The tasks that have not answered, their hosts and shards, from Spark's own status store."""
         try:
             return tuple(islice(self._from_status_store(context), _TASKS_SHOWN_MAX))
         except (Py4JError, PySparkException) as error:
-            return (f"unknown, for Spark's status store did not answer: {reason_of(error)}",)
+            return (SilentTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
 
-    def _from_status_store(self, context: SparkContext) -> Iterator[str]:
+    def _from_status_store(self, context: SparkContext) -> Iterator[SilentTask]:
         scala: Any = context._jsc.sc()  # noqa: SLF001  (Spark shows its status store nowhere else)
         for job in scala.statusTracker().getJobIdsForTag(self._tag):
             stages = scala.statusTracker().getJobInfo(job).get().stageIds()
@@ -102,11 +111,12 @@ class EpochJob:
                     if task.status() == "RUNNING":
                         yield self._named(stage == max(stages), task)
 
-    def _named(self, in_last_stage: bool, task: Any) -> str:  # noqa: FBT001  (a fact, no switch)
-        partition, host = task.partitionId(), task.host()
+    def _named(self, in_last_stage: bool, task: Any) -> SilentTask:  # noqa: FBT001  (a fact, no switch)
+        where = f"{task.host()} (task {task.taskId()}"
         if not in_last_stage:
-            return f"{host} (reads partition {partition} of the input)"
-        return f"{host} (shards {', '.join(map(str, self._layout.shards_of(partition)))})"
+            return SilentTask(f"{where} reads partition {task.partitionId()} of the input)")
+        shards = self._layout.shards_of(task.partitionId())
+        return SilentTask(f"{where} works shards {', '.join(map(str, shards))})", tuple(shards))
 
 
 def reason_of(error: Py4JError | PySparkException) -> str:

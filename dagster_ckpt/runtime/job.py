@@ -34,6 +34,7 @@ from dagster_ckpt.runtime.task import TaskSetup
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +57,8 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     store = folder_store(job.address.open(), job.folder)
     check_cache(job.options.engine, store)
     opening = job.opening(checked.operator.pipeline)
-    return _Run(job, checked, hooks, clock).to_the_end(partial(open_stream, store, opening, clock))
+    pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
+    return _Run(job, checked, hooks, clock, pulse).to_the_end(partial(open_stream, store, opening, clock, pulse))
 
 
 class _Run:
@@ -64,11 +66,12 @@ class _Run:
 
     _writer: StreamWriter
 
-    def __init__(self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock) -> None:
+    def __init__(self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock, pulse: Pulse) -> None:
         self._job = job
         self._checked = checked
         self._hooks = hooks
         self._clock = clock
+        self._pulse = pulse
         self._failures = 0
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
@@ -95,6 +98,7 @@ class _Run:
     def _try(self) -> JobResult | None:
         """How the run ended; None where it may be tried again."""
         before = self._writer.manifest.epoch
+        self._pulse.sign()
         try:
             return self._query_to_the_end()
         except _FINAL:
@@ -123,6 +127,7 @@ class _Run:
         query = EpochQuery(driver.work)
         try:
             query.start(self._stream_writer(scratch))
+            self._pulse.sign()
             ending, reason = self._watched(query, driver)
             query.beside(driver.commit_beginnings)
         except AnalysisException as error:
@@ -141,7 +146,7 @@ class _Run:
     def _watched(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
         """Wait until the query has ended or has to; then no epoch is in work."""
         while not query.wait(_TICK_S):
-            query.beside(driver.commit_beginnings)
+            query.beside(partial(self._rest, query, driver))
             self._hooks.on_idle()
             end = self._reason_to_end()
             if end is not None:
@@ -153,6 +158,12 @@ class _Run:
             raise CheckpointDeclinedError(f"somebody stopped the query that runs the stream. asset={self._job.asset}")
         return Ending.INPUT_DONE, None
 
+    def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
+        driver.commit_beginnings()
+        query.ask()
+        self._pulse.sign()
+
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         reason = self._hooks.stop_reason()
         if reason is not None:
@@ -163,10 +174,10 @@ class _Run:
 
     def _back_off(self) -> JobResult | None:
         """Wait before the next try, longer each time; the result where there is a reason to end instead."""
-        options = self._job.options
-        pause_ms = min(options.backoff_ms * 2 ** (self._failures - 1), options.backoff_ms_max)
-        until_ms = self._clock.monotonic_ms() + pause_ms
+        chance = int(self._clock.unique()[:4], 16) / 0xFFFF
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(self._failures, chance)
         while True:
+            self._pulse.sign()
             end = self._reason_to_end()
             if end is not None:
                 return JobResult(end[0], self._writer.manifest, end[1])
@@ -199,6 +210,7 @@ class _Run:
             delays_us=(None if event_time is None else event_time.delay_ms * 1000,),
             timeout_ms=self._job.options.timeout_ms,
             on_commit=self._hooks.on_commit,
+            pulse=self._pulse,
             clock=self._clock,
         )
 

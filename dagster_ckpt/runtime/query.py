@@ -55,6 +55,11 @@ class EpochQuery:
             finally:
                 self._at_work.release()
 
+    def ask(self) -> None:
+        """Return once Spark has answered for the query, or is known to be gone."""
+        if self._query is not None:
+            _is_active(self._query)
+
     def close(self, timeout_s: float) -> bool:
         """Let no further epoch begin. Whether the one in work has ended; waits that long for it."""
         self._closed = True

@@ -10,6 +10,7 @@ from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.collector import GRACE_MS
 from dagster_ckpt.storage.opening import Opening
 
 
@@ -17,22 +18,36 @@ from dagster_ckpt.storage.opening import Opening
 class JobOptions:
     """How a stream is run.
 
-    `tolerable_failures` is how many times in a row an epoch may fail and be tried again: after `backoff_ms`, then twice
-    that and so on. `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how
-    many tasks an epoch has at most, None: as many as Spark has cores. `engine` is how each of Spark's Python workers
-    works.
+    An epoch that takes longer than `timeout_ms` is given up. Work that shows no sign of progress for `slack_ms` longer
+    than that hangs where no time-out reaches it, and its lease stops beating: what surrounds an epoch's job waits for a
+    store, a database or Spark, none of which may take that long.
+
+    `tolerable_failures` is how many times in a row an epoch may fail and be tried again, each time after `pause_ms`.
+    `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how many tasks an
+    epoch has at most, None: as many as Spark has cores. `grace_ms` is for how long an epoch can still be read after it
+    ceased to be retained. `engine` is how each of Spark's Python workers works.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
     run_for_ms: int | None = None
     checkpoint_interval_ms: int = 10_000
     timeout_ms: int = 600_000
+    slack_ms: int = 120_000
     tolerable_failures: int = 3
     backoff_ms: int = 1_000
     backoff_ms_max: int = 30_000
     drain_ms: int = 30_000
+    grace_ms: int = GRACE_MS
     tasks_max: int | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
+
+    def pause_ms(self, failures: int, chance: float) -> int:
+        """How long to wait after so many failures in a row: `backoff_ms`, then twice that and so on, up to a bound.
+
+        Half of it is `chance`, in [0, 1], so that streams which failed together do not come back together.
+        """
+        longest_ms: int = min(self.backoff_ms * 2 ** min(failures - 1, 32), self.backoff_ms_max)
+        return round(longest_ms * (0.5 + chance / 2))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import Lease, decode_lease, encode_lease
 from dagster_ckpt.protocol.names import lease_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.pulse import Pulse
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +31,14 @@ def read_lease(store: ObjectStore, term: Term) -> Lease | None:
 class LeaseHeartbeat:
     """Keeps one lease beating until it is closed. A store that does not answer is tried again at the next beat.
 
+    While `pulse` is silent it does not beat, so that work that hangs looks dead; None for work that cannot hang unseen.
     The lease is advice: nothing here ever raises into the writer's work, nor stops it.
     """
 
-    def __init__(self, store: ObjectStore, lease: Lease) -> None:
+    def __init__(self, store: ObjectStore, lease: Lease, pulse: Pulse | None = None) -> None:
         self._store = store
         self._lease = lease
+        self._pulse = pulse
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lease-{lease.term}", daemon=True)
@@ -79,8 +82,15 @@ class LeaseHeartbeat:
         self._ended.set()
 
     def _run(self) -> None:
+        hung = False
         while not self._ended.wait(self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT):
-            self.beat()
+            if self._pulse is None or self._pulse.beats:
+                hung = False
+                self.beat()
+            elif not hung:
+                hung = True
+                text = "the work has not moved for %s s: its lease is left to lapse, so another may take over. term=%s"
+                _log.error(text, self._pulse.silent_ms // 1000, self._lease.term)
 
     def _write(self, lease: Lease) -> None:
         try:

@@ -20,10 +20,13 @@ from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, open_again, open_manifest
 from dagster_ckpt.storage.probe import prove_atomic_create
+from dagster_ckpt.storage.pulse import Pulse
 
 
-def open_stream(store: ObjectStore, opening: Opening, clock: Clock) -> "StreamWriter":
+def open_stream(store: ObjectStore, opening: Opening, clock: Clock, pulse: Pulse | None = None) -> "StreamWriter":
     """Open the stream in the folder `store`, creating it if there is none, and begin a term whose lease beats.
+
+    The lease beats for as long as `pulse` does; without one, for as long as this process runs.
 
     Waits for a writer that may still live, as `Opening` says. Raises `FencedError` while one does,
     `InvalidPipelineError` for a store that cannot create atomically or a stream of another owner,
@@ -31,7 +34,7 @@ def open_stream(store: ObjectStore, opening: Opening, clock: Clock) -> "StreamWr
     """
     prove_atomic_create(store, clock)
     chain = ManifestChain(store, clock)
-    writer = StreamWriter(chain, opening, open_manifest(chain, opening))
+    writer = StreamWriter(chain, opening, open_manifest(chain, opening), pulse)
     try:
         writer.heartbeat.begin()
     except BaseException as interrupt:
@@ -47,15 +50,17 @@ class StreamWriter:
     Its methods are called by one thread at a time.
     """
 
-    def __init__(self, chain: ManifestChain, opening: Opening, manifest: Manifest) -> None:
+    def __init__(self, chain: ManifestChain, opening: Opening, manifest: Manifest, pulse: Pulse | None = None) -> None:
         self._chain = chain
         self._opening = opening
         self._manifest = manifest
+        self._pulse = pulse
         self._ended: CheckpointError | None = None
         self._index_objects = 0
         self.heartbeat = LeaseHeartbeat(
             chain.store,
             Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch),
+            pulse,
         )
 
     @property
@@ -120,7 +125,8 @@ class StreamWriter:
 
         Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over.
         """
-        writer = StreamWriter(self._chain, self._opening, open_again(self._chain, self._opening, self._manifest))
+        successor = open_again(self._chain, self._opening, self._manifest)
+        writer = StreamWriter(self._chain, self._opening, successor, self._pulse)
         try:
             writer.heartbeat.begin()
             self.close("reopened")  # not earlier, or somebody who waits politely would come in between

@@ -211,3 +211,42 @@ def test_an_error_that_the_caller_raises_after_a_commit_ends_the_run_as_it_is(
     with pytest.raises(ZeroDivisionError, match="Dagster is gone"):
         stream.run(counting(inbox), replace(FAST, tolerable_failures=0), JobHooks(on_commit))
     assert lease_of(stream)["closed"] is None, "the sensor must see that this was no clean end"
+
+
+def test_a_run_whose_work_hangs_lets_its_lease_lapse_and_beats_again_when_it_moves(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    stream.clock = clock = ClockAhead()
+    beats: list[object] = []
+
+    def hang(epoch: CommittedEpoch) -> None:
+        # As in a call to a database that never answers: no time-out of ours reaches it.
+        stream.epochs.append(epoch)
+        clock.ahead_ms = FAST.timeout_ms + FAST.slack_ms + 1
+        threading.Event().wait(1)  # a beat that was on its way
+        before = lease_of(stream)["counter"]
+        threading.Event().wait(2)
+        beats.extend((before, lease_of(stream)["counter"]))
+
+    result = stream.run(counting(inbox), hooks=JobHooks(hang))
+    assert result.ending is Ending.INPUT_DONE
+    assert beats[0] == beats[1]
+    assert lease_of(stream)["closed"] == "input_done"
+
+
+def test_a_run_without_anything_to_do_does_not_hang(stream: StreamUnderTest, inbox: Path) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    stream.clock = clock = ClockAhead()
+    beats: list[object] = []
+
+    def idle() -> None:
+        if stream.epochs and not beats:
+            beats.append(lease_of(stream)["counter"])
+        clock.ahead_ms += FAST.timeout_ms
+
+    def when_it_has_beaten() -> str | None:
+        return "done" if beats and lease_of(stream)["counter"] != beats[0] else None
+
+    result = stream.run(counting(inbox), CONTINUOUS, JobHooks(stream.epochs.append, when_it_has_beaten, idle))
+    assert result.ending is Ending.STOPPED

@@ -16,6 +16,7 @@ from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError,
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest import ManifestKind
 from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks
 from dagster_ckpt.storage.chain import ManifestChain
@@ -184,10 +185,27 @@ def test_a_task_that_is_silent_for_too_long_is_named_and_the_epoch_given_up(
     def sleep() -> None:
         threading.Event().wait(60)
 
-    with pytest.raises(CheckpointTimeoutError, match=r"shards=\[0, 1, 2, 3\], hosts=\[.*reads partition 0 of the inp"):
+    named = r"shards=\[0, 1, 2, 3\], hosts=\['\S+ \(task \d+ reads partition 0 of the input\)'\]"
+    with pytest.raises(CheckpointTimeoutError, match=named):
         stream.run(totals(inbox, through=fails_once(tmp_path / "slept", sleep)), replace(ONCE, timeout_ms=3_000))
     stream.run(totals(inbox), ONCE)
     assert stream.rows() == expected(0)
+
+
+def test_of_an_epoch_that_is_late_only_the_shards_still_at_work_are_named(
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path
+) -> None:
+    fill(inbox, 0, 2)
+
+    def sleep() -> None:
+        threading.Event().wait(60)
+
+    def function(spark: SparkSession) -> Stream:
+        both = spark.readStream.schema("k string, v long").parquet(str(inbox))
+        return Stream(fails_once(tmp_path / "slept", sleep)(both))
+
+    with pytest.raises(CheckpointTimeoutError, match=r"shards=\[(\d)\], hosts=\['\S+ \(task \d+ works shards \1\)'\]"):
+        stream.run(function, replace(ONCE, timeout_ms=3_000))
 
 
 def test_a_fenced_writer_stops_with_that_error_and_the_other_goes_on(stream: StreamUnderTest, inbox: Path) -> None:
@@ -207,6 +225,23 @@ def test_a_fenced_writer_stops_with_that_error_and_the_other_goes_on(stream: Str
     assert stream.rows() == expected(0)
     stream.run(totals(inbox))
     assert stream.rows() == expected(0, 1, 2)
+
+
+def test_a_writer_that_was_fenced_while_it_had_nothing_to_do_does_not_end_as_if_it_were_the_writer(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    fill(inbox, 0, 1)
+    store = folder_store(stream.address.open(), stream.folder.name)
+
+    def when_fenced() -> str | None:
+        if not stream.epochs:
+            return None
+        opening = replace(stream._opening(stream.epochs[0].manifest.pipeline, None), take_over=Takeover.ALWAYS)
+        open_stream(store, opening, stream.clock).close("done")
+        return "a drain request"
+
+    with pytest.raises(FencedError, match="another writer took over"):
+        stream.run(totals(inbox), replace(FAST, mode=Mode.CONTINUOUS), JobHooks(stream.epochs.append, when_fenced))
 
 
 def test_going_back_to_an_epoch_reads_again_what_came_after_it(stream: StreamUnderTest, inbox: Path) -> None:

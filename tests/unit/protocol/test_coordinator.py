@@ -101,6 +101,10 @@ def test_a_job_that_ends_without_a_word_of_some_shard_is_a_decline() -> None:
         ),
         (ShardDeclined(E, None, "", "the job died"), Failure(FailureKind.DECLINED, "the job died")),
         (TimedOut(E, ("host-9",)), Failure(FailureKind.TIMED_OUT, "no word in time", (Shard(1),), ("host-9",))),
+        (
+            TimedOut(E, ("host-9",), (Shard(0),)),
+            Failure(FailureKind.TIMED_OUT, "no word in time", (Shard(0),), ("host-9",)),
+        ),
         (Aborted(E, "the Dagster run ends"), Failure(FailureKind.ABORTED, "the Dagster run ends")),
     ],
 )

@@ -8,6 +8,8 @@ from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.names import lease_name
 from dagster_ckpt.storage.leases import LeaseHeartbeat, read_lease
 from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.pulse import Pulse
+from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.streams import a_holder, a_store
 
@@ -80,3 +82,26 @@ def test_no_lease_and_a_damaged_one_are_the_same_and_an_unreadable_store_is_no_v
     store.decide = lambda _: Fault.LOST_REQUEST
     with pytest.raises(StoreUnavailableError):
         read_lease(store, Term(3))
+
+
+def test_a_lease_stops_beating_while_the_work_it_speaks_for_hangs_and_beats_again_when_that_moves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, clock = a_store(), StillClock()
+    pulse = Pulse(clock, silence_ms_max=720_000)
+    heartbeat = LeaseHeartbeat(store, QUICK, pulse)
+    heartbeat.begin()
+    clock.sleep_ms(720_000)
+    _until(store, 3)
+    clock.sleep_ms(1)
+    time.sleep(0.05)  # a beat that was on its way
+    hung = read_lease(store, QUICK.term)
+    time.sleep(0.1)
+    assert read_lease(store, QUICK.term) == hung, "it beats on while the work hangs"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the work has not moved for 720 s: its lease is left to lapse, so another may take over. term=3"
+    ]
+    pulse.sign()
+    assert hung is not None
+    _until(store, hung.counter + 2)
+    heartbeat.end("success")

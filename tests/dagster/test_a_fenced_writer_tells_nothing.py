@@ -1,0 +1,69 @@
+"""Who may tell Dagster of a stream: the run whose term is the newest, whatever leases say or do not say yet."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dagster_ckpt.errors import StoreUnavailableError
+from dagster_ckpt.integration import step as step_module
+from dagster_ckpt.integration.step import Step
+from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.dagster.sensor_world import SensorWorld, a_world
+
+
+def a_step(world: SensorWorld, run: dg.DagsterRun) -> Step:
+    """As much of a step as looks at the store."""
+    context: Any = SimpleNamespace(asset_key=dg.AssetKey("s"), run=run)
+    nothing: Any = None
+    return Step(context, nothing, world.checkpoints, nothing, nothing, Mode.AVAILABLE_NOW, world.clock)
+
+
+def test_the_writer_may_speak_and_once_another_has_opened_the_stream_it_may_not() -> None:
+    world = a_world()
+    older, newer = world.started("s"), world.started("s")
+    mine = world.open("s", older).manifest
+    assert a_step(world, older).may_speak(mine)
+    theirs = world.open("s", newer).manifest
+    assert not a_step(world, older).may_speak(mine)
+    assert a_step(world, newer).may_speak(theirs)
+
+
+def test_not_even_in_the_moment_before_the_other_has_written_its_lease() -> None:
+    world = a_world()
+    older, newer = world.started("s"), world.started("s")
+    mine = world.open("s", older).manifest
+    theirs = world.open("s", newer).manifest
+    world.folder("s").delete(lease_name(theirs.term))
+    assert not a_step(world, older).may_speak(mine)
+    assert a_step(world, newer).may_speak(theirs), "its own term needs no lease to be its own"
+
+
+def test_a_run_may_still_tell_of_an_epoch_of_an_earlier_term_of_its_own() -> None:
+    world = a_world()
+    run = world.started("s")
+    before = world.open("s", run).manifest
+    world.open("s", run)
+    assert a_step(world, run).may_speak(before)
+
+
+def test_the_result_is_the_newest_epoch_also_where_another_has_come_since_this_run_closed_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world()
+    run = world.started("s")
+    own = world.open("s", run)
+    step = a_step(world, run)
+    assert step_module._newest(step, own.manifest) == own.manifest
+    other = world.open("s", world.started("s"))
+    world.commit(other)
+    assert step_module._newest(step, own.manifest) == other.manifest
+
+    def asleep(*args: object) -> bytes:
+        raise StoreUnavailableError("the store sleeps. store=memory")
+
+    monkeypatch.setattr(MemoryObjectStore, "get", asleep)
+    assert step_module._newest(step, own.manifest) == own.manifest, "all is committed: no store that sleeps undoes it"
