@@ -1,9 +1,14 @@
 """What all tests share: a test below a folder that is named like a marker has that marker."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.worlds.s3_server import S3Server
 
 TESTS = Path(__file__).parent
 MARKERS = {"chaos", "dagster", "golden", "spark"}
@@ -17,3 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for folder in MARKERS.intersection(item.path.relative_to(TESTS).parts):
             item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[S3Server]":
+    """An S3 server of this test process, begun when a test first needs it."""
+    from tests.worlds.s3_server import running
+
+    with running(tmp_path_factory.mktemp("s3")) as server:
+        yield server

@@ -14,6 +14,11 @@ from dagster_ckpt.state import change_log
 from dagster_ckpt.state.snapshot import live_shards
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.patient import patient
+
+_PATIENCE = Patience(total_ms=30_000)
+"""A table is many requests: all that was read before is lost with the one that fails."""
 
 
 def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
@@ -22,8 +27,8 @@ def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequ
     operator = from_pipeline(manifest.pipeline)
     if isinstance(operator, AppendOnly):
         schema = pa.schema([manifest.pipeline.output.field(name) for name in names])
-        return change_log.read(store, files_of(store, clock, manifest), schema)
-    return _keyed(store, manifest, operator).select(names)
+        return change_log.read(patient(store, clock, _PATIENCE), files_of(store, clock, manifest), schema)
+    return _keyed(patient(store, clock, _PATIENCE), manifest, operator).select(names)
 
 
 def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:

@@ -25,6 +25,7 @@ from dagster_ckpt.runtime.shard_work import ShardWork
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.patient import patient
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 
@@ -98,6 +99,8 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     clock = SystemClock()
     store = folder_store(setup.address.open(), setup.folder)
     manifest = _manifest(ManifestChain(store, clock), order)
+    # The chain waits by itself. The engine does not: of its many files, one lost reply would cost the whole epoch.
+    store = patient(store, clock)
     return ShardWork(
         store=store,
         manifest=manifest,

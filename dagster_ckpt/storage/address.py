@@ -11,6 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.s3_options import s3_options, s3_place
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
@@ -30,21 +31,29 @@ class StoreAddress:
 
 
 def open_store(url: str, storage_options: Mapping[str, object] | None = None) -> ObjectStore:
-    """The store at `file:///folder` or `memory://name`. Nothing is read or written yet; see `prove_atomic_create`.
+    """The store at `file:///folder`, `s3://bucket/folder` or `memory://name`.
 
+    Nothing is read or written yet; see `prove_atomic_create`. `storage_options` are those of s3fs; only `s3:` has any.
     Raises `InvalidPipelineError` for a store whose atomic create has not been proved.
     """
     scheme, rest = _split(url)
     match scheme:
         case "file":
             store: ObjectStore = LocalObjectStore(_folder(rest), SystemClock().unique)
+        case "s3":
+            return _s3(rest, storage_options or {})
         case "memory":
             store = MemoryObjectStore(rest.strip("/"))
+        case "s3a" | "s3n":
+            raise InvalidPipelineError(
+                f"{scheme} is Hadoop's word for S3, which this store does not go through: write s3://bucket/folder. "
+                f"scheme={scheme}"
+            )
         case _:
             # Only the scheme: the rest of a URL may hold a password.
             raise InvalidPipelineError(
-                "this release keeps checkpoints on local disk only: a store needs an atomic create that was proved, "
-                "and an imitated one loses data. Use file:///some/folder; S3 comes later, with its own proof. "
+                "checkpoints are kept on a file system (file:///some/folder) or on S3 (s3://bucket/folder): a store "
+                "needs an atomic create that was proved against a real server, and an imitated one loses data. "
                 f"scheme={scheme}"
             )
     if storage_options:
@@ -52,6 +61,19 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
             f"a {scheme} store takes no storage options: remove them. options={sorted(storage_options)}"
         )
     return store
+
+
+def _s3(rest: str, options: Mapping[str, object]) -> ObjectStore:
+    place, checked = s3_place(rest), s3_options(options)
+    try:
+        # Here and not above: who keeps checkpoints on a disk need not have it, and it takes a second to load.
+        from dagster_ckpt.storage.s3 import S3ObjectStore
+    except ModuleNotFoundError as error:
+        raise InvalidPipelineError(
+            "an S3 store needs s3fs, on every host that opens it: pip install 'dagster-ckpt[s3]'. "
+            f"missing={error.name}, store={place.url}"
+        ) from None
+    return S3ObjectStore(place, checked)
 
 
 def _split(url: str) -> tuple[str, str]:

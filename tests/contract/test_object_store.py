@@ -14,6 +14,7 @@ from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from tests.worlds.s3_server import S3Server
 
 OUTSIDE = ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/", ".hidden", "a/.hidden", "a\\b", "a\0b"]
 
@@ -30,9 +31,12 @@ def _folder(folder: Path) -> ObjectStore:
     return folder_store(_local(folder), "some.stream")
 
 
-@pytest.fixture(params=[_local, _memory, _folder], ids=["local", "memory", "folder"])
+@pytest.fixture(params=[_local, _memory, _folder, "s3"], ids=["local", "memory", "folder", "s3"])
 def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
     """Opens the same store, each time anew."""
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        return server.empty().open
     return lambda: request.param(tmp_path)
 
 
