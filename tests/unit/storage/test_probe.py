@@ -41,6 +41,38 @@ class NeverCreating(MemoryObjectStore):
         return False
 
 
+class CollectedOnce(MemoryObjectStore):
+    """The process sleeps after its first create, for so long that a collector takes the object away."""
+
+    slept = False
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        created = super().put_if_absent(name, data)
+        if not self.slept:
+            self.slept = True
+            self.delete(name)
+        return created
+
+
+class CollectedBeforeItIsRead(MemoryObjectStore):
+    """The process sleeps after both creates."""
+
+    slept = False
+
+    def get(self, name: str) -> bytes:
+        if not self.slept:
+            self.slept = True
+            self.delete(name)
+        return super().get(name)
+
+
+@pytest.mark.parametrize("sleepy", [CollectedOnce, CollectedBeforeItIsRead])
+def test_who_slept_for_so_long_that_its_probe_was_collected_accuses_nobody(sleepy: type[MemoryObjectStore]) -> None:
+    store = sleepy(uuid4().hex)
+    prove_atomic_create(store, CLOCK)
+    assert list(store.list("")) == []
+
+
 def test_an_honest_store_is_proved_once_and_left_as_it_was() -> None:
     store = Counting(uuid4().hex)
     prove_atomic_create(store, CLOCK)
