@@ -1,41 +1,81 @@
-"""When an object is damaged: which epoch does without it. Only asked after an error, so it may list and look around."""
+"""When an object is damaged: which epoch does without it, and how to go back there. The one place that says so.
 
+Only asked after an error, so it may list and look around.
+"""
+
+import shlex
 from collections.abc import Iterator
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history.table import files_of
-from dagster_ckpt.ids import Epoch
+from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import MANIFESTS, parse_manifest_name
+from dagster_ckpt.protocol.names import folder_of, parts_of_name
+from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain
+
+_SAID = "good_epoch="
+
+
+def advised(chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
+    """The error with what to do about it: the newest epoch that needs nothing it names, and the way back there.
+
+    One that says so already is given back as it is.
+    """
+    if _SAID in str(error):
+        return error
+    try:
+        end = chain.end()
+    except CorruptStateError:
+        return CorruptStateError(f"{error}, {_SAID}none")
+    if end is None:
+        return error
+    broken = isinstance(end, BrokenEnd)
+    newest = end.presumed if isinstance(end, BrokenEnd) else end
+    good = epoch_without(chain, newest, error)
+    if good is None:
+        way = f"begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
+        return CorruptStateError(f"{error}, {_SAID}none, {way}")
+    if good == newest.epoch and not broken:
+        return CorruptStateError(f"{error}, {_SAID}{good}, current={good}")
+    way = f"go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
+    return CorruptStateError(f"{error}, {_SAID}{good}, {way}")
+
+
+def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:
+    """The command that goes back to an epoch, to be pasted into a shell."""
+    store = chain.store.url.removesuffix(_folder(stream)).rstrip("/")
+    return shlex.join(["dagster-ckpt", "--store", store, "rollback", stream, "--epoch", str(epoch)])
 
 
 def epoch_without(chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> Epoch | None:
-    """The newest retained epoch whose table needs no object that the error names; None where all do."""
+    """The newest retained epoch that needs no object that the error names; None where all do."""
     for retained in reversed(lineage(newest)):
         try:
             needed = list(_needed(chain, chain.read(retained.version)))
         except CorruptStateError:
             continue  # its own manifest or list is damaged
-        # Each name is looked for in the message, which ends in it: nothing is parsed.
+        # Each name is looked for in the message: nothing is parsed.
         if not any(name in str(error) for name in needed):
             return retained.epoch
     return None
 
 
-def newest_readable(chain: ManifestChain) -> Manifest | None:
-    """The newest manifest that can be read, where the newest one cannot. Found by listing: good enough for advice."""
-    versions = (parse_manifest_name(name) for name in chain.store.list(MANIFESTS))
-    for version in sorted((version for version in versions if version is not None), reverse=True):
-        try:
-            return chain.read(version)
-        except CorruptStateError:
-            continue
-    return None
-
-
 def _needed(chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
+    """What reading the epoch's table, or going on from it, needs."""
     yield from (run.path for shards in manifest.runs.values() for runs in shards for run in runs)
+    yield from (index.path for source in manifest.sources for index in source.files.index)
     yield from (index.path for index in manifest.files.index)
     yield from (file.path for file in files_of(chain.store, chain.clock, manifest))
+
+
+def _quoted(command: str) -> str:
+    return f'"{command}"'
+
+
+def _folder(stream: str) -> str:
+    try:
+        return folder_of(parts_of_name(stream))
+    except InvalidPipelineError:
+        return ""

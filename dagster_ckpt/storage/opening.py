@@ -256,7 +256,7 @@ def _live(newest: Manifest, lease: Lease) -> str:
     holder = lease.holder
     return (
         f"another Dagster run is writing this stream; it goes on unharmed, and this one has stopped. Wait for its end, "
-        f"or end it, or set take_over in the run config to fence it. stream={newest.stream}, "
+        f"or end it, or fence it: take_over in the run config, or --fence. stream={newest.stream}, "
         f"dagster_run={holder.dagster_run_id}, host={holder.process.host}, pid={holder.process.pid}, "
         f"instance={holder.instance}, term={newest.term}"
     )

@@ -85,8 +85,8 @@ class MadeStream:
         )
         store = folder_store(open_store(self.url), folder_of(self.name.split("/")))
         self.writer = open_stream(store, opening, SystemClock())
-        if from_epoch is not None:
-            self._batches = itertools.count((self.writer.manifest.batch_id or -1) + 1)
+        batch = self.writer.manifest.batch_id
+        self._batches = itertools.count(0 if batch is None else batch + 1)
         return self.writer.manifest
 
     def commit(self, rows: pa.Table | None = None, hours: int | None = None) -> int:

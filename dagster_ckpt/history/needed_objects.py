@@ -1,0 +1,49 @@
+"""Which objects manifests need, each once, and which manifests need each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
+
+
+@dataclass
+class NeededObjects:
+    """Objects by name, and who names each: a manifest or pin, as the caller calls it, or an index object's name.
+
+    What lies in another stream's folder is not among them.
+    """
+
+    files: dict[str, RunRef | ChangeRef] = field(default_factory=dict)
+    changes_index: dict[str, IndexRef] = field(default_factory=dict)
+    files_index: dict[str, IndexRef] = field(default_factory=dict)
+    named_by: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, manifest: Manifest, who: str) -> None:
+        runs = (run for shards in manifest.runs.values() for refs in shards for run in refs)
+        self.add_files((*runs, *manifest.changes, *manifest.files.tail), who)
+        self._add_index(self.changes_index, manifest.files.index, who)
+        self._add_index(self.files_index, (ref for source in manifest.sources for ref in source.files.index), who)
+
+    def add_files(self, refs: Iterable[RunRef | ChangeRef], who: str) -> None:
+        for ref in refs:
+            if ref.ancestor is None:
+                self.files.setdefault(ref.path, ref)
+                self._name(ref.path, who)
+
+    def _add_index(self, index: dict[str, IndexRef], refs: Iterable[IndexRef], who: str) -> None:
+        for ref in refs:
+            if ref.ancestor is None:
+                index[ref.path] = ref
+                self._name(ref.path, who)
+
+    def _name(self, path: str, who: str) -> None:
+        names = self.named_by.setdefault(path, [])
+        if not names or names[-1] != who:
+            names.append(who)
+
+    def needed_by(self, path: str) -> set[str]:
+        """The manifests and pins that need this object, directly or by way of an index object."""
+        found: set[str] = set()
+        for who in self.named_by.get(path, ()):
+            found |= self.needed_by(who) if who in self.named_by else {who}
+        return found

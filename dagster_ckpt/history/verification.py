@@ -1,0 +1,265 @@
+"""Reading all that a stream's epochs and pins need, every byte of it, and telling what is damaged.
+
+It works from the newest manifest, and reads each object once however many epochs share it. Beside a live writer an
+object may vanish because its epoch was retired meanwhile: so the newest manifest is looked at again in the end, and
+what no epoch needs any more is nobody's damage.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.history.damage import go_back
+from dagster_ckpt.history.needed_objects import NeededObjects
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
+from dagster_ckpt.protocol.json_codec import Codec
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN, decode_manifest
+from dagster_ckpt.protocol.manifest_rules import malformed
+from dagster_ckpt.protocol.names import PINS, TRIMMED, manifest_name, pin_name
+from dagster_ckpt.protocol.pin import decode_pin
+from dagster_ckpt.state.object_checks import MISSING, check_file
+from dagster_ckpt.storage.broken_end import LOST, BrokenEnd
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.patient import patient
+
+Entry = TypeVar("Entry")
+
+Progress = Callable[[int, int], None]
+"""Told after each piece: the bytes that were read, and those that are known to be needed."""
+
+_PATIENCE = Patience(total_ms=30_000)
+_SPARED = 16  # the newest manifests, which are never deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One damaged object: its name in the stream's folder, what is wrong, and which retained epochs and pins need it.
+
+    Without either, nothing that can be read needs it.
+    """
+
+    object: str
+    wrong: str
+    epochs: tuple[Epoch, ...] = ()
+    pins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was read of a stream, and what of it is damaged.
+
+    `epoch` is the current one; None where the newest manifest is damaged, and nobody can say. `good_epoch` is the
+    newest one that can be gone back to and whose every object is whole, None where there is none; `command` goes back
+    to it (or to the empty stream) where the current epoch is damaged. `bytes` counts what was read of all objects.
+    """
+
+    stream: str
+    epoch: Epoch | None
+    good_epoch: Epoch | None
+    manifests: int = 0
+    runs: int = 0
+    changes: int = 0
+    index_objects: int = 0
+    pins: int = 0
+    bytes: int = 0
+    findings: tuple[Finding, ...] = ()
+    command: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.findings
+
+
+def verify(chain: ManifestChain, stream: str, progress: Progress | None = None) -> Verification:
+    """Verify the stream that the chain is of. Raises `StoreUnavailableError` where the store does not answer."""
+    patient_chain = replace(chain, store=patient(chain.store, chain.clock, _PATIENCE))
+    try:
+        end = patient_chain.end()
+    except CorruptStateError as error:
+        return Verification(stream, None, None, findings=(Finding(manifest_name(FIRST), str(error)),))
+    assert end is not None, "only what exists can be verified"
+    return _Check(patient_chain, stream, end, progress or _nobody).result()
+
+
+class _Check:
+    """One verification. `end` is where the chain ended when it began."""
+
+    def __init__(self, chain: ManifestChain, stream: str, end: Manifest | BrokenEnd, progress: Progress) -> None:
+        self._chain = chain
+        self._stream = stream
+        self._broken = end if isinstance(end, BrokenEnd) else None
+        self._newest = end.presumed if isinstance(end, BrokenEnd) else end
+        self._progress = progress
+        self._needs = NeededObjects()
+        self._findings: list[Finding] = []
+        self._epochs = {f"v{entry.version}": entry.epoch for entry in self._newest.retained}
+        self._manifests = self._pins = 0
+        self._done = self._total = 0
+
+    def result(self) -> Verification:
+        if self._broken is None:
+            self._epochs.setdefault(f"v{self._newest.version}", self._newest.epoch)
+        self._check_manifests()
+        self._check_pins()
+        self._check_index()
+        self._check_files()
+        later = self._chain.end()
+        findings = tuple(found for finding in self._findings if (found := self._still(finding, later)) is not None)
+        bad = {epoch for finding in findings for epoch in finding.epochs}
+        epoch = None if self._broken is not None else self._newest.epoch
+        good = max((each for each in lineage_epochs(self._newest) if each not in bad), default=None)
+        if epoch == EMPTY and EMPTY not in bad:
+            good = EMPTY
+        command = None if epoch is not None and epoch not in bad else go_back(self._chain, self._stream, good or EMPTY)
+        return Verification(
+            stream=self._stream,
+            epoch=epoch,
+            good_epoch=good,
+            manifests=self._manifests,
+            runs=sum(isinstance(ref, RunRef) for ref in self._needs.files.values()),
+            changes=sum(isinstance(ref, ChangeRef) for ref in self._needs.files.values()),
+            index_objects=len(self._needs.changes_index) + len(self._needs.files_index),
+            pins=self._pins,
+            bytes=self._done,
+            findings=findings,
+            command=command,
+        )
+
+    def _check_manifests(self) -> None:
+        """All from the newest down to the first one that must be there, and on for as long as there are more."""
+        floor = self._floor(self._newest)
+        version, child = self._newest.version, None
+        while version >= FIRST:
+            data = self._bytes(manifest_name(version))
+            if data is None and version < floor:
+                break
+            child = self._check_manifest(version, data, child)
+            version = Version(version - 1)
+
+    def _floor(self, newest: Manifest) -> Version:
+        """The oldest manifest that must be there."""
+        if not self._chain.store.exists(TRIMMED):
+            return FIRST
+        oldest = min((entry.version for entry in newest.retained), default=newest.version)
+        return Version(max(FIRST, min(oldest, newest.version - _SPARED + 1)))
+
+    def _check_manifest(self, version: Version, data: bytes | None, child: Manifest | None) -> Manifest | None:
+        """Check one that `child` (None: it cannot be read) must follow; the manifest, where it can be read."""
+        name, who = manifest_name(version), f"v{version}"
+        if data is None or data == LOST:
+            self._found_manifest(version, MISSING if data is None else "lost, and left behind by a rollback")
+            return None
+        self._manifests += 1
+        self._read(len(data), known=False)
+        try:
+            manifest = decode_manifest(data, name)
+        except CorruptStateError as error:
+            self._found_manifest(version, str(error).rpartition("reason=")[2])
+            return None
+        wrong = [f"breaks the rule {rule}" for rule in malformed(manifest)]
+        if manifest.version != version:
+            wrong.append(f"is version {manifest.version}")
+        elif child is not None and (child.parent, child.uuid) != (version, manifest.uuid):
+            wrong.append(f"is not what version {child.version} was built upon")
+        if wrong:
+            self._found_manifest(version, ", ".join(wrong))
+            return None
+        if who in self._epochs:
+            self._needs.add(manifest, who)
+        return manifest
+
+    def _found_manifest(self, version: Version, wrong: str) -> None:
+        epochs = [self._epochs[who]] if (who := f"v{version}") in self._epochs else []
+        # What a rollback has left behind, and nobody can read by its number, is damage that is dealt with.
+        if epochs or (self._broken is not None and version > self._broken.readable.version):
+            self._findings.append(Finding(manifest_name(version), wrong, tuple(epochs)))
+        elif not is_abandoned(self._newest, version):
+            self._findings.append(Finding(manifest_name(version), wrong))
+
+    def _check_pins(self) -> None:
+        for name in sorted(self._chain.store.list(PINS)):
+            data = self._bytes(name)
+            if data is None:
+                continue  # unpinned meanwhile
+            self._pins += 1
+            self._read(len(data), known=False)
+            try:
+                pin = decode_pin(data, name)
+            except CorruptStateError as error:
+                self._findings.append(Finding(name, str(error).rpartition("reason=")[2], pins=(name,)))
+                continue
+            if pin_name(pin.name) != name or pin.manifest.uuid != self._newest.uuid:
+                self._findings.append(Finding(name, f"is the pin {pin.name!r} of {pin.manifest.stream}", pins=(name,)))
+                continue
+            self._needs.add(pin.manifest, name)
+
+    def _check_index(self) -> None:
+        needs = self._needs
+        for path, ref in sorted(needs.changes_index.items()):
+            entries = self._entries(ref, CHANGES)
+            needs.add_files(entries, path)
+        for _, ref in sorted(needs.files_index.items()):
+            self._entries(ref, FILES_SEEN)
+
+    def _entries(self, ref: IndexRef, codec: Codec[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+        lists = IndexedLists(self._chain.store, codec, self._chain.clock, _PATIENCE)
+        try:
+            entries = lists.entries(IndexedList((ref,)))
+        except CorruptStateError:
+            there = self._chain.store.exists(ref.path)
+            self._found(ref.path, "another checksum than the manifest's" if there else MISSING)
+            return ()
+        if len(entries) != ref.entries:
+            self._found(ref.path, f"{len(entries):,} entries instead of {ref.entries:,}")
+        self._read(ref.bytes, known=False)
+        return entries
+
+    def _check_files(self) -> None:
+        files = self._needs.files
+        self._total = self._done + sum(ref.bytes for ref in files.values())
+        for path in sorted(files):
+            before = self._done
+            wrong = check_file(self._chain.store, files[path], self._read)
+            if wrong is not None:
+                self._found(path, wrong)
+                self._total -= files[path].bytes - (self._done - before)
+
+    def _found(self, path: str, wrong: str) -> None:
+        needed_by = self._needs.needed_by(path)
+        epochs = sorted({self._epochs[who] for who in needed_by if who in self._epochs})
+        pins = sorted(who for who in needed_by if who not in self._epochs)
+        self._findings.append(Finding(path, wrong, tuple(epochs), tuple(pins)))
+
+    def _still(self, finding: Finding, later: Manifest | BrokenEnd | None) -> Finding | None:
+        """The finding as it is now; None where the object is gone and so is all that needed it."""
+        if later is None or isinstance(later, BrokenEnd) or not finding.wrong.startswith(MISSING):
+            return finding
+        retained = {entry.epoch for entry in later.retained} | {later.epoch}
+        epochs = tuple(epoch for epoch in finding.epochs if epoch in retained)
+        pins = tuple(pin for pin in finding.pins if self._chain.store.exists(pin))
+        needed = bool(epochs or pins)
+        if not finding.epochs and not finding.pins:
+            needed = finding.object >= manifest_name(self._floor(later))
+        return replace(finding, epochs=epochs, pins=pins) if needed else None
+
+    def _bytes(self, name: str) -> bytes | None:
+        try:
+            return self._chain.store.get(name)
+        except ObjectMissingError:
+            return None
+
+    def _read(self, count: int, *, known: bool = True) -> None:
+        self._done += count
+        self._total += 0 if known else count
+        self._progress(self._done, self._total)
+
+
+def _nobody(done: int, total: int) -> None:
+    pass

@@ -1,0 +1,50 @@
+"""Going back to an older epoch by a person's word, outside of any Dagster run."""
+
+from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder
+from dagster_ckpt.protocol.lineage import lineage
+from dagster_ckpt.protocol.manifest import Manifest, Pipeline
+from dagster_ckpt.storage.broken_end import BrokenEnd
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.leases import LeaseHeartbeat
+from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest
+from dagster_ckpt.storage.probe import prove_atomic_create
+from dagster_ckpt.storage.processes import this_process
+
+LEASE_TIMEOUT_MS = 30_000
+"""How long a writer whose lease says nothing is waited for; one that says more has its own time."""
+
+
+def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manifest:
+    """Make a stream, which exists, show an older epoch: the manifest that does. The stream keeps its owner.
+
+    Works also where its newest manifest, or what that needs, is damaged. Raises `FencedError` while a writer lives,
+    unless it may be fenced, and `InvalidPipelineError` for an epoch that is not there. A crash leaves the rollback or
+    nothing of it.
+    """
+    prove_atomic_create(chain.store, chain.clock)
+    end = chain.end()
+    assert end is not None, "only what exists can go back"
+    newest = end.presumed if isinstance(end, BrokenEnd) else end
+    opening = Opening(
+        stream=newest.stream,
+        owner=newest.owner,
+        pipeline=_pipeline_at(chain, newest, epoch),
+        shards=newest.shards,
+        holder=LeaseHolder("", newest.owner.instance, this_process()),
+        root_run=f"rollback-{chain.clock.unique()}",  # a second word of a person is no retry of the first
+        lease_timeout_ms=LEASE_TIMEOUT_MS,
+        take_over=take_over,
+        from_epoch=epoch,
+    )
+    manifest = open_manifest(chain, opening)
+    # So that the next writer need not wait for this one.
+    lease = Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch)
+    LeaseHeartbeat(chain.store, lease).end(f"rolled back to epoch {epoch}")
+    return manifest
+
+
+def _pipeline_at(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Pipeline:
+    """What made the state of that epoch. Of an epoch that is not there any will do: `open_manifest` refuses it."""
+    versions = [entry.version for entry in lineage(newest) if entry.epoch == epoch]
+    return newest.pipeline if epoch == EMPTY or not versions else chain.read(versions[0]).pipeline

@@ -1,0 +1,176 @@
+"""`StreamHistory.rollback`: a person's word, outside of any Dagster run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
+from dagster_ckpt.protocol.manifest import EpochRange, ManifestKind
+from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.storage import rollback
+from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.opening import Takeover
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from tests.unit.history.made_streams import MadeStream, append, departures
+
+NAME = "delays"
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> MadeStream:
+    """Epochs 2, 3 and 4: one, two and three flights."""
+    made = MadeStream(tmp_path.as_uri(), NAME)
+    for delay in range(3):
+        made.commit(departures({"UA": [delay]}))
+    return made
+
+
+@pytest.fixture
+def history(stream: MadeStream) -> StreamHistory:
+    return CheckpointStore(stream.url).stream(NAME)
+
+
+def flights(history: StreamHistory) -> list[int]:
+    counted: list[int] = history.read()["flights"].to_pylist()
+    return counted
+
+
+def damage(stream: MadeStream, name: str) -> None:
+    path = Path(stream.url.removeprefix("file://")) / NAME / name
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def test_readers_see_the_older_epoch_and_the_writer_goes_on_from_it(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    shown = history.rollback(3)
+    assert (shown.epoch, shown.version, shown.current, flights(history)) == (3, 3, True, [2])
+    manifest = history.manifest()
+    assert (manifest.kind, manifest.abandoned) == (ManifestKind.ROLLBACK, (EpochRange(Epoch(4), Epoch(4)),))
+    assert manifest.owner == stream.writer.manifest.owner
+    assert manifest.pipeline == stream.writer.manifest.pipeline
+    stream.open()
+    assert stream.commit(departures({"UA": [9.0]})) == 7
+    assert flights(history) == [3]
+    stream.close()
+
+
+def test_the_next_writer_need_not_wait(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    history.rollback(2)
+    store = folder_store(open_store(stream.url), NAME)
+    term = history.manifest().term
+    lease = read_lease(store, term)
+    assert lease is not None
+    assert lease.closed == "rolled back to epoch 2"
+    assert lease.holder.instance == "instance-1", "the sensor of that instance goes on looking after the stream"
+
+
+def test_epoch_0_is_the_empty_stream(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    assert history.rollback(0).epoch == 0
+    assert flights(history) == []
+
+
+def test_a_live_writer_is_not_disturbed(
+    stream: MadeStream, history: StreamHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollback, "LEASE_TIMEOUT_MS", 200)
+    live = _beating(stream)
+    with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):
+        history.rollback(3)
+    assert flights(history) == [3]
+    assert history.rollback(3, fence=True).epoch == 3
+    with pytest.raises(FencedError, match="took over"):
+        live.check_term()
+    live.close("the test is over")
+
+
+def _beating(stream: MadeStream) -> StreamWriter:
+    """A writer whose lease beats every 66 ms."""
+    stream.close()
+    opening = stream.writer._opening
+    holder = LeaseHolder("dagster-run-7", "instance-1", ProcessId("elsewhere", "boot", "pid:[1]", 1, 1))
+    opening = replace(opening, holder=holder, lease_timeout_ms=200, take_over=Takeover.ALWAYS)
+    return open_stream(stream.writer.store, opening, SystemClock())
+
+
+@pytest.mark.parametrize("epoch", [1, 5, 9])
+def test_an_epoch_that_is_not_there_is_refused(stream: MadeStream, history: StreamHistory, epoch: int) -> None:
+    stream.close()
+    before = sorted(stream.writer.store.list(""))
+    with pytest.raises(InvalidPipelineError, match=r"retained=\[2, 3, 4\]"):
+        history.rollback(epoch)
+    assert sorted(stream.writer.store.list("")) == before
+    with pytest.raises(InvalidPipelineError, match="0 or a retained epoch"):
+        history.rollback(-1)
+
+
+def test_going_back_twice_is_two_words(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    history.rollback(3)
+    assert history.rollback(2).epoch == 2
+    with pytest.raises(InvalidPipelineError, match="an earlier rollback left behind"):
+        history.rollback(3)
+
+
+def test_a_damaged_newest_manifest_is_gone_back_over(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    damage(stream, manifest_name(Version(4)))
+    with pytest.raises(CorruptStateError, match="good_epoch=3, go_back="):
+        history.latest()
+    assert history.exists()
+    assert history.rollback(3).epoch == 3
+    assert flights(history) == [2]
+    stream.open()
+    assert stream.commit(departures({"UA": [9.0]})) == 7
+    stream.close()
+
+
+def test_a_damaged_run_is_gone_back_over(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    run = next(run.path for shards in stream.writer.manifest.runs[GROUPS] for run in shards if run.epoch == 4)
+    damage(stream, run)
+    with pytest.raises(CorruptStateError, match="good_epoch=3, go_back="):
+        history.read()
+    history.rollback(3)
+    assert flights(history) == [2]
+
+
+@pytest.mark.parametrize("made", ["changes", "index"])
+def test_a_damaged_part_of_an_append_only_table_is_gone_back_over(
+    tmp_path: Path, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 1)
+    stream = MadeStream(tmp_path.as_uri(), NAME, append())
+    for delay in range(3):
+        stream.commit(departures({"UA": [delay], "AA": [delay]}))
+    stream.close()
+    history = CheckpointStore(stream.url).stream(NAME)
+    newest = max((tmp_path / NAME / made).glob("1-4-*"))
+    damage(stream, f"{made}/{newest.name}")
+    objects = {finding.object: finding.epochs for finding in history.verify().findings}
+    assert objects == {f"{made}/{newest.name}": (4,)}
+    history.rollback(3)
+    assert history.read().num_rows == 4
+    stream.open()
+    stream.commit(departures({"UA": [9.0]}))
+    stream.close()
+    assert history.read().num_rows == 5
+
+
+def test_a_damaged_target_is_refused_and_says_which_epoch_is_good(stream: MadeStream, history: StreamHistory) -> None:
+    stream.close()
+    damage(stream, manifest_name(Version(4)))
+    damage(stream, manifest_name(Version(3)))
+    with pytest.raises(CorruptStateError, match=r"good_epoch=2, go_back=.*--epoch 2"):
+        history.latest()
+    history.rollback(2)
+    assert flights(history) == [1]
