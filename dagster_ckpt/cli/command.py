@@ -1,6 +1,7 @@
 """The command's words and options. What they print is in `tables` (for people) and `documents` (for programs).
 
-Exit status: 0 done, 1 it could not be done (a short message on stderr says why), 2 the command was written wrongly.
+Exit status: 0 done, 1 it could not be done (a short message on stderr says why) or `verify` found damage, 2 the command
+was written wrongly.
 pyarrow and all that reads a store are imported when a command runs: `--help` is there at once.
 """
 
@@ -18,7 +19,7 @@ from dagster_ckpt.errors import CheckpointError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dagster_ckpt.history import CheckpointStore, EpochInfo
+    from dagster_ckpt.history import CheckpointStore, EpochInfo, Verification
     from dagster_ckpt.protocol.manifest import Manifest
 
 Rest = ParamSpec("Rest")
@@ -31,6 +32,8 @@ class Printer(Protocol):
     def epochs(self, stream: str, retained: Sequence[EpochInfo], /) -> None: ...
     def show(self, info: EpochInfo, manifest: Manifest, /) -> None: ...
     def read(self, info: EpochInfo, table: pa.Table, limit: int | None, /) -> None: ...
+    def verify(self, store: str, verified: Sequence[Verification], /) -> None: ...
+    def rollback(self, info: EpochInfo, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def main(url: str | None, output: str | None) -> None:
     dagster-ckpt --store file:///data/checkpoints streams
     dagster-ckpt --store file:///data/checkpoints read delay_by_carrier --limit 10
 
-    Nothing here changes anything; it can be used while the streams run.
+    What only looks can be used while the streams run; what changes history asks first.
     """  # noqa: D301  (click's mark of a paragraph that keeps its lines is a backspace character)
 
 
@@ -162,3 +165,42 @@ def read(
     if keys and set(keys) <= set(table.column_names):
         table = table.sort_by([(key, "ascending") for key in keys])
     request.printer.read(info, table, limit)
+
+
+@main.command()
+@click.argument("streams", nargs=-1, metavar="[STREAM]...")
+@_asked
+def verify(request: Request, streams: tuple[str, ...]) -> None:
+    """Read every byte of STREAM, or of all, and compare every checksum.
+
+    What is damaged is told with the newest epoch that does without it and the command that goes back there; then the
+    exit status is 1.
+    """
+    from dagster_ckpt.cli.progress import shown_progress
+
+    names = streams or request.store.streams()
+    with shown_progress() as progress_of:
+        verified = [request.store.stream(name).verify(progress_of(name)) for name in names]
+    request.printer.verify(request.store.url, verified)
+    if not all(each.whole for each in verified):
+        raise SystemExit(1)
+
+
+@main.command()
+@click.argument("stream")
+@click.option("--epoch", type=click.IntRange(min=0), required=True, help="Which retained epoch; 0: the empty stream.")
+@click.option("--fence", is_flag=True, help="Stop a live writer instead of refusing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_asked
+def rollback(request: Request, stream: str, *, epoch: int, fence: bool, yes: bool) -> None:
+    """Make STREAM show an older epoch again.
+
+    Its next Dagster run goes on from there. Whether a writer is live takes its lease's time-out to find out.
+    """
+    history = request.store.stream(stream)
+    if not yes:
+        what = f"Go back to epoch {epoch} of {stream}" if epoch else f"Empty {stream}"
+        click.confirm(
+            f"{what}? Later epochs are left behind; their rows are read again from the sources.", abort=True, err=True
+        )
+    request.printer.rollback(history.rollback(epoch, fence=fence))

@@ -11,7 +11,7 @@ from decimal import Decimal
 import click
 import pyarrow as pa
 
-from dagster_ckpt.history import EpochInfo
+from dagster_ckpt.history import EpochInfo, Verification
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
 
 Json = dict[str, object]
@@ -74,6 +74,16 @@ def show(info: EpochInfo, manifest: Manifest) -> None:
         "sinks": [asdict(mark) for mark in manifest.sinks],
     }
     _print(document)
+
+
+def verify(store: str, verified: Sequence[Verification]) -> None:
+    """What was read of each stream, and every damaged object."""
+    _print({"store": store, "streams": [{"whole": each.whole, **asdict(each)} for each in verified]})
+
+
+def rollback(info: EpochInfo) -> None:
+    """The epoch that the stream shows now."""
+    _print(_info(info))
 
 
 def _info(info: EpochInfo) -> Json:

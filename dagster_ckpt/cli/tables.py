@@ -11,7 +11,9 @@ from rich.table import Table
 
 from dagster_ckpt.cli import plain
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.history import EpochInfo
+from dagster_ckpt.history import EpochInfo, Verification
+from dagster_ckpt.history.choice import ranges
+from dagster_ckpt.history.verification import Finding
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, Pipeline, RunRef, SourcePosition
 
 _ROWS = 50
@@ -88,6 +90,53 @@ def show(info: EpochInfo, manifest: Manifest) -> None:
     _print(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {_standing(info)}\n")
     for name, value in facts:
         _print(f"[dim]{escape(name.ljust(width))}[/]{value}" if name else "")
+
+
+def verify(store: str, verified: Sequence[Verification]) -> None:
+    """What was read of each stream, then every damaged object and the way back."""
+    table = _table("stream", ">epoch", ">manifests", ">state files", ">change logs", ">indexes", ">pins", ">read", "")
+    for each in verified:
+        counts = (each.manifests, each.runs, each.changes, each.index_objects, each.pins)
+        table.add_row(
+            f"[bold]{escape(each.stream)}[/]",
+            _NOTHING if each.epoch is None else str(each.epoch),
+            *(plain.count(count) for count in counts),
+            plain.size(each.bytes),
+            "[green]whole[/]" if each.whole else f"[red]{plain.count(len(each.findings), 'damaged object')}[/]",
+        )
+    if not table.row_count:
+        _print(f"No streams in {escape(store)} yet.")
+        return
+    _print(table)
+    for each in verified:
+        if not each.whole:
+            _print_damage(each)
+
+
+def rollback(info: EpochInfo) -> None:
+    """The epoch that the stream shows now."""
+    _print(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run goes on from there.")
+
+
+def _print_damage(verified: Verification) -> None:
+    _print(f"\n[bold]{escape(verified.stream)}[/]")
+    table = _table("damaged object", "what is wrong", "needed by")
+    for finding in verified.findings:
+        table.add_row(escape(finding.object), escape(finding.wrong), escape(_needed_by(finding)))
+    _print(table)
+    if verified.command is None:
+        _print(f"The current epoch, {verified.epoch}, is whole.")
+    elif verified.good_epoch is None:
+        _print("No retained epoch is whole: restore the objects from a backup, or begin anew:")
+    else:
+        _print(f"The newest epoch that is whole is {verified.good_epoch}. To go back to it:")
+    if verified.command is not None:
+        _print(f"    {escape(verified.command)}")
+
+
+def _needed_by(finding: Finding) -> str:
+    epochs = [f"epoch {ranges(finding.epochs)}"] if finding.epochs else []
+    return ", ".join([*epochs, *finding.pins]) or "nothing that can be read"
 
 
 def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple[str, str]]:

@@ -1,0 +1,29 @@
+"""A bar that shows how far a long command is: on a terminal only, and on stderr, so that no output is mixed with it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+OfBytes = Callable[[int, int], None]
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[str], OfBytes]]:
+    """What gives each part of the work its bar, by name; a bar is told bytes done and bytes known of."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+
+        def bar_of(name: str) -> OfBytes:
+            task = bars.add_task(name, total=None)
+            return lambda done, total: bars.update(task, completed=done, total=total)
+
+        yield bar_of
