@@ -45,7 +45,8 @@ def streaming_asset(
     """Make an asset of a function that returns a `Stream`.
 
     Each Dagster run of it opens the stream, works its sources in exactly-once epochs and ends with the newest one's
-    numbers. Takes what `@dg.asset` takes and:
+    numbers. Its asset check `no_crash_loop` fails where it is not started again any more. Takes what `@dg.asset` takes
+    and:
 
     - `mode`: "available_now" (work through what is there, then end) or "continuous" (an epoch every interval).
     - `checkpoint_interval`: the time between two epochs; the coordinator resource's own by default.

@@ -20,7 +20,7 @@ def build_streaming_definitions(
     spark: object | None = None,
     name: str | None = None,
 ) -> dg.Definitions:
-    """The assets, a job for each of them, the recovery sensor and the resources under the keys they need.
+    """The assets with their checks, a job for each, the recovery sensor and the resources under the keys they need.
 
     A resource that is None is taken from the location's own, of the same key: `checkpoints`, `state` and `spark`.
     `name` is put before the names of the jobs and the sensor, for a second call in one location. The location's

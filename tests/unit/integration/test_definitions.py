@@ -43,6 +43,11 @@ def test_everything_is_wired_and_the_locations_executor_is_left_alone() -> None:
     assert defs.executor is None
     assert set(defs.resources or {}) == {"checkpoints", "state", "spark", "epochs"}
     assert [sensor.name for sensor in defs.sensors or []] == ["streaming_recovery"]
+    checks = defs.resolve_asset_graph().asset_check_keys
+    assert {(check.asset_key.path[0], check.name) for check in checks} == {
+        ("a", "no_crash_loop"),
+        ("b", "no_crash_loop"),
+    }
     job = defs.resolve_job_def("b_job")
     assert job.executor_def == dg.in_process_executor
     assert job.tags["team"] == "ops"
@@ -213,6 +218,16 @@ def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monk
     for text in (told, repr(given), str(given), repr(given.address)):
         assert "plain secret" not in text
         assert "from the environment" not in text
+
+
+def test_a_secret_may_lie_deeper_and_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    deeper = {"client_kwargs": {"aws_session_token": dg.EnvVar("STORE_TOKEN"), "verify": False}}
+    given = checkpoints(storage_options=deeper)
+    monkeypatch.delenv("STORE_TOKEN", raising=False)
+    with pytest.raises(InvalidPipelineError, match=r"option=client_kwargs\.aws_session_token, variable=STORE_TOKEN"):
+        _ = given.address
+    monkeypatch.setenv("STORE_TOKEN", "from the environment")
+    assert given.address.options == {"client_kwargs": {"aws_session_token": "from the environment", "verify": False}}
 
 
 def test_an_environment_variable_is_checked_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,6 +257,7 @@ CRASHES = [
     ("the same for the fourth time, allowed once", POISON, times(3), {}, GaveUp(4, POISON, same=True)),
     ("another error", OTHER, times(2), {}, times(1, OTHER)),
     ("no word after two of the same", None, times(2), {}, times(2)),
+    ("no word after more than are allowed since a deploy", None, times(3), {}, times(3)),
     ("no word at all", None, None, {}, None),
     ("an epoch was committed in between", POISON, times(2), {"progressed": True}, times(1)),
     ("an epoch was committed, then no word", None, times(2), {"progressed": True}, None),
