@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import s3fs
 from aiobotocore.httpsession import AIOHTTPSession
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 from s3fs.core import S3_RETRYABLE_ERRORS
 
 from dagster_ckpt.storage.s3_options import S3Options
@@ -30,6 +30,9 @@ _BYTES_PER_S_MIN = 1024**2
 """What a connection must bring at least: a stream that is slower cannot be worked with."""
 
 _ERRORS = (OSError, BotoCoreError, ClientError, *S3_RETRYABLE_ERRORS)
+_CREDENTIALS_MISSING = (NoCredentialsError, CredentialRetrievalError)
+_CREDENTIALS_REFUSED = {400, 401, 403}
+"""HTTP's words for credentials that expired or are wrong (and for other things, which are rare)."""
 
 
 class Refusal(Exception):  # noqa: N818  (an answer to whoever asked; what error it is for a user is his to say)
@@ -86,11 +89,16 @@ class S3Client:
         )
 
     def _answer(self, ask: Callable[[Any], T]) -> T:
+        files = _SHARED.connections(self._options)
         try:
-            return ask(_connections(self._options))
+            return ask(files)
         except _ERRORS as error:
+            refusal = self._refusal(error)
+            if refusal.status in _CREDENTIALS_REFUSED or isinstance(error, _CREDENTIALS_MISSING):
+                # They were looked for once, when the connections were made. Who asks again finds those of then.
+                _SHARED.forget(files)
             # Not chained: what botocore says may hold an address with a password.
-            raise self._refusal(error) from None
+            raise refusal from None
 
     def _refusal(self, error: BaseException) -> Refusal:
         # s3fs makes an OSError of what the server says, and fsspec perhaps another; its words are the cause of them.
@@ -127,6 +135,11 @@ class _Shared:
             self._opened.append((options, files))
             return files
 
+    def forget(self, files: Any) -> None:
+        """Make others for whoever asks next; who works with these goes on."""
+        with self._lock:
+            self._opened = [(options, each) for options, each in self._opened if each is not files]
+
     def forget_parents(self) -> None:
         """Begin anew in a forked child: the thread that works the connections was not forked with them.
 
@@ -138,10 +151,6 @@ class _Shared:
 
 _SHARED = _Shared()
 os.register_at_fork(after_in_child=_SHARED.forget_parents)
-
-
-def _connections(options: S3Options) -> Any:
-    return _SHARED.connections(options)
 
 
 def _connected(options: S3Options) -> Any:

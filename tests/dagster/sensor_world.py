@@ -23,7 +23,7 @@ from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
 from dagster_ckpt.protocol.manifest import Owner
 from dagster_ckpt.protocol.names import folder_of, lease_name
-from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.leases import read_lease
@@ -64,10 +64,11 @@ class SensorWorld:
     name: str | None = None
     cursor: str | None = None
     checks: list[dg.AssetChecksDefinition] = field(default_factory=list)
+    address: StoreAddress = field(default_factory=lambda: StoreAddress(f"memory://{uuid4().hex}"))
 
     def __post_init__(self) -> None:
         self.clock = StillClock()
-        self.checkpoints = CheckpointCoordinatorResource(url=f"memory://{uuid4().hex}")
+        self.checkpoints = CheckpointCoordinatorResource(url=self.address.url, storage_options=self.address.options)
         self.load(self.streams)
 
     def load(self, streams: list[dg.AssetsDefinition]) -> None:
@@ -146,7 +147,7 @@ class SensorWorld:
     # What happens in the store
 
     def folder(self, name: str) -> Any:
-        return folder_store(open_store(self.checkpoints.url), folder_of([name]))
+        return folder_store(self.address.open(), folder_of([name]))
 
     def open(
         self,

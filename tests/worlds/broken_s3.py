@@ -75,11 +75,15 @@ def trickle(request: BaseHTTPRequestHandler) -> None:
 
 @dataclass
 class BrokenS3:
-    """`answer` is given to every request; each is listed, with its body's length and its If-None-Match."""
+    """`answer` is given to every request; each is listed, with its body's length and its If-None-Match.
+
+    `authorizations` are the requests' headers of that name.
+    """
 
     port: int
     answer: Answer = hang_up
     asked: list[tuple[str, int, str | None]] = field(default_factory=list)
+    authorizations: list[str] = field(default_factory=list)
 
     def address(self, **options: object) -> StoreAddress:
         given = {"key": "a-test-key", "secret": "a-test-secret", "endpoint_url": f"http://127.0.0.1:{self.port}"}
@@ -98,6 +102,7 @@ def broken_s3() -> Iterator[BrokenS3]:
             # Whoever sends a large body may wait to be told that it is wanted; http.server has told it so.
             self.rfile.read(size)
             state.asked.append((self.command, size, self.headers.get("If-None-Match")))
+            state.authorizations.append(self.headers.get("Authorization", ""))
             self.close_connection = True
             with suppress(OSError):  # the other side had enough
                 state.answer(self)

@@ -6,6 +6,7 @@ import pytest
 
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage import s3, s3_client
+from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from tests.worlds.broken_s3 import (
     Answer,
@@ -44,6 +45,7 @@ def a_server() -> Iterator[BrokenS3]:
 @pytest.fixture
 def server(a_server: BrokenS3) -> BrokenS3:
     a_server.asked.clear()
+    a_server.authorizations.clear()
     return a_server
 
 
@@ -177,3 +179,24 @@ def test_what_a_server_says_may_hold_a_secret_and_is_shown_without(server: Broke
     assert "pass" not in str(caught.value)
     assert "no *** *** *** *** at http://***@host/ in eu-west-9" in str(caught.value)
     assert "hunter" not in repr(store)
+
+
+def test_credentials_that_come_late_or_anew_are_found(server: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process lives for weeks: a store that once found no credentials, or old ones, must look again."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    store = StoreAddress("s3://bucket/x", {"endpoint_url": f"http://127.0.0.1:{server.port}"}).open()
+    with pytest.raises(StoreUnavailableError, match="give key and secret in storage_options, or set AWS_ACCESS_KEY_ID"):
+        store.get("a")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "first")
+    server.answer = refuse(403, "InvalidAccessKeyId")
+    with pytest.raises(StoreUnavailableError, match="check the credentials"):
+        store.get("a")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    server.answer = accept(b"bytes")
+    assert store.get("a") == b"bytes"
+    assert [authorization.partition("/")[0][-6:] for authorization in server.authorizations] == ["=first", "second"]
