@@ -6,7 +6,7 @@ Only asked after an error, so it may list and look around.
 import shlex
 from collections.abc import Iterator
 
-from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history.table import files_of
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lineage import lineage
@@ -26,21 +26,26 @@ def advised(chain: ManifestChain, stream: str, error: CorruptStateError) -> Corr
     if _SAID in str(error):
         return error
     try:
+        return CorruptStateError(f"{error}, {_advice(chain, stream, error)}")
+    except StoreUnavailableError:
+        return error  # that something is damaged is the greater news
+
+
+def _advice(chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
+    try:
         end = chain.end()
     except CorruptStateError:
-        return CorruptStateError(f"{error}, {_SAID}none")
+        end = None
     if end is None:
-        return error
+        return f"{_SAID}none"
     broken = isinstance(end, BrokenEnd)
     newest = end.presumed if isinstance(end, BrokenEnd) else end
     good = epoch_without(chain, newest, error)
     if good is None:
-        way = f"begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
-        return CorruptStateError(f"{error}, {_SAID}none, {way}")
+        return f"{_SAID}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
     if good == newest.epoch and not broken:
-        return CorruptStateError(f"{error}, {_SAID}{good}, current={good}")
-    way = f"go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
-    return CorruptStateError(f"{error}, {_SAID}{good}, {way}")
+        return f"{_SAID}{good}, current={good}"
+    return f"{_SAID}{good}, go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
 
 
 def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import StoreUnavailableError
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.history.damage import advised
 from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.recovery import LeaseView, Recovery
 from dagster_ckpt.integration.watching import Seen
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
@@ -53,9 +55,17 @@ class Sight:
 
 
 def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None) -> Sight:
-    """What the store says now. Raises `StoreUnavailableError` where it does not answer: that is no verdict."""
+    """What the store says now.
+
+    Raises `StoreUnavailableError` where it does not answer, and `CorruptStateError` where the newest manifest is
+    damaged: neither is a verdict.
+    """
     folder = folder_store(store, folder_of(key.path))
-    newest = ManifestChain(folder, clock, _PATIENCE).newest()
+    chain = ManifestChain(folder, clock, _PATIENCE)
+    try:
+        newest = chain.newest()
+    except CorruptStateError as error:
+        raise advised(chain, stream_name_of(key), error) from error
     if newest is not None:
         return Sight(newest, read_lease(folder, newest.term))
     if before is not None and before.term > 0:

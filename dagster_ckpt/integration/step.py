@@ -7,7 +7,13 @@ from typing import Any, cast
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.errors import FencedError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.errors import (
+    CorruptStateError,
+    FencedError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    StoreUnavailableError,
+)
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.events import Audience, EpochEvents, News, Told
@@ -243,7 +249,10 @@ def _is_first_try(step: Step) -> bool:
 
 def _own_term(step: Step) -> Term | None:
     """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
-    sight = step.look()
+    try:
+        sight = step.look()
+    except CorruptStateError:
+        return None  # opening tells more of it, or goes back over it
     return None if sight.newest is None or sight.dagster_run_id != step.context.run.run_id else sight.newest.term
 
 

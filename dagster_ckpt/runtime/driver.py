@@ -14,7 +14,6 @@ from dagster_ckpt.errors import (
     IncompatibleStateError,
     InvalidPipelineError,
 )
-from dagster_ckpt.history.damage import epoch_without
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, error_of, step
@@ -41,7 +40,6 @@ from dagster_ckpt.runtime.plan import refuse_unknown_state
 from dagster_ckpt.runtime.scratch import Advance, Scratch
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
-from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter
 
@@ -192,12 +190,7 @@ class EpochDriver:
             return error
         # A file may be missing because another writer has retired it.
         self._setup.writer.check_term()
-        return self._with_good_epoch(final) if isinstance(final, CorruptStateError) else final
-
-    def _with_good_epoch(self, error: CorruptStateError) -> CorruptStateError:
-        writer = self._setup.writer
-        good = epoch_without(ManifestChain(writer.store, self._setup.clock), writer.manifest, error)
-        return CorruptStateError(f"{error}, good_epoch={good}")
+        return final
 
     def _commit(self, edit: EpochEdit) -> Manifest:
         epoch = self._setup.writer.next_epoch

@@ -16,6 +16,7 @@ from dagster_ckpt.errors import (
     IncompatibleStateError,
     InvalidPipelineError,
 )
+from dagster_ckpt.history.damage import advised
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
@@ -32,6 +33,7 @@ from dagster_ckpt.runtime.sources import positions_by_source
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
 from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.pulse import Pulse
@@ -50,7 +52,8 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
 
     Raises what ended it otherwise: `FencedError`, `InvalidPipelineError` and so on. An exception raised into this
     thread (an interrupt) ends it too, once the epoch in work was finished or given up; the lease is closed then. After
-    an error the lease is left to lapse, so that the sensor sees a stream that must be recovered.
+    an error the lease is left to lapse, so that the sensor sees a stream that must be recovered. `CorruptStateError`
+    says how to go back to an epoch that does without what is damaged.
     """
     checked = check_stream(job)
     remove_abandoned()
@@ -58,7 +61,11 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     check_cache(job.options.engine, store)
     opening = job.opening(checked.operator.pipeline)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
-    return _Run(job, checked, hooks, clock, pulse).to_the_end(partial(open_stream, store, opening, clock, pulse))
+    run = _Run(job, checked, hooks, clock, pulse)
+    try:
+        return run.to_the_end(partial(open_stream, store, opening, clock, pulse))
+    except CorruptStateError as error:
+        raise advised(ManifestChain(store, clock), job.asset, error) from error
 
 
 class _Run:
