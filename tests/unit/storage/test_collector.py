@@ -406,6 +406,27 @@ def test_a_pass_may_end_at_any_call_and_another_finishes_its_work(fault: Fault, 
     assert at > 60
 
 
+class SleepersTakeWhatIsFreed(FaultyStore):
+    """A writer woke up that had been about to create a manifest, the moment its number was freed, and died of it."""
+
+    def delete(self, name: str) -> None:
+        data = self.inner.get(name)
+        self.inner.delete(name)
+        if name == manifest_name(Version(2)):
+            self.inner.put_if_absent(name, data)
+
+
+def test_a_sleeper_on_a_number_that_was_just_freed_stops_no_pass(world: World) -> None:
+    world.commit(22)
+    world.wait()
+    store = SleepersTakeWhatIsFreed(world.store)
+    Collector(ManifestChain(store, world.clock), GRACE_MS).collect()
+    assert world.versions == [2, *range(24 - MANIFESTS_KEPT, 24)]
+    assert world.is_whole()
+    world.collect()
+    assert world.versions == list(range(24 - MANIFESTS_KEPT, 24))
+
+
 def test_a_collector_that_slept_through_everything_harms_nothing(world: World) -> None:
     """It has made up its mind, sleeps before its first delete, and wakes up when the world has moved on."""
     world.commit(60)
