@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast check format bench constraints clean
+.PHONY: help setup demo ui test test-fast damage check format bench constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
@@ -27,6 +27,9 @@ test: $(READY) ## run all tests
 
 test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast
+
+damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
+	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
 
 check: $(READY) ## check format, lint, types and import layers
 	@$(BIN)/ruff format --check .

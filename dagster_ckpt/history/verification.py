@@ -7,6 +7,7 @@ what no epoch needs any more is nobody's damage.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from dagster_ckpt.errors import CorruptStateError
@@ -135,6 +136,8 @@ class _Check:
     def _check_manifests(self) -> None:
         """All from the newest down to the first one that must be there, and on for as long as there are more."""
         floor = self._floor(self._newest)
+        if floor == FIRST and not self._chain.store.exists(manifest_name(FIRST)):
+            floor = self._floor_without_mark(self._newest)
         version, child = self._newest.version, None
         while version >= FIRST:
             data = self._bytes(manifest_name(version))
@@ -145,8 +148,21 @@ class _Check:
 
     def _floor(self, newest: Manifest) -> Version:
         """The oldest manifest that must be there."""
-        if not self._chain.store.exists(TRIMMED):
+        return self._untouched(newest) if self._chain.store.exists(TRIMMED) else FIRST
+
+    def _floor_without_mark(self, newest: Manifest) -> Version:
+        """The same where version 1 is missing, and so is what a collector writes before it removes that.
+
+        One lost mark is likelier than several lost manifests, unless something needs them.
+        """
+        absent = (v for v in range(FIRST, newest.version) if not self._chain.store.exists(manifest_name(Version(v))))
+        if list(islice(absent, 2)) != [FIRST, FIRST + 1]:
             return FIRST
+        self._findings.append(Finding(TRIMMED, "missing, although the oldest manifests were retired"))
+        return self._untouched(newest)
+
+    def _untouched(self, newest: Manifest) -> Version:
+        """The oldest manifest that no collector may have removed."""
         oldest = min((entry.version for entry in newest.retained), default=newest.version)
         return Version(max(FIRST, min(oldest, newest.version - _SPARED + 1)))
 

@@ -12,7 +12,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory, Verification
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest_codec import encode_manifest
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.names import TRIMMED, manifest_name
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.broken_end import LOST
 from dagster_ckpt.storage.chain import ManifestChain
@@ -166,6 +166,17 @@ def test_a_manifest_that_was_put_in_anothers_place_is_found(stream: MadeStream) 
     (folder(stream) / manifest_name(Version(4))).write_bytes(theirs)
     found = {finding.object: finding.wrong for finding in history(stream).verify().findings}
     assert "is not what version 5 was built upon" in found[manifest_name(Version(4))]
+
+
+def test_a_lost_mark_of_what_was_retired_is_not_mistaken_for_lost_manifests(stream: MadeStream) -> None:
+    stream.open()
+    for _ in range(30):
+        stream.commit(departures({"UA": [1.0]}))
+    stream.close()
+    Collector(ManifestChain(stream.writer.store, SystemClock()), grace_ms=0).collect()
+    assert history(stream).verify().whole
+    (folder(stream) / TRIMMED).unlink()
+    assert [finding.object for finding in history(stream).verify().findings] == [TRIMMED]
 
 
 def test_a_pin_under_anothers_name_is_found(stream: MadeStream) -> None:

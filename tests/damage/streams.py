@@ -1,0 +1,105 @@
+"""Streams to be damaged: between them they have every kind of object there is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
+
+Rows = list[str]
+
+CARRIERS = ("UA", "AA", "DL", "B6", "a name that is a good deal longer than the others")
+
+
+@dataclass
+class Specimen:
+    """A whole stream, and what can be read of it: the rows of each epoch, and the pins."""
+
+    stream: MadeStream
+    objects: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[int, Rows] = field(default_factory=dict)
+    current: int = 0
+    pins: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.objects = {str(path.relative_to(self.folder)): path.read_bytes() for path in self.files()}
+        history = self.history()
+        self.current = history.latest().epoch
+        self.pins = list(history.pins())
+        epochs = {info.epoch for info in history.epochs()} | {pin.epoch for pin in history.pins()}
+        self.rows = {epoch: rows_of(history.read(epoch)) for epoch in epochs}
+        self.rows[0] = []
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.stream.url.removeprefix("file://")) / self.stream.name
+
+    def history(self) -> StreamHistory:
+        return CheckpointStore(self.stream.url).stream(self.stream.name)
+
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def restore(self) -> None:
+        """Make it whole again."""
+        for path in self.files():
+            if str(path.relative_to(self.folder)) not in self.objects:
+                path.unlink()
+        for name, data in self.objects.items():
+            path = self.folder / name
+            if not path.exists() or path.read_bytes() != data:
+                path.write_bytes(data)
+
+
+def rows_of(table: pa.Table) -> Rows:
+    """The rows in an order of their own."""
+    return sorted(repr(row) for row in table.to_pylist())
+
+
+@contextmanager
+def specimens(folder: Path) -> Iterator[list[Specimen]]:
+    """A keyed stream with a rollback, one whose old epochs were collected but for a pin, and an append-only one."""
+    with patch("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2):
+        yield [Specimen(_keyed(folder)), Specimen(_collected(folder)), Specimen(_appended(folder))]
+
+
+def _keyed(folder: Path) -> MadeStream:
+    made = MadeStream(folder.as_uri(), "keyed")
+    _commit(made, 3)
+    made.open(from_epoch=3)
+    _commit(made, 2)
+    made.close()
+    return made
+
+
+def _collected(folder: Path) -> MadeStream:
+    made = MadeStream(folder.as_uri(), "collected", aggregate(), retained=2)
+    _commit(made, 3)
+    CheckpointStore(made.url).stream("collected").pin(3, "before-migration")
+    _commit(made, 16)
+    Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=0).collect(made.writer.term)
+    made.close()
+    return made
+
+
+def _appended(folder: Path) -> MadeStream:
+    made = MadeStream(folder.as_uri(), "appended", append())
+    _commit(made, 4)
+    CheckpointStore(made.url).stream("appended").pin(4, "before-migration")
+    made.open()
+    _commit(made, 2)
+    made.close()
+    return made
+
+
+def _commit(made: MadeStream, epochs: int) -> None:
+    for number in range(epochs):
+        made.commit(departures({carrier: [number + at / 2] for at, carrier in enumerate(CARRIERS)}), hours=number)
