@@ -20,6 +20,7 @@ After the epoch
     snapshot         all live rows of a table
     change_log       what the epoch changed, as Parquet files
     change_runs      the same where the new runs are the change log
+    object_checks    every byte of a file read and compared
 
 What the tasks of a process share
     engine           all of the following, as one

@@ -52,7 +52,7 @@ class Specimen:
         """Make it whole again."""
         for path in self.files():
             if str(path.relative_to(self.folder)) not in self.objects:
-                path.unlink()
+                path.unlink(missing_ok=True)
         for name, data in self.objects.items():
             path = self.folder / name
             if not path.exists() or path.read_bytes() != data:
@@ -74,6 +74,7 @@ def specimens(folder: Path) -> Iterator[list[Specimen]]:
 def _keyed(folder: Path) -> MadeStream:
     made = MadeStream(folder.as_uri(), "keyed")
     _commit(made, 3)
+    made.close()
     made.open(from_epoch=3)
     _commit(made, 2)
     made.close()
@@ -94,6 +95,7 @@ def _appended(folder: Path) -> MadeStream:
     made = MadeStream(folder.as_uri(), "appended", append())
     _commit(made, 4)
     CheckpointStore(made.url).stream("appended").pin(4, "before-migration")
+    made.close()
     made.open()
     _commit(made, 2)
     made.close()
