@@ -33,6 +33,8 @@ from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import read_pins
 
 GRACE_MS = 3_600_000
+_COARSE_MS = 1_000
+"""Some stores know whole seconds only: an age may be that much less than it looks."""
 _TRIES_MAX = 5
 
 
@@ -90,7 +92,9 @@ class Collector:
         old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
         for name in (*files, *old):
             self._delete(name)
-        leftovers = self._tries().until_answered(lambda: store.discard_leftovers("", now_ms - self.grace_ms))
+        leftovers = self._tries().until_answered(
+            lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
+        )
         return Collected(manifests, len(files), len(old), leftovers)
 
     def _now_ms(self) -> int:
@@ -121,7 +125,7 @@ class Collector:
     def _is_old(self, version: Version, now_ms: int) -> bool:
         """Whether the manifest has been there for a grace period, or is gone."""
         try:
-            return now_ms - self._modified_ms(manifest_name(version)) >= self.grace_ms
+            return now_ms - self._modified_ms(manifest_name(version)) >= self.grace_ms + _COARSE_MS
         except ObjectMissingError:
             return True
 
@@ -175,7 +179,7 @@ class Collector:
         if not is_probe_name(name) and (term is None or term >= newest.term):
             return False
         try:
-            return now_ms - self._modified_ms(name) >= self.grace_ms
+            return now_ms - self._modified_ms(name) >= self.grace_ms + _COARSE_MS
         except ObjectMissingError:
             return False
 

@@ -73,7 +73,8 @@ class World:
         return self.writer.manifest
 
     def wait(self) -> None:
-        self.clock.sleep_ms(GRACE_MS)
+        """For a grace period, and the second that a store may err by."""
+        self.clock.sleep_ms(GRACE_MS + 1_000)
 
     @property
     def chain(self) -> ManifestChain:
