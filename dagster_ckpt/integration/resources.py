@@ -14,7 +14,7 @@ from dagster_ckpt.quantities import milliseconds, size_bytes
 from dagster_ckpt.storage.address import StoreAddress
 
 _NO_OPTIONS: Any = Field(default_factory=dict, repr=False)
-_DURATIONS = ("checkpoint_interval", "event_interval", "timeout")
+_DURATIONS = ("checkpoint_interval", "event_interval", "timeout", "grace_period")
 _LEAST_BYTES = {"memory_limit": 1024**2, "cache_limit": 0}
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "tolerable_failures": (0, 1_000_000),
@@ -52,6 +52,11 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
         default=3, description="How many epochs in a row may fail before the Dagster run does."
     )
     retained: int = Field(default=20, description="How many epochs can be read and rolled back to.")
+    grace_period: str = Field(
+        default="1 hour",
+        description="How long an epoch's files stay after it ceased to be retained: longer than anybody reads, and "
+        "than lists of the store may be late.",
+    )
 
     _bounds = field_validator("tolerable_failures", "retained", mode="wrap")(_bounded)
 
@@ -67,10 +72,7 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     @property
     def address(self) -> StoreAddress:
         """The store's address, which other processes can open."""
-        options = {
-            name: value.get_value() if isinstance(value, dg.EnvVar) else value
-            for name, value in self.storage_options.items()
-        }
+        options = {name: _as_it_is(name, value) for name, value in self.storage_options.items()}
         return StoreAddress(self.url, options)
 
     def store(self) -> CheckpointStore:
@@ -89,6 +91,10 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     @property
     def timeout_ms(self) -> int:
         return milliseconds(self.timeout, "timeout")
+
+    @property
+    def grace_ms(self) -> int:
+        return milliseconds(self.grace_period, "grace_period")
 
 
 class LsmStateBackendResource(dg.ConfigurableResource[Any]):
@@ -146,6 +152,22 @@ class LsmStateBackendResource(dg.ConfigurableResource[Any]):
     @property
     def cache_limit_bytes(self) -> int:
         return size_bytes(self.cache_limit, "cache_limit", _LEAST_BYTES["cache_limit"])
+
+
+def _as_it_is(option: str, value: object) -> object:
+    """A value of `storage_options`, with what environment variables hold in their place."""
+    if isinstance(value, dg.EnvVar):
+        held = value.get_value()
+        if held is None:
+            # s3fs would look for credentials elsewhere, and perhaps find somebody else's.
+            raise InvalidPipelineError(
+                "an environment variable of storage_options is not set: set it where the streams run, and where the "
+                f"sensor does. option={option}, variable={value.env_var_name}"
+            )
+        return held
+    if isinstance(value, Mapping):
+        return {name: _as_it_is(f"{option}.{name}", inner) for name, inner in value.items()}
+    return value
 
 
 def _is_absolute(folder: object) -> bool:

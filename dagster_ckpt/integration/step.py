@@ -196,6 +196,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         checkpoint_interval_ms=coordinator.checkpoint_interval_ms if interval_ms is None else interval_ms,
         timeout_ms=coordinator.timeout_ms,
         tolerable_failures=coordinator.tolerable_failures,
+        grace_ms=coordinator.grace_ms,
         engine=EngineOptions(
             memory_limit_bytes=step.state.memory_limit_bytes,
             io_threads=step.state.io_threads,

@@ -22,6 +22,7 @@ from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.dataflow import words_of_epochs
+from dagster_ckpt.runtime.collecting import CollectorThread
 from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
 from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
@@ -80,12 +81,15 @@ class _Run:
         self._clock = clock
         self._pulse = pulse
         self._failures = 0
+        store = folder_store(job.address.open(), job.folder)
+        self._collecting = CollectorThread(store, clock, job.options.grace_ms, lambda: self._writer.term)
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
     def to_the_end(self, opened: Callable[[], StreamWriter]) -> JobResult:
         self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
         try:
+            self._collecting.begin()
             result = self._try()
             while result is None:
                 # A new term: nobody knows what the old one's tasks and its last commit may still do.
@@ -99,6 +103,8 @@ class _Run:
         except BaseException as interrupt:
             self._writer.close(interruption(type(interrupt).__name__))
             raise
+        finally:
+            self._collecting.end()
         self._writer.close(result.reason or result.ending)
         return result
 
