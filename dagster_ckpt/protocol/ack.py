@@ -18,13 +18,25 @@ class ShardRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesMerged:
+    """Files of an append-only stream's table that have become one: `replaced` are neighbours in the parent's list.
+
+    `replaced` are their names, in the list's order. `file` has all their rows, in that order.
+    """
+
+    replaced: tuple[str, ...]
+    file: ChangeRef
+
+
+@dataclass(frozen=True, slots=True)
 class ShardAck:
     """A shard's word that its part of the epoch is durable: every file named here has been fsynced or its put answered.
 
     `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time seen by each
     input in this epoch, None where it saw none; `merged_rows` what compaction wrote, `stall_ms` how long the intake of
     rows waited for it; `counters` what the operator counts by names of its own. A task that works several shards works
-    them together: all that is counted, but for `rows_in`, is then given with its first shard.
+    them together: all that is counted, but for `rows_in`, is then given with its first shard. One task of an
+    append-only stream may also have merged files of the table.
     """
 
     shard: Shard
@@ -40,3 +52,4 @@ class ShardAck:
     merged_rows: int = 0
     stall_ms: int = 0
     counters: tuple[tuple[str, int], ...] = ()
+    files_merged: FilesMerged | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.append_merges import with_merged
 from dagster_ckpt.protocol.lineage import bounded
 from dagster_ckpt.protocol.manifest import (
     EpochRange,
@@ -117,7 +118,8 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
     event_times_us = _greatest([parent.event_times_us, *(ack.event_times_us for ack in edit.acks)])
     files = parent.files
     if not parent.pipeline.tables:  # without state the change log is the stream's table
-        files = IndexedList(files.index, (*files.tail, *changes))
+        tail = with_merged(files.tail, (ack.files_merged for ack in edit.acks if ack.files_merged is not None))
+        files = IndexedList(files.index, (*tail, *changes))
     return replace(
         parent,
         version=version,

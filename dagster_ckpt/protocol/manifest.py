@@ -91,7 +91,11 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRef:
-    """One file of the change log: what one shard changed in the stream's table in one epoch."""
+    """One file of the change log: what one shard changed in the stream's table in one epoch.
+
+    In the list of an append-only stream's files it may also be one that was merged from several. Then `epoch` is the
+    newest that has rows in it, and `shard` says nothing of the rows.
+    """
 
     path: str
     rows: int
@@ -255,8 +259,9 @@ class Backfill:
 class Statistics:
     """What the shown epoch did, what the stream holds after it (`state_...`), and what it did since it began.
 
-    `merged_rows` were written by compaction. For it the intake of rows waited `stall_ms` (of all tasks, the one that
-    waited longest) because the depth grew too great: 0 where it kept up.
+    `merged_rows` were written by compaction, or where files of an append-only stream became one. For compaction the
+    intake of rows waited `stall_ms` (of all tasks, the one that waited longest) because the depth grew too great: 0
+    where it kept up.
     """
 
     rows_in: int = 0
@@ -294,8 +299,9 @@ class Manifest:
     """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
 
     `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
-    `files` all change-log files of an append-only stream: its table. `time_ms` is information. `rollbacks` are the
-    root Dagster runs whose `from_epoch` was honoured, newest last.
+    `files` all files of an append-only stream's table: those of its change logs, or what they were merged into, in the
+    order in which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
+    honoured, newest last.
     """
 
     version: Version

@@ -6,6 +6,7 @@ A manifest that breaks one was made by a mistake of ours, not by the world: it i
     epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
     term      an EPOCH keeps its parent's; any other begins one: its own version. So terms only grow
     runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
+    files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
     sources   read on from where the parent stopped; never anew, never skipped
     watermark never goes back along a lineage
 """
@@ -16,7 +17,15 @@ from itertools import chain, pairwise, repeat
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, Manifest, ManifestKind, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest import (
+    HASH_MAX,
+    ChangeRef,
+    HashRange,
+    Manifest,
+    ManifestKind,
+    SourceIdentity,
+    SourcePosition,
+)
 from dagster_ckpt.protocol.names import file_of
 
 Form = Callable[[Manifest], bool]
@@ -199,6 +208,21 @@ def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
     )
 
 
+def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
+    """No row of an append-only stream's table goes or changes its place, and only the epoch's own come.
+
+    Where the list's tail was spilled, only the number of files can be looked at: an index object is not.
+    """
+    if child.pipeline.tables:
+        return child.files == parent.files
+    if child.files.index != parent.files.index:
+        return _entries(child) <= _entries(parent) + len(child.changes)
+    kept = len(child.files.tail) - len(child.changes)
+    if kept < 0 or child.files.tail[kept:] != child.changes:
+        return False
+    return _same_or_merged(child, parent.files.tail, child.files.tail[:kept])
+
+
 def batch_follows(parent: Manifest, child: Manifest) -> bool:
     """The next batch, or the same: then the epoch was the driver's own, or gave up on nothing."""
     return child.batch_id is not None and (
@@ -278,6 +302,27 @@ def _paths(manifest: Manifest, table: str) -> Iterable[set[str]]:
     return chain(({run.path for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
 
 
+def _entries(manifest: Manifest) -> int:
+    return sum(ref.entries for ref in manifest.files.index) + len(manifest.files.tail)
+
+
+def _same_or_merged(child: Manifest, before: tuple[ChangeRef, ...], after: tuple[ChangeRef, ...]) -> bool:
+    """Whether `after` is `before` with at most one stretch of files in it replaced by one new file."""
+    if after == before:
+        return True
+    shorter = len(before) - len(after)
+    if shorter < 1:
+        return False
+    at = next(at for at in range(len(before)) if at == len(after) or before[at] != after[at])
+    gone = before[at : at + shorter + 1]
+    return (
+        after[at + 1 :] == before[at + shorter + 1 :]
+        and after[at : at + 1] != ()
+        and _is_new(child, after[at].path)
+        and after[at].rows == sum(change.rows for change in gone)
+    )
+
+
 def _is_new(child: Manifest, path: str) -> bool:
     file = file_of(path)
     return file is not None and (file.term, file.epoch) == (child.term, child.epoch)
@@ -316,6 +361,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
     watermark_does_not_go_back,
     event_times_do_not_go_back,
     runs_are_the_parents_or_new,
+    files_are_the_parents_or_merged,
     batch_follows,
     sources_read_on,
     retained_grow_by_one,

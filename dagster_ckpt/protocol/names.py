@@ -5,6 +5,7 @@ A store holds one folder per stream; below it
     manifest/<version, 20 digits>.json              created once, never changed
     state/<table>/<shards>/<file>.arrow             runs; <shards>: `00004-of-00008`, or `00004-00007-of-00008`
     changes/<file>.parquet                          the change log
+    table/<merges>/<file>.parquet                   an append-only stream's rows, merged so often into larger files
     index/<file>.json                               lists too long for a manifest
     lease/<term, 20 digits>.json                    the live writer's heartbeat
     requests/<name>.json  pins/<name>.json  subscribers/<name>.json
@@ -39,8 +40,9 @@ _OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][
 _NAME_PART = re.compile(r"(?:[^/\\]|\\.)+", re.DOTALL)
 _NUMBERED = re.compile(r"(manifest|lease)/([0-9]{20})\.json")
 
+_MERGED = re.compile(r"table/([0-9]+)/[^/]+")
 _FILE = re.compile(
-    r"(?:state/[^/]+/[^/]+|changes|index)/([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)(?:-([0-9]+))?\.(?:arrow|parquet|json)"
+    r"(?:state/[^/]+/[^/]+|changes|table/[0-9]+|index)/([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)(?:-([0-9]+))?\.(?:arrow|parquet|json)"
 )
 
 
@@ -137,12 +139,23 @@ def changes_name(file: FileId) -> str:
     return f"changes/{file}.parquet"
 
 
+def merged_name(merges: int, file: FileId) -> str:
+    """A file of an append-only stream's table in which no row was merged more than `merges` times."""
+    return f"table/{merges}/{file}.parquet"
+
+
+def merges_of(name: str) -> int:
+    """How often the rows of a file of an append-only stream's table were merged; 0 for one that came in as it is."""
+    match = _MERGED.fullmatch(name)
+    return int(match[1]) if match else 0
+
+
 def index_name(file: FileId) -> str:
     return f"{INDEX}/{file}.json"
 
 
 def file_of(name: str) -> FileId | None:
-    """Who wrote a run, a file of the change log or an index object, by its name; None for any other name."""
+    """Who wrote a run, a file of the change log or of a table, or an index object, by its name; None for any other."""
     match = _FILE.fullmatch(name)
     if match is None:
         return None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, pair, sequence
-from dagster_ckpt.protocol.manifest_codec import CHANGES, RUN
+from dagster_ckpt.protocol.manifest_codec import CHANGE, CHANGES, PATH, RUN
 
 ACK_ROW = pa.schema([pa.field("word", pa.string(), nullable=False)])
 ACK_ROW_OF_SPARK = "word string"
@@ -26,6 +26,7 @@ class ShardDecline:
 
 
 _RUNS = Record(ShardRuns, {"table": TEXT, "runs": RUN.columns()}).codec()
+_FILES_MERGED = Record(FilesMerged, {"replaced": sequence(PATH), "file": CHANGE.codec()}).codec()
 _ACK = Record(
     ShardAck,
     {
@@ -42,6 +43,7 @@ _ACK = Record(
         "merged_rows": COUNT,
         "stall_ms": COUNT,
         "counters": sequence(pair(TEXT, COUNT)),
+        "files_merged": optional(_FILES_MERGED),
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
@@ -74,6 +76,7 @@ def merged(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:
 def _both(one: ShardAck, other: ShardAck) -> ShardAck:
     assert not one.tables, f"two tasks worked on the state of one shard. shard={one.shard}"
     assert not other.tables, f"two tasks worked on the state of one shard. shard={one.shard}"
+    assert not (one.files_merged and other.files_merged), f"two tasks merged files. shard={one.shard}"
     return replace(
         one,
         changes=one.changes + other.changes,
@@ -85,4 +88,6 @@ def _both(one: ShardAck, other: ShardAck) -> ShardAck:
             for times in zip(one.event_times_us, other.event_times_us, strict=True)
         ),
         milliseconds=max(one.milliseconds, other.milliseconds),
+        merged_rows=one.merged_rows + other.merged_rows,
+        files_merged=one.files_merged or other.files_merged,
     )

@@ -12,14 +12,16 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
-from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
+from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.names import FileId, merged_name
 from dagster_ckpt.runtime.intake import Intake, chunks_of
 from dagster_ckpt.runtime.layout import HASH, Layout
-from dagster_ckpt.state import change_log
+from dagster_ckpt.state import change_log, table_files
 from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.io_pool import Job
 from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.object_store import ObjectStore
 
@@ -41,13 +43,16 @@ class ShardWork:
     clock: Clock
     engine: Engine
 
-    def append(self, operator: AppendOnly, shard: Shard, batches: Iterable[pa.RecordBatch]) -> ShardAck:
-        """Add the rows to the stream's table, a file for each chunk."""
+    def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
+        """Add the rows to the stream's table, a file for each chunk. One task of an epoch also merges older files."""
+        [shard] = self.layout.shards_of(partition)
         intake = Intake(self.event_time, self.clock)
+        merging = self._begin_merge(shard) if partition == 0 else None
         changes: list[ChangeRef] = []
         for chunk in intake.chunks(self._chunks(batches)):
             rows = chunk.select(operator.pipeline.output.names).cast(operator.pipeline.output)
             changes.extend(self._written(operator.changes(rows), self._file(shard, len(changes))))
+        merged = None if merging is None else merging.result()
         return ShardAck(
             shard,
             changes=tuple(changes),
@@ -56,6 +61,24 @@ class ShardWork:
             event_times_us=(intake.event_time_us,),
             milliseconds=intake.busy_ms,
             host=socket.gethostname(),
+            merged_rows=0 if merged is None else merged.file.rows,
+            files_merged=merged,
+        )
+
+    def _begin_merge(self, shard: Shard) -> Job[FilesMerged | None] | None:
+        """Merge files of the epochs before while rows come in, if it is time. What goes into the new file stays.
+
+        Where the epoch is given up, or another attempt at this task comes first, nobody names the new one.
+        """
+        limits = FileMergeLimits()
+        limits = replace(limits, bytes_max=min(limits.bytes_max, self.engine.budget.soft_bytes))
+        choice = choose(self.manifest.files.tail, limits)
+        if choice is None:
+            return None
+        file, chunk_bytes = self._file(shard, 0), self.engine.budget.chunk_bytes
+        return self.engine.io.submit(
+            f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
+            lambda: table_files.merge(self.store, file, choice, chunk_bytes),
         )
 
     def transform(

@@ -87,7 +87,7 @@ def words_of(
         work = _begun(setup, order, attempt)
         operator = from_pipeline(work.manifest.pipeline)
         if isinstance(operator, AppendOnly):
-            return [work.append(operator, shards[0], batches)]
+            return [work.append(operator, partition, batches)]
         return [*work.transform(operator, shards, batches)]
     except Exception as error:  # noqa: BLE001  (a decline is the answer to all that can be caught)
         kind = type(error).__name__

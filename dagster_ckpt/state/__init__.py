@@ -21,6 +21,7 @@ After the epoch
     change_log       what the epoch changed, as Parquet files
     change_runs      the same where the new runs are the change log
     object_checks    every byte of a file read and compared
+    table_files      files of change logs that are a table, made fewer
 
 What the tasks of a process share
     engine           all of the following, as one

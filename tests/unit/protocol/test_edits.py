@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Nonce, StreamUuid
-from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, committed, created
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.manifest_rules import malformed
@@ -11,6 +11,8 @@ from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.streams import an_edit
 
 FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), Stamp(Nonce("n"), 1))
 
 
 def with_times(edit: EpochEdit, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]) -> EpochEdit:
@@ -79,3 +81,42 @@ def test_the_parent_is_a_value_that_no_edit_changes() -> None:
     before = replace(FIRST, runs=dict(FIRST.runs))
     committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
     assert before == FIRST
+
+
+def merging(edit: EpochEdit, *replaced: str, rows: int) -> EpochEdit:
+    """The edit in which these files have become one."""
+    file = replace(edit.acks[0].changes[0], path="table/1/1-9-0-0.parquet", rows=rows)
+    first = replace(edit.acks[0], files_merged=FilesMerged(replaced, file), merged_rows=rows)
+    return replace(edit, acks=(first, *edit.acks[1:]))
+
+
+def test_a_merged_file_stands_where_its_neighbours_stood_and_the_epochs_own_files_come_last() -> None:
+    first = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
+    second = committed(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
+    paths = [file.path for file in second.files.tail]
+    assert len(paths) == 4
+    edit = merging(an_edit(second), *paths[1:3], rows=10)
+    third = committed(second, edit, 5, Stamp(Nonce("p"), 4))
+    own = [change.path for change in third.changes]
+    assert [file.path for file in third.files.tail] == [paths[0], "table/1/1-9-0-0.parquet", paths[3], *own]
+    assert third.statistics.merged_rows == 10
+    assert [file.path for file in second.files.tail] == paths, "the parent is a value"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rows", "message"),
+    [
+        ([0, 2], 10, "side by side"),
+        ([1, 0], 10, "side by side"),
+        ([3, 4], 10, "side by side"),
+        ([4, 5], 10, "side by side"),
+        ([1, 2], 9, "not the rows"),
+    ],
+)
+def test_what_was_merged_of_another_list_is_never_committed(chosen: list[int], rows: int, message: str) -> None:
+    first = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
+    second = committed(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
+    paths = [*(file.path for file in second.files.tail), "changes/1-1-0-0.parquet", "changes/1-1-1-0.parquet"]
+    edit = merging(an_edit(second), *(paths[at] for at in chosen), rows=rows)
+    with pytest.raises(AssertionError, match=message):
+        committed(second, edit, 5, Stamp(Nonce("p"), 4))

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.protocol import manifest_rules
-from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.edits import (
     ABANDONED_MAX,
     ROLLBACKS_MAX,
@@ -19,7 +19,16 @@ from dagster_ckpt.protocol.edits import (
     opened,
     rolled_back,
 )
-from dagster_ckpt.protocol.manifest import EpochRange, HashRange, Manifest, ManifestKind, SourcePosition
+from dagster_ckpt.protocol.manifest import (
+    ChangeRef,
+    EpochRange,
+    HashRange,
+    IndexedList,
+    IndexRef,
+    Manifest,
+    ManifestKind,
+    SourcePosition,
+)
 from dagster_ckpt.protocol.manifest_rules import check_successor, violations
 from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
 from tests.worlds.streams import an_edit
@@ -39,6 +48,24 @@ BACK = rolled_back(OPENED, SECOND, "run-2")
 EMPTIED = rolled_back(OPENED, None, "run-2")
 AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
 
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), stamp(1))
+TWO_FILES = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, stamp(2))
+FOUR_FILES = committed(TWO_FILES, an_edit(TWO_FILES), 5, stamp(3))
+
+
+def merging(parent: Manifest, first: int, last: int) -> Manifest:
+    """The epoch after `parent` in which its files `[first, last)` were merged."""
+    gone = parent.files.tail[first:last]
+    path = f"table/1/{parent.term}-{parent.version + 1}-0-0.parquet"
+    file = replace(gone[-1], path=path, rows=sum(each.rows for each in gone))
+    edit = an_edit(parent)
+    first_ack = replace(edit.acks[0], files_merged=FilesMerged(tuple(each.path for each in gone), file))
+    return committed(parent, replace(edit, acks=(first_ack, *edit.acks[1:])), 5, stamp(4))
+
+
+MERGED = merging(FOUR_FILES, 1, 3)
+
 FOREIGN = replace(a_run(1, 3, 0, 2), ancestor=StreamUuid("elsewhere"))
 
 
@@ -51,6 +78,22 @@ def shared(manifest: Manifest, *clips: HashRange) -> Manifest:
     """The manifest with one run in both of its shards."""
     lists = tuple((replace(a_run(1, 3, 0, 2), clip=clip),) for clip in clips)
     return replace(manifest, runs={"total": lists})
+
+
+def files(manifest: Manifest, *tail: ChangeRef, index: tuple[IndexRef, ...] = ()) -> Manifest:
+    """The manifest with another list of the table's files."""
+    return replace(manifest, files=IndexedList(index, tail))
+
+
+def with_file(manifest: Manifest, at: int, **fields: object) -> Manifest:
+    """The manifest with another file at this place of the list."""
+    tail = list(manifest.files.tail)
+    tail[at] = replace(tail[at], **fields)  # type: ignore[arg-type]
+    return files(manifest, *tail)
+
+
+def spilled(entries: int) -> IndexRef:
+    return IndexRef("index/1-4-0-0-1.json", entries, 100, "abc")
 
 
 def statistics(manifest: Manifest, **fields: int) -> Manifest:
@@ -67,6 +110,10 @@ def test_what_the_edits_make_breaks_no_rule() -> None:
         (THIRD, EMPTIED),
         (BACK, AFTER),
         (FIRST, opened(FIRST, OWNER, PIPELINE, stamp(9))),
+        (TWO_FILES, FOUR_FILES),
+        (FOUR_FILES, MERGED),
+        *((FOUR_FILES, merging(FOUR_FILES, first, last)) for first, last in [(0, 4), (0, 2), (2, 4)]),
+        (FOUR_FILES, files(MERGED, index=(spilled(5),))),
     ]:
         check_successor(parent, child)
 
@@ -128,6 +175,19 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(2, 3, 0, 2))),
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, SECOND.runs["total"][1][0])),
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0), path="state/x.arrow"))),
+    ("files_are_the_parents_or_merged", SECOND, THIRD, lambda m: files(m, *TWO_FILES.files.tail)),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, lambda m: files(m, *m.files.tail[1:])),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, lambda m: files(m, *m.files.tail[:-1])),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, lambda m: files(m, *m.changes)),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, lambda m: files(m, *m.files.tail[::-1])),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, lambda m: files(m, *m.changes, *m.files.tail)),
+    ("files_are_the_parents_or_merged", TWO_FILES, FOUR_FILES, files),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: with_file(m, 1, rows=9)),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: with_file(m, 1, rows=11)),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: with_file(m, 1, path="table/1/1-3-0-0.parquet")),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: with_file(m, 0, path=m.files.tail[1].path)),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: with_file(m, 2, rows=6)),
+    ("files_are_the_parents_or_merged", FOUR_FILES, MERGED, lambda m: files(m, index=(spilled(7),))),
     ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=3)),
     ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=0)),
     ("batch_follows", SECOND, THIRD, lambda m: replace(m, batch_id=None)),

@@ -98,14 +98,29 @@ def test_a_file_name_says_who_wrote_it_for_what() -> None:
 
 @given(st.builds(FileId, *[st.integers(0, 2**63)] * 5))
 def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
-    for name in [names.state_name("a.b", (file.shard,), 8, file), names.changes_name(file), names.index_name(file)]:
+    for name in [
+        names.state_name("a.b", (file.shard,), 8, file),
+        names.changes_name(file),
+        names.merged_name(3, file),
+        names.index_name(file),
+    ]:
         assert names.file_of(name) == file
         assert names.is_object_name(name)
 
 
-@pytest.mark.parametrize("name", ["state/1-2-3-4.arrow", "changes/1-2-3.parquet", "pins/1-2-3-4.json", "changes/x", ""])
+@pytest.mark.parametrize(
+    "name",
+    ["state/1-2-3-4.arrow", "changes/1-2-3.parquet", "pins/1-2-3-4.json", "changes/x", "", "table/1-2-3-4.parquet"],
+)
 def test_other_files_were_written_by_nobody(name: str) -> None:
     assert names.file_of(name) is None
+
+
+def test_a_file_of_a_table_says_how_often_its_rows_were_merged() -> None:
+    file = FileId(Term(1), Epoch(2), Shard(0), 7)
+    assert names.merged_name(12, file) == "table/12/1-2-0-7.parquet"
+    assert names.merges_of(names.merged_name(12, file)) == 12
+    assert names.merges_of(names.changes_name(file)) == 0
 
 
 def test_a_name_a_user_chose_cannot_leave_its_folder() -> None:
