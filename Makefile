@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast damage check format bench constraints clean
+.PHONY: help setup demo ui test test-fast damage check format bench simulate constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
@@ -47,6 +47,9 @@ bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes
 
 $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' VENV=$(BENCH) EXTRAS=bench scripts/setup.sh
+
+simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wrong (SEED=7: one of them, step by step)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000))
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \

@@ -432,7 +432,7 @@ def test_a_collector_that_slept_through_everything_harms_nothing(world: World) -
     """It has made up its mind, sleeps before its first delete, and wakes up when the world has moved on."""
     world.commit(60)
     world.wait()
-    slept = []
+    slept: list[Call] = []
 
     def sleeping(call: Call) -> Fault:
         if call.verb == "delete" and not slept:

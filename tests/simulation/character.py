@@ -1,0 +1,124 @@
+"""What kind of world a seed makes: how fast it goes, who is in it, what goes wrong there and how often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from dagster_ckpt.storage.patience import Patience
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How likely each is: per request (down to `late_list`), per word of a task, or per second (from `kill` on).
+
+    A doze is a pause where it hurts most: around the create of a manifest or a pin. Who is cut off at such a create
+    hears nothing until it gives up, and the create may land at any time. `pauses_ms` are how long whoever pauses, and
+    whatever is late, may be; some are longer than the lease, the grace period, retention. A late list shows a time at
+    most `list_late_ms` ago.
+    """
+
+    lost_request: float
+    lost_reply: float
+    late: float
+    pause: float
+    doze: float
+    dozes_ms: tuple[int, ...]
+    cut_off: float
+    late_list: float
+    list_late_ms: int
+    pauses_ms: tuple[int, ...]
+    double_word: float
+    late_word: float
+    lost_word: float
+    decline: float
+    speculation: float
+    kill: float
+    freeze: float
+    outage: float
+
+
+@dataclass(frozen=True)
+class Character:
+    """A world's constants. `kept` manifests, two or more, are never deleted; `runs_max` runs of a shard become one."""
+
+    append: bool
+    shards: int
+    retained: int
+    kept: int
+    grace_ms: int
+    lease_timeout_ms: int
+    patience: Patience
+    latency_ms_max: int
+    epoch_pause_ms: int
+    collect_every_ms: int
+    timeout_ms: int
+    runs_max: int
+    tail_max: int
+    merged: int
+    epochs_max: int
+    by_hand_every_ms: int
+    pinners: int
+    collectors: int
+    readers: int
+    requests_max: int
+    faults: Faults
+
+
+def character_of(chance: Random) -> Character:
+    """Drawn so that worlds differ much: in many of them one kind of thing goes wrong often, in some none does."""
+    grace_ms = chance.choice([20_000, 20_000, 60_000])
+    lease_timeout_ms = chance.choice([6_000, 15_000, 30_000])
+    return Character(
+        append=chance.random() < 0.3,
+        shards=chance.choice([1, 2, 2, 4]),
+        retained=chance.choice([1, 2, 3, 6]),
+        kept=chance.choice([2, 2, 4, 16]),
+        grace_ms=grace_ms,
+        lease_timeout_ms=lease_timeout_ms,
+        patience=chance.choice([Patience(100, 50, 50), Patience(2_000, 50, 500), Patience(20_000, 100, 5_000)]),
+        latency_ms_max=chance.choice([20, 20, 100, 2_000]),
+        epoch_pause_ms=round(grace_ms * chance.choice([0, 0.02, 0.1, 0.3])),
+        collect_every_ms=round(grace_ms * chance.choice([0.2, 0.5, 1.5])),
+        timeout_ms=chance.choice([5_000, 60_000]),
+        runs_max=chance.choice([2, 3, 6]),
+        tail_max=chance.choice([2, 4]),
+        merged=chance.choice([2, 3]),
+        epochs_max=chance.choice([2, 5, 1_000]),
+        by_hand_every_ms=chance.choice([10_000, 40_000, 150_000]),
+        pinners=chance.choice([0, 1, 2]),
+        collectors=chance.choice([0, 1, 1, 2]),
+        readers=chance.choice([0, 1, 2]),
+        requests_max=chance.choice([500, 1_000, 1_500]),
+        faults=_faults(chance, grace_ms, lease_timeout_ms),
+    )
+
+
+def _faults(chance: Random, grace_ms: int, lease_timeout_ms: int) -> Faults:
+    def rate(*rates: float) -> float:
+        return chance.choice(rates) if chance.random() < 0.5 else 0.0
+
+    return Faults(
+        lost_request=rate(0.01, 0.05),
+        lost_reply=rate(0.01, 0.05),
+        late=rate(0.01, 0.05),
+        pause=rate(0.003, 0.01, 0.03),
+        doze=rate(0.02, 0.06),
+        dozes_ms=(2 * lease_timeout_ms, 4 * grace_ms, 12 * grace_ms),
+        cut_off=rate(0.03, 0.1),
+        late_list=rate(0.2, 0.8),
+        list_late_ms=chance.randrange(grace_ms),
+        pauses_ms=_pauses(chance, grace_ms, lease_timeout_ms),
+        double_word=rate(0.02),
+        late_word=rate(0.05, 0.3),
+        lost_word=rate(0.02, 0.1),
+        decline=rate(0.02, 0.1),
+        speculation=rate(0.1, 0.5),
+        kill=rate(0.01, 0.03),
+        freeze=rate(0.01, 0.03),
+        outage=rate(0.005, 0.02),
+    )
+
+
+def _pauses(chance: Random, grace_ms: int, lease_timeout_ms: int) -> tuple[int, ...]:
+    scales: Sequence[int] = [200, lease_timeout_ms // 2, 2 * lease_timeout_ms, grace_ms, 3 * grace_ms, 10 * grace_ms]
+    return tuple(chance.sample(scales, chance.randrange(1, 5)))

@@ -1,0 +1,9 @@
+"""Manifests and pins decoded once each: they are values, and decoding them again and again takes most of the time."""
+
+from functools import lru_cache
+
+from dagster_ckpt.protocol import manifest_codec, pin
+
+manifest = lru_cache(maxsize=1024)(manifest_codec.decode_manifest)
+nonce = lru_cache(maxsize=1024)(manifest_codec.decode_nonce)
+a_pin = lru_cache(maxsize=64)(pin.decode_pin)

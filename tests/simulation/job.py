@@ -1,0 +1,93 @@
+"""The job that is simulated, twice: as plain Python over all input at once, and as what runs and change logs hold.
+
+Input is a row of batches, the first is number 1. Each row is a key and an amount. A keyed stream's table is the sum of
+the amounts of each key; an append-only stream's table is its input. A key's shard is the key modulo the shards.
+"""
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+
+from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, Manifest, Pipeline, SourcePosition
+from tests.worlds.manifests import PIPELINE, SOURCE
+
+TABLE = "total"
+KEYED = PIPELINE
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+KEYS = 7
+
+Row = tuple[int, int]
+Sums = dict[str, int]
+"""By key; text, as JSON wants it."""
+
+
+def pipeline_of(*, append: bool) -> Pipeline:
+    return APPEND if append else KEYED
+
+
+@lru_cache(maxsize=1024)
+def batch(number: int) -> tuple[Row, ...]:
+    """The rows of a batch: one to four, of keys that come again and again."""
+    return tuple(((number * 3 + at * 5) % KEYS, number * 10 + at) for at in range(1 + number % 4))
+
+
+def rows_of(number: int, shard: int, shards: int) -> list[Row]:
+    return [(key, amount) for key, amount in batch(number) if key % shards == shard]
+
+
+@lru_cache(maxsize=1024)
+def sums_after(batches: int) -> Sums:
+    """The keyed table after that many batches. Not to be changed."""
+    if batches == 0:
+        return {}
+    return added(sums_after(batches - 1), batch(batches))
+
+
+def rows_after(batches: int, shards: int) -> list[Row]:
+    """The append-only table after that many batches: within a batch, shard by shard."""
+    return [
+        row for number in range(1, batches + 1) for shard in range(shards) for row in rows_of(number, shard, shards)
+    ]
+
+
+def added(sums: Sums, rows: list[Row] | tuple[Row, ...]) -> Sums:
+    after = dict(sums)
+    for key, amount in rows:
+        after[str(key)] = after.get(str(key), 0) + amount
+    return after
+
+
+def encode(content: Sums | list[Row]) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+@lru_cache(maxsize=8192)
+def decode_sums(data: bytes) -> Sums:
+    """The content of a run. Not to be changed."""
+    sums: Sums = json.loads(data)
+    return sums
+
+
+@lru_cache(maxsize=8192)
+def decode_rows(data: bytes) -> tuple[Row, ...]:
+    """The content of an append-only stream's change-log file."""
+    return tuple((key, amount) for key, amount in json.loads(data))
+
+
+def checksum(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+def consumed(manifest: Manifest) -> int:
+    """How many batches the shown epoch has read."""
+    position = manifest.sources[0].current if manifest.sources else None
+    return 0 if position is None else int(json.loads(position)["logOffset"])
+
+
+def position_after(parent: Manifest, number: int) -> SourcePosition:
+    """Where the source stands after that batch. Each batch is one file."""
+    before = parent.sources[0] if parent.sources else SourcePosition(SOURCE)
+    file = FileSeen(f"file:///data/departures/{number}", number)
+    files = IndexedList(before.files.index, (*before.files.tail, file))
+    return SourcePosition(SOURCE, current=f'{{"logOffset":{number}}}', previous=before.current, files=files)

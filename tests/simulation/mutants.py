@@ -1,0 +1,328 @@
+"""The product with one rule left out each: what the oracle must catch. None of it is a switch in the product."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from dagster_ckpt.errors import FencedError, StoreUnavailableError
+from dagster_ckpt.ids import FIRST, Term, Version
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.coordinator import Coordinator, step
+from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
+from dagster_ckpt.protocol.edits import rolled_back
+from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.names import TRIMMED, file_of, manifest_name, parse_manifest_name, pin_name
+from dagster_ckpt.protocol.pin import Pin, encode_pin
+from dagster_ckpt.storage import collector as collector_module
+from dagster_ckpt.storage import opening as opening_module
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.patience import Tries
+from tests.simulation.driver import Driver
+from tests.simulation.job import consumed
+from tests.simulation.world import Parts
+
+if TYPE_CHECKING:
+    from dagster_ckpt.storage.broken_end import BrokenEnd
+
+
+# ---- the chain
+
+
+class NoFencing(ManifestChain):
+    """Whoever comes second overwrites."""
+
+    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+        tries.until_answered(lambda: self.store.put(manifest_name(manifest.version), data))
+        return True
+
+
+class ExistsIsMine(ManifestChain):
+    """What exists must be its own, from a try whose reply was lost."""
+
+    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+        tries.until_answered(lambda: self.store.put_if_absent(manifest_name(manifest.version), data))
+        return True
+
+
+class NoncePerWriter(ManifestChain):
+    """Manifests of one process are taken for one another: the last digits of a nonce are the process."""
+
+    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+        try:
+            return super()._created(manifest, data, tries)
+        except FencedError:
+            there = self.read(manifest.version)
+            if there.nonce[-8:] != manifest.nonce[-8:]:
+                raise
+            return True
+
+
+class NoParentCheck(ManifestChain):
+    """After a create it does not look whether its number had been freed."""
+
+    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, tries: Tries) -> None:
+        return
+
+
+class TakesAwayWhatWasBuiltUpon(ManifestChain):
+    """A sleeper takes its manifest away also where others have gone on from it."""
+
+    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, tries: Tries) -> None:
+        try:
+            super()._check_parent(parent, manifest, tries)
+        except FencedError:
+            self.store.delete(manifest_name(manifest.version))
+            raise
+
+
+class BelievesInVersion1(ManifestChain):
+    """It does not know that a stream can have been trimmed."""
+
+    def _is_trimmed(self, tries: Tries) -> bool:
+        return False
+
+
+class BelievesLists(ManifestChain):
+    """The newest manifest is the last one that a list shows."""
+
+    def newest(self, hint: Version | None = None) -> Manifest | None:
+        for version in sorted(filter(None, map(parse_manifest_name, self._listed(self._tries()))), reverse=True):
+            if self._exists(version, self._tries()):
+                return self.read(version)
+        return None
+
+    def end(self, hint: Version | None = None) -> "Manifest | BrokenEnd | None":
+        return self.newest()
+
+
+class GivesUpAfterOneTry(ManifestChain):
+    """An unanswered create is taken for one that did not happen, and the number for free."""
+
+    def create(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest) -> None:
+        try:
+            super().create(parent, manifest)
+        except StoreUnavailableError:
+            super().create(parent, replace(manifest, time_ms=manifest.time_ms + 1))
+
+
+# ---- the collector
+
+
+class IgnoresGrace(Collector):
+    """What is not retained goes at once."""
+
+    def _is_old(self, version: Version, now_ms: int) -> bool:
+        return True
+
+
+class TrustsItsOwnClock(Collector):
+    """Age is told by the collector's clock, not by the store's."""
+
+    def _now_ms(self) -> int:
+        super()._now_ms()
+        return self.chain.clock.now_ms()
+
+
+class YoungestFirst(Collector):
+    """Manifests go from above."""
+
+    def _retire(self, first: Version, last: Version) -> int:
+        if first >= last:
+            return 0
+        self.chain.store.put_if_absent(TRIMMED, b"{}")
+        for version in range(last - 1, first - 1, -1):
+            self._delete(manifest_name(Version(version)))
+        return last - first
+
+
+class DoesNotConfirm(Collector):
+    """The next manifest is deleted before the last delete was answered."""
+
+    def _delete(self, name: str) -> None:
+        try:
+            self.chain.store.delete(name)
+        except StoreUnavailableError:
+            return
+
+
+class LeavesNoSign(Collector):
+    """Nothing says that the stream was trimmed."""
+
+    def _retire(self, first: Version, last: Version) -> int:
+        for version in range(first, last):
+            self._delete(manifest_name(Version(version)))
+        return max(0, last - first)
+
+
+class FilesFirst(Collector):
+    """Files go before the manifests that name them."""
+
+    def _retire(self, first: Version, last: Version) -> int:
+        return 0
+
+
+class NeverCollects(Collector):
+    """Nothing is ever garbage."""
+
+    def collect(self, writer: Term | None = None) -> collector_module.Collected:
+        return collector_module.Collected()
+
+
+# ---- the driver and its tasks
+
+
+class SkipsABatch(Driver):
+    """It goes on from what it remembers, not from what its manifest says."""
+
+    remembered = 0
+
+    def next_batch(self) -> int:
+        self.remembered = max(self.remembered, consumed(self.writer.manifest)) + 1
+        return self.remembered
+
+
+class GoesOnWithAnUnansweredCommit(Driver):
+    """A commit that was not answered did not happen: the same writer makes the epoch again."""
+
+    def start_again(self) -> None:
+        self.writer._ended = None
+        self.coordinator = Coordinator(self.coordinator.shards, retained=1)
+
+
+def acks_too_early(store: ObjectStore, name: str, data: memoryview) -> None:
+    """A file that the store did not take is said to be durable."""
+    try:
+        store.put_if_absent(name, data)
+    except StoreUnavailableError:
+        return
+
+
+def takes_any_word(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
+    """A word of an epoch that was given up counts for the next."""
+    if isinstance(event, ShardAcked):
+        event = replace(event, epoch=state.epoch)
+    return step(state, event)
+
+
+def commits_without_all(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
+    """A shard that said nothing has nothing to say."""
+    if isinstance(event, JobEnded):
+        for shard in sorted(state.pending):
+            state, _ = step(state, ShardAcked(state.epoch, ShardAck(shard)))
+    return step(state, event)
+
+
+def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
+    """The pin is not proved after it was written."""
+    pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
+    Tries(chain.clock, chain.patience).until_answered(
+        lambda: chain.store.put_if_absent(pin_name(name), encode_pin(pin))
+    )
+    return pin
+
+
+def no_pins(*_: object) -> list[Pin]:
+    """No pin is looked at."""
+    return []
+
+
+def newest_not_spared(newest: Manifest, retired: Manifest | None) -> Version:
+    """The newest 16 count as little as any others."""
+    return FIRST if retired is None else min([retired.version, *(entry.version for entry in retired.retained)])
+
+
+def retained_not_spared(newest: Manifest, retired: Manifest | None) -> Version:
+    """Only the newest manifests stay, retained or not."""
+    return FIRST if retired is None else Version(max(FIRST, newest.version - 1))
+
+
+def live_term_not_spared(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
+    """A stranger takes unnamed files of the live term for garbage."""
+    file = file_of(name)
+    return file is not None and name not in needed and file.term <= newest.term
+
+
+def in_flight_not_spared(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
+    """A writer collects also of the epoch that it is making."""
+    file = file_of(name)
+    if file is None or name in needed:
+        return False
+    return file.term < newest.term or file.term == newest.term == writer
+
+
+def trusts_what_it_looked_at(chain: ManifestChain, end: "Manifest | BrokenEnd", opening: Opening) -> Manifest | None:
+    """That the epoch to go back to is missing means damage, whatever others have done meanwhile."""
+    assert isinstance(end, Manifest)
+    return opening_module._successor(chain, end, opening)
+
+
+def forgets_whom_it_went_back_for(parent: Manifest, target: Manifest | None, root_run: str) -> Manifest:
+    """Nobody remembers that a Dagster run has gone back already."""
+    return replace(rolled_back(parent, target, root_run), rollbacks=parent.rollbacks)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One rule left out: by another part, or by a function in the place of one of a module. `seeds` catch it.
+
+    Functions are replaced for the whole life of a world: within a pass, somebody else would move meanwhile.
+    """
+
+    parts: Parts
+    seeds: tuple[int, ...] = ()
+    function: tuple[object, str, object] | None = None
+
+    def applied(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.function is None else patch.object(*self.function)
+
+
+def _chain(chain: type[ManifestChain], *seeds: int) -> Mutant:
+    return Mutant(Parts(chain=chain), seeds)
+
+
+def _collector(collector: type[Collector], *seeds: int) -> Mutant:
+    return Mutant(Parts(collector=collector), seeds)
+
+
+def _function(module: object, name: str, value: object, *seeds: int) -> Mutant:
+    return Mutant(Parts(), seeds, (module, name, value))
+
+
+MUTANTS: dict[str, Mutant] = {
+    "fencing is off": _chain(NoFencing),
+    "what exists is mine": _chain(ExistsIsMine),
+    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter),
+    "a nonce for several tries": _chain(GivesUpAfterOneTry),
+    "the parent is not checked": _chain(NoParentCheck),
+    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon),
+    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1),
+    "lists are believed": _chain(BelievesLists),
+    "pins are ignored": _function(collector_module, "read_pins", no_pins),
+    "the grace period is ignored": _collector(IgnoresGrace),
+    "age is told by the wrong clock": _collector(TrustsItsOwnClock),
+    "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared),
+    "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared),
+    "manifests go youngest first": _collector(YoungestFirst),
+    "a delete is not confirmed": _collector(DoesNotConfirm),
+    "no sign that the stream was trimmed": _collector(LeavesNoSign),
+    "files go before their manifests": _collector(FilesFirst),
+    "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared),
+    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared),
+    "nothing is collected": _collector(NeverCollects),
+    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look)),
+    "a batch is skipped": Mutant(Parts(driver=SkipsABatch)),
+    "an unanswered commit is made again by the same writer": Mutant(
+        Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter)
+    ),
+    "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early)),
+    "a word of another epoch counts": Mutant(Parts(step=takes_any_word)),
+    "a missing word counts as one": Mutant(Parts(step=commits_without_all)),
+    "an epoch to go back to is retired while its opener looks": _function(
+        opening_module, "_current_successor", trusts_what_it_looked_at
+    ),
+    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for),
+}

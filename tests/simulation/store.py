@@ -1,0 +1,292 @@
+"""The store as one simulated process sees it: far away, and everything that can go wrong on the way does."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from dagster_ckpt.errors import StoreUnavailableError
+from dagster_ckpt.ids import Version
+from dagster_ckpt.protocol.names import is_object_name, manifest_name, parse_manifest_name
+from dagster_ckpt.storage.object_store import ObjectMissingError
+from tests.simulation.character import Character
+from tests.simulation.scheduler import Killed, Process, Scheduler, Strand
+from tests.simulation.truth import Truth
+
+T = TypeVar("T")
+
+NO_ANSWER_MS = 1_000
+"""After which a caller who hears nothing is told so."""
+
+
+class Fate(StrEnum):
+    """What becomes of a request."""
+
+    GOES_WELL = "ok"
+    LOST_REQUEST = "lost request"
+    LOST_REPLY = "lost reply"
+    LATE = "late"
+    """Its caller is told that there was no answer; it happens later."""
+
+
+_DOZES = ("put_if_absent", "get")
+_SOME_FILE = "some file"
+
+Step = tuple[int, str, str, str, str]
+"""When, who, what, of which object, and what came of it."""
+
+
+def _creates_truth(verb: str, name: str) -> bool:
+    return verb == "put_if_absent" and name.startswith(("manifest/0", "pins/"))
+
+
+@dataclass
+class Weather:
+    """What all processes' stores share: chance, what is bad just now, and the trace of all that happened.
+
+    `down` says until when nobody's, or one process's (by number), requests get through.
+    """
+
+    scheduler: Scheduler
+    character: Character
+    chance: Random
+    truth: Truth
+    trace: list[Step] = field(default_factory=list)
+    requests: int = 0
+    calm: bool = False
+    down_until_ms: dict[int | None, int] = field(default_factory=dict)
+    late: list["Request[Any]"] = field(default_factory=list)
+    asleep: dict[str, list[Process]] = field(default_factory=dict)
+
+    def fate(self, process: Process, verb: str, name: str) -> Fate:
+        faults, chance = self.character.faults, self.chance
+        if self.calm:
+            return Fate.GOES_WELL
+        now_ms = self.scheduler.now_ms
+        if _creates_truth(verb, name) and chance.random() < faults.cut_off:
+            until_ms = now_ms + self.character.patience.total_ms + 2 * NO_ANSWER_MS
+            self.down_until_ms[process.number] = max(until_ms, self.down_until_ms.get(process.number, 0))
+            return Fate.LATE
+        if self.down_until_ms and self._is_down(process, now_ms):
+            return Fate.LATE if chance.random() < faults.late else Fate.LOST_REQUEST
+        drawn = chance.random()
+        for rate, fate in (
+            (faults.lost_request, Fate.LOST_REQUEST),
+            (faults.lost_reply, Fate.LOST_REPLY),
+            (faults.late, Fate.LATE),
+        ):
+            if drawn < rate:
+                return fate
+            drawn -= rate
+        return Fate.GOES_WELL
+
+    def _is_down(self, process: Process, now_ms: int) -> bool:
+        return any(self.down_until_ms.get(key, 0) > now_ms for key in (None, process.number))
+
+    def latency_ms(self) -> int:
+        return 1 if self.calm else 1 + int(self.chance.random() * self.character.latency_ms_max)
+
+    def pause_ms(self) -> int:
+        """How long somebody sleeps here: mostly not at all."""
+        faults = self.character.faults
+        if self.calm or self.chance.random() >= faults.pause:
+            return 0
+        return int(self.chance.choice(faults.pauses_ms) * (0.5 + self.chance.random()))
+
+    def doze_ms(self, verb: str, name: str) -> int:
+        """How long somebody sleeps right before or after a create of truth, or the read of an older manifest."""
+        faults = self.character.faults
+        if self.calm or not (_creates_truth(verb, name) or self._reads_the_past(verb, name)):
+            return 0
+        if self.chance.random() >= faults.doze * (5 if name.startswith("pins") else 1):
+            return 0
+        return int(self.chance.choice(faults.dozes_ms) * (0.5 + self.chance.random()))
+
+    def _reads_the_past(self, verb: str, name: str) -> bool:
+        version = parse_manifest_name(name) if verb == "get" else None
+        return version is not None and manifest_name(Version(version + 1)) in self.truth.objects
+
+    def listed(self, prefix: str) -> list[str]:
+        """The names below a folder, perhaps as they were some time ago."""
+        faults, chance = self.character.faults, self.chance
+        if self.calm or chance.random() >= faults.late_list:
+            return self.truth.names(prefix)
+        since_ms = self.scheduler.now_ms - chance.randrange(faults.list_late_ms + 1)
+        return self.truth.names_late(prefix, since_ms, lambda: chance.random() < 0.5)
+
+    def land_late(self, request: "Request[Any]") -> None:
+        """Let it happen at some later time; in the end all of it has."""
+        self.late.append(request)
+        if self.chance.random() < 0.8:
+            delay_ms = int(self.chance.choice(self.character.faults.pauses_ms) * self.chance.random())
+            self.scheduler.after(delay_ms, lambda: self._land(request))
+
+    def land_in_between(self, name: str) -> None:
+        """The worst moment for a late request: right before another arrives for the same object."""
+        for request in [late for late in self.late if late.name == name]:
+            if self.chance.random() < 0.5:
+                self._land(request)
+
+    def land_all(self) -> None:
+        while self.late:
+            self._land(self.late[0])
+
+    def doze_until_freed(self, process: Process, name: str, duration_ms: int) -> None:
+        """The worst moment to wake up: right after retention has freed the number that one was about to take.
+
+        Who is about to pin wakes up after some file was deleted. After `duration_ms` they wake up in any case.
+        """
+        process.freeze(duration_ms)
+        self.asleep.setdefault(name if name.startswith("manifest") else _SOME_FILE, []).append(process)
+
+    def freed(self, name: str) -> None:
+        if name.startswith(("state", "changes")) and self.chance.random() < 0.1:
+            name = _SOME_FILE
+        for process in self.asleep.pop(name, ()):
+            self.scheduler.after(self.latency_ms(), process.thaw)
+
+    def _land(self, request: "Request[Any]") -> None:
+        if request in self.late:
+            self.late.remove(request)
+            request.arrive()
+
+    def record(self, who: str, verb: str, name: str, outcome: str) -> None:
+        self.trace.append((self.scheduler.now_ms, who, verb, name, outcome))
+
+
+class SimulatedStore:
+    """An `ObjectStore`. Whoever calls it waits; everybody else moves meanwhile."""
+
+    def __init__(self, process: Process, weather: Weather) -> None:
+        self._process = process
+        self._weather = weather
+        self._truth = weather.truth
+
+    @property
+    def url(self) -> str:
+        return "memory://simulation"
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        kept = bytes(data)
+        return self._change("put_if_absent", name, lambda who: self._truth.put_if_absent(name, kept, who))
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        kept = bytes(data)
+        self._change("put", name, lambda who: self._truth.put(name, kept, who))
+
+    def delete(self, name: str) -> None:
+        self._change("delete", name, lambda who: self._truth.delete(name, who))
+
+    def get(self, name: str) -> bytes:
+        return self._ask("get", name, lambda: self._truth.get(name))
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        return self.get(name)[offset : offset + length]
+
+    def exists(self, name: str) -> bool:
+        return self._ask("exists", name, lambda: name in self._truth.objects)
+
+    def size(self, name: str) -> int:
+        return len(self.get(name))
+
+    def modified_ms(self, name: str) -> int:
+        return self._ask("modified_ms", name, lambda: self._truth.modified_ms(name))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        yield from self._ask("list", prefix, lambda: self._weather.listed(prefix))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        raise NotImplementedError("a stream's own folder is not looked through by folders")
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        return self._ask("discard_leftovers", prefix, lambda: 0)
+
+    def settle(self, folder: str) -> None:
+        """Nothing to do, and too dull to wait for."""
+
+    def local_path(self, name: str) -> Path | None:
+        return None
+
+    def _ask(self, verb: str, name: str, happen: Callable[[], T]) -> T:
+        return self._request(verb, name, lambda who: happen(), changes=False)
+
+    def _change(self, verb: str, name: str, happen: Callable[[Strand], T]) -> T:
+        assert is_object_name(name), name
+        return self._request(verb, name, happen, changes=True)
+
+    def _request(self, verb: str, name: str, happen: Callable[[Strand], T], *, changes: bool) -> T:
+        if not self._process.alive:
+            raise Killed
+        weather, who = self._weather, self._weather.scheduler.this()
+        weather.requests += 1
+        self._doze(who, verb, name)
+        fate = weather.fate(self._process, verb, name)
+        request = Request(weather, who, verb, name, happen)
+        match fate:
+            case Fate.GOES_WELL | Fate.LOST_REPLY:
+                request.arrive_after(weather.latency_ms() + weather.pause_ms())
+                who.wait()
+            case Fate.LATE if changes:
+                weather.land_late(request)
+        if fate is not Fate.GOES_WELL:
+            who.sleep(NO_ANSWER_MS)
+            weather.record(who.name, verb, name, fate)
+            raise StoreUnavailableError(f"the simulated store did not answer: try again. {verb=}, {name=}")
+        if pause_ms := weather.pause_ms():
+            who.sleep(pause_ms)
+        self._doze(who, verb, name)
+        return request.answer()
+
+    def _doze(self, who: Strand, verb: str, name: str) -> None:
+        """Sleep, alone or with the whole process: then its lease lapses too."""
+        doze_ms = self._weather.doze_ms(verb, name) if verb in _DOZES else 0
+        if not doze_ms:
+            return
+        self._weather.record(who.name, "dozes", "", f"{doze_ms}")
+        drawn = self._weather.chance.random()
+        if drawn < 0.5:
+            self._weather.doze_until_freed(self._process, name, 10 * doze_ms)
+        elif drawn < 0.7:
+            self._process.freeze(doze_ms)
+        who.sleep(doze_ms if drawn >= 0.7 else 0)
+
+
+class Request(Generic[T]):
+    """A request under way. It may arrive when its sender is dead already."""
+
+    def __init__(self, weather: Weather, who: Strand, verb: str, name: str, happen: Callable[[Strand], T]) -> None:
+        self._weather = weather
+        self._who = who
+        self._verb = verb
+        self.name = name
+        self._happen = happen
+        self._answer: T
+        self._missing: ObjectMissingError | None = None
+
+    def arrive_after(self, delay_ms: int) -> None:
+        self._weather.scheduler.after(delay_ms, self._arrive_and_wake)
+
+    def arrive(self) -> None:
+        try:
+            self._answer = self._happen(self._who)
+            outcome = str(self._answer) if isinstance(self._answer, int) else "ok"
+        except ObjectMissingError as error:
+            self._missing, outcome = error, "missing"
+        if self._verb == "delete" and self._weather.asleep:
+            self._weather.freed(self.name)
+        self._weather.record(self._who.name, self._verb, self.name, outcome)
+
+    def answer(self) -> T:
+        if self._missing is not None:
+            raise self._missing
+        return self._answer
+
+    def _arrive_and_wake(self) -> None:
+        # Half of what a dead process asked for was still on its way.
+        if self._who.process.alive or self._weather.chance.random() < 0.5:
+            if self._weather.late:
+                self._weather.land_in_between(self.name)
+            self.arrive()
+            self._who.wake_after(0)

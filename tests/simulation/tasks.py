@@ -1,0 +1,108 @@
+"""The executors' side of an epoch: tasks that read a shard's state, write its next one, and say so."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
+from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.names import FileId, changes_name, state_name
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from tests.simulation.character import Character
+from tests.simulation.job import TABLE, Sums, added, checksum, consumed, decode_sums, encode, rows_of
+
+Create = Callable[[ObjectStore, str, memoryview], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a task is handed: the epoch to make, and the manifest to build on."""
+
+    epoch: Epoch
+    term: Term
+    version: Version
+    nonce: Nonce
+
+
+@dataclass(frozen=True)
+class Decline:
+    """A shard's part cannot be made. `final`: the state is damaged, as far as the task can see."""
+
+    shard: Shard
+    reason: str
+    final: bool = False
+
+
+Word = ShardAck | Decline
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt at one shard's part of one epoch. `create` makes a file durable before it returns."""
+
+    chain: ManifestChain
+    create: Create
+    character: Character
+    chance: Random
+    calm: bool
+    order: Order
+    shard: Shard
+    attempt: int
+
+    def work(self) -> Word:
+        """Everything, up to the one word about it."""
+        if self.chance.random() < self.character.faults.decline and not self.calm:
+            return Decline(self.shard, "no memory")
+        try:
+            return self._work()
+        except StoreUnavailableError:
+            return Decline(self.shard, "the store does not answer")
+        except CorruptStateError as error:
+            return Decline(self.shard, str(error), final=True)
+
+    def _work(self) -> ShardAck:
+        manifest = self.chain.read(self.order.version)
+        if manifest.nonce != self.order.nonce:
+            raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
+        rows = rows_of(consumed(manifest) + 1, self.shard, manifest.shards)
+        if not rows:
+            return ShardAck(self.shard)
+        if not manifest.pipeline.tables:
+            return ShardAck(self.shard, changes=(self._change(encode(rows), len(rows)),), rows_in=len(rows))
+        return self._keyed(manifest, rows)
+
+    def _keyed(self, manifest: Manifest, rows: list[tuple[int, int]]) -> ShardAck:
+        before = manifest.runs[TABLE][self.shard]
+        sums: Sums = {}
+        for run in reversed(before):
+            sums |= decode_sums(self._read(run.path))
+        after = added(sums, rows)
+        changed = {str(key): after[str(key)] for key, _ in rows}
+        # Compaction within the epoch: all runs become one.
+        merge = len(before) >= self.character.runs_max
+        run = self._run(encode(after if merge else changed), len(after if merge else changed), manifest.shards)
+        runs = (run,) if merge else (run, *before)
+        change = self._change(encode(changed), len(changed))
+        return ShardAck(self.shard, (ShardRuns(TABLE, runs),), (change,), rows_in=len(rows), rows_out=len(changed))
+
+    def _run(self, data: bytes, rows: int, shards: int) -> RunRef:
+        name = state_name(TABLE, (self.shard,), shards, self._file())
+        self.create(self.chain.store, name, memoryview(data))
+        return RunRef(name, rows, len(data), checksum(data), self.order.epoch)
+
+    def _change(self, data: bytes, rows: int) -> ChangeRef:
+        name = changes_name(self._file())
+        self.create(self.chain.store, name, memoryview(data))
+        return ChangeRef(name, rows, len(data), checksum(data), self.order.epoch, self.shard)
+
+    def _file(self) -> FileId:
+        return FileId(self.order.term, self.order.epoch, self.shard, self.attempt)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.chain.store.get(name)
+        except ObjectMissingError as error:
+            raise CorruptStateError(f"a file of the stream is missing. file={name}") from error

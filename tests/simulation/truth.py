@@ -1,0 +1,97 @@
+"""The objects of the simulated store as they truly are, and what each change of them tells the oracle."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.storage.object_store import ObjectMissingError
+from tests.simulation.scheduler import Strand
+
+
+class Witness(Protocol):
+    """Whoever wants to know of every change, at once. `who` asked for it, perhaps long ago."""
+
+    def created(self, name: str, data: bytes, who: Strand) -> None: ...
+
+    def overwritten(self, name: str, who: Strand) -> None: ...
+
+    def deleted(self, name: str, who: Strand) -> None:
+        """Told before it happens."""
+        ...
+
+
+class Truth:
+    """The honest store. `now_ms` is its own clock."""
+
+    def __init__(self, now_ms: Callable[[], int], remembered_ms: int) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.witness: Witness | None = None
+        self._modified_ms: dict[str, int] = {}
+        self._now_ms = now_ms
+        self._remembered_ms = remembered_ms
+        self._changes: deque[tuple[int, str, bool]] = deque()  # when, what, whether it was there before
+
+    def put_if_absent(self, name: str, data: bytes, who: Strand) -> bool:
+        if name in self.objects:
+            return False
+        self._write(name, data)
+        self._told().created(name, data, who)
+        return True
+
+    def put(self, name: str, data: bytes, who: Strand) -> None:
+        self._write(name, data)
+        self._told().overwritten(name, who)
+
+    def get(self, name: str) -> bytes:
+        try:
+            return self.objects[name]
+        except KeyError:
+            raise ObjectMissingError(name) from None
+
+    def modified_ms(self, name: str) -> int:
+        self.get(name)
+        return self._modified_ms[name]
+
+    def delete(self, name: str, who: Strand) -> None:
+        if name not in self.objects:
+            return
+        self._told().deleted(name, who)
+        self._changed(name)
+        del self.objects[name]
+
+    def names(self, prefix: str) -> list[str]:
+        below = f"{prefix}/" if prefix else ""
+        return [name for name in self.objects if name.startswith(below)]
+
+    def names_late(self, prefix: str, since_ms: int, shows_old: Callable[[], bool]) -> list[str]:
+        """The names as a late list shows them: of what changed since then, each perhaps as it was before."""
+        names = dict.fromkeys(self.names(prefix))
+        below = f"{prefix}/" if prefix else ""
+        asked: set[str] = set()
+        for when_ms, name, was_there in self._changes:
+            if when_ms <= since_ms or name in asked or not name.startswith(below):
+                continue
+            asked.add(name)
+            if shows_old():
+                if was_there:
+                    names[name] = None
+                else:
+                    names.pop(name, None)
+        return list(names)
+
+    def _write(self, name: str, data: bytes) -> None:
+        assert is_object_name(name), name
+        self._changed(name)
+        self.objects[name] = data
+        self._modified_ms[name] = self._now_ms()
+
+    def _changed(self, name: str) -> None:
+        now_ms = self._now_ms()
+        self._changes.append((now_ms, name, name in self.objects))
+        while self._changes[0][0] < now_ms - self._remembered_ms:
+            self._changes.popleft()
+
+    def _told(self) -> Witness:
+        assert self.witness is not None
+        return self.witness

@@ -1,0 +1,252 @@
+"""One seed, one world, one history: everything that happens follows from the number alone.
+
+First all goes wrong that the world's character holds, until enough was asked of the store. Then it becomes calm:
+everybody is killed, what was late lands, and a last writer and two collectors find out whether the stream is whole and
+nothing was left behind.
+"""
+
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from random import Random
+from unittest.mock import patch
+
+from dagster_ckpt.protocol import retention
+from dagster_ckpt.protocol.coordinator import Coordinator, step
+from dagster_ckpt.protocol.coordinator_events import Effect, Event
+from dagster_ckpt.protocol.lease import ProcessId
+from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.state.objects import create
+from dagster_ckpt.storage import chain as chain_module
+from dagster_ckpt.storage import collector as collector_module
+from dagster_ckpt.storage import indexed_lists, leases, opening, pins, probe
+from dagster_ckpt.storage import writer as writer_module
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from tests.simulation import decoded
+from tests.simulation.calm import Calm
+from tests.simulation.character import Character, character_of
+from tests.simulation.clock import ProcessClock
+from tests.simulation.collecting import collect_for_others
+from tests.simulation.dagster import Dagster, launch_by_hand, watch_again_and_again
+from tests.simulation.driver import Driver
+from tests.simulation.oracle import BrokenPromiseError, Oracle
+from tests.simulation.readers import pin_again_and_again, read_again_and_again
+from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
+from tests.simulation.store import SimulatedStore, Step, Weather
+from tests.simulation.tasks import Create
+from tests.simulation.threads import Threads
+from tests.simulation.truth import Truth
+
+RETURN_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The code under test, piece by piece, so that a test can put a mutant in the place of one."""
+
+    chain: Callable[..., ManifestChain] = ManifestChain
+    collector: Callable[..., Collector] = Collector
+    driver: Callable[..., Driver] = Driver
+    create: Create = create
+    write_pin: Callable[..., Pin] = pins.write_pin
+    step: Callable[[Coordinator, Event], tuple[Coordinator, list[Effect]]] = step
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a world, and how often what happened. `rule` is the promise that was broken, `why` all about it."""
+
+    seed: int
+    steps: tuple[Step, ...]
+    counts: Counter[str]
+    rule: str | None = None
+    why: str = ""
+
+    @property
+    def trace_hash(self) -> str:
+        digest = blake2b(digest_size=16)
+        for entry in self.steps:
+            digest.update(repr(entry).encode())
+        return digest.hexdigest()
+
+
+@dataclass
+class World:
+    """What all who live in it share."""
+
+    seed: int
+    parts: Parts = field(default_factory=Parts)
+
+    def __post_init__(self) -> None:
+        self.chance = Random(self.seed)
+        self.character: Character = character_of(self.chance)
+        self.scheduler = Scheduler()
+        self.threads = Threads(self.scheduler)
+        self.truth = Truth(lambda: self.scheduler.now_ms, self.character.faults.list_late_ms)
+        self.oracle = Oracle(self.truth, lambda: self.scheduler.now_ms, self.character.kept, self.character.grace_ms)
+        self.truth.witness = self.oracle
+        self.weather = Weather(self.scheduler, self.character, self.chance, self.truth)
+        self.dagster = Dagster(self)
+        self.processes: list[Process] = []
+        self.calm = False
+
+    # ---- what a process is made of
+
+    def process(self, name: str, host: str = "elsewhere") -> Process:
+        number, chance = len(self.processes), self.chance
+        process = Process(
+            self.scheduler,
+            f"{name}-{number}",
+            number,
+            host,
+            rate=chance.choice([0.9, 1.0, 1.0, 1.1]),
+            offset_ms=chance.randrange(-(10**9), 10**9),
+        )
+        self.processes.append(process)
+        return process
+
+    def store_of(self, process: Process) -> SimulatedStore:
+        return SimulatedStore(process, self.weather)
+
+    def clock_of(self, process: Process) -> ProcessClock:
+        return ProcessClock(process, self.chance)
+
+    def chain_of(self, process: Process) -> ManifestChain:
+        return self.parts.chain(self.store_of(process), self.clock_of(process), self.character.patience)
+
+    def collector_of(self, process: Process) -> Collector:
+        return self.parts.collector(self.chain_of(process), self.character.grace_ms)
+
+    def is_gone(self, process: ProcessId) -> bool:
+        """What a look at the own host's processes tells."""
+        return process.host == "here" and not self.processes[process.pid].alive
+
+    # ---- from the first event to the last
+
+    def run(self) -> Outcome:
+        """Let it all happen."""
+        rule, why = None, ""
+        with self._patched():
+            try:
+                self._let_go_wrong()
+                self._make_calm()
+            except Exception as error:  # noqa: BLE001  (whatever an actor or the oracle raises is what a seed is about)
+                rule = getattr(error, "rule", f"nobody meets an error like {type(error).__name__}")
+                why = "".join(traceback.format_exception(error))
+            for process in self.processes:
+                process.kill()
+        return Outcome(
+            self.seed,
+            tuple(self.weather.trace),
+            self.oracle.counts
+            + Counter(
+                {"requests": self.weather.requests, "simulated s": (self.scheduler.now_ms - BEGINNING_MS) // 1000}
+            ),
+            rule,
+            why,
+        )
+
+    def _let_go_wrong(self) -> None:
+        character = self.character
+        self.dagster.launch()
+        self._keep("daemon", watch_again_and_again)
+        for _ in range(character.collectors):
+            self._keep("janitor", collect_for_others, role="collector")
+        for _ in range(character.pinners):
+            self._keep("pinner", pin_again_and_again)
+        for _ in range(character.readers):
+            self._keep("reader", read_again_and_again)
+        self._now_and_then(character.by_hand_every_ms, lambda: launch_by_hand(self))
+        for rate, happen in (
+            (character.faults.kill, self._kill),
+            (character.faults.freeze, self._freeze),
+            (character.faults.outage, self._fail_for_a_while),
+        ):
+            if rate:
+                self._now_and_then(round(1_000 / rate), happen)
+        self.scheduler.run(until=lambda: self.weather.requests >= character.requests_max)
+
+    def _make_calm(self) -> None:
+        self.calm = self.weather.calm = True
+        for process in self.processes:
+            process.kill()
+        self.weather.land_all()
+        end = Calm(self)
+        self.scheduler.run(until=lambda: end.is_over)
+        if not end.is_over:
+            raise BrokenPromiseError("every world comes to its end", "nothing happens any more")
+
+    def _keep(self, name: str, live: Callable[["World", Process], None], role: str | None = None) -> None:
+        """Somebody who does one thing for ever, and comes back some time after each death."""
+        process = self.process(name)
+        process.spawn(role or name, lambda: live(self, process))
+        process.on_end.append(lambda: self.scheduler.after(RETURN_MS, lambda: self._come_back(name, live, role)))
+
+    def _come_back(self, name: str, live: Callable[["World", Process], None], role: str | None) -> None:
+        if not self.calm:
+            self._keep(name, live, role)
+
+    def _now_and_then(self, every_ms: int, happen: Callable[[], None]) -> None:
+        def again() -> None:
+            if not self.calm:
+                happen()
+                self._now_and_then(every_ms, happen)
+
+        self.scheduler.after(round(self.chance.expovariate(1 / every_ms)), again)
+
+    def _anybody(self) -> Process:
+        alive = [process for process in self.processes if process.alive]
+        return self.chance.choice(alive or self.processes)
+
+    def _kill(self) -> None:
+        process = self._anybody()
+        self.weather.record("killer", "kill", process.name, "")
+        process.kill()
+
+    def _freeze(self) -> None:
+        process, duration_ms = self._anybody(), self._pause_ms()
+        self.weather.record("killer", "freeze", process.name, f"{duration_ms}")
+        process.freeze(duration_ms)
+
+    def _fail_for_a_while(self) -> None:
+        whose = self.chance.choice([None, self._anybody()])
+        duration_ms = self._pause_ms()
+        self.weather.record("store", "down", "everybody" if whose is None else whose.name, f"{duration_ms}")
+        self.weather.down_until_ms[None if whose is None else whose.number] = self.scheduler.now_ms + duration_ms
+
+    def _pause_ms(self) -> int:
+        return int(self.chance.choice(self.character.faults.pauses_ms) * (0.5 + self.chance.random()))
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        """The product's modules with the world's threads, processes and constants, and quick to decode twice."""
+        log = logging.getLogger("dagster_ckpt")
+        level = log.level
+        with ExitStack() as patches:
+            for where, name, value in (
+                (chain_module, "decode_manifest", decoded.manifest),
+                (chain_module, "decode_nonce", decoded.nonce),
+                (collector_module, "decode_manifest", decoded.manifest),
+                (pins, "decode_pin", decoded.a_pin),
+                (retention, "MANIFESTS_KEPT", self.character.kept),
+                (indexed_lists, "TAIL_MAX", self.character.tail_max),
+                (indexed_lists, "MERGED", self.character.merged),
+                (leases, "threading", self.threads),
+                (opening, "is_gone", self.is_gone),
+                (probe, "_proved", set()),
+                (writer_module, "ManifestChain", self._patient_chain),
+            ):
+                patches.enter_context(patch.object(where, name, value))
+            log.setLevel(logging.CRITICAL)
+            try:
+                yield
+            finally:
+                log.setLevel(level)
+
+    def _patient_chain(self, store: SimulatedStore, clock: ProcessClock) -> ManifestChain:
+        return self.parts.chain(store, clock, self.character.patience)
