@@ -132,9 +132,11 @@ def _secrets(value: object, name: str = "") -> Iterator[str]:
         for inner, each in value.items():
             yield from _secrets(each, inner)
     elif isinstance(value, str):
+        # A proxy's address may hold a user and a password, each of which may turn up alone.
+        user = _USER.search(value)
+        parts = [value, *(user[0].removesuffix("@").split(":") if user else ())]
         # A shorter one would take words out of every message, and protects nothing.
-        if name not in _NO_SECRETS and len(value) >= _SECRET_CHARACTERS_MIN:
-            yield value
+        yield from (part for part in parts if name not in _NO_SECRETS and len(part) >= _SECRET_CHARACTERS_MIN)
     elif isinstance(value, Sequence):
         for each in value:
             yield from _secrets(each, name)

@@ -37,10 +37,11 @@ class StreamUnderTest:
     shards: int = 4
     clock: Clock = field(default_factory=SystemClock)
     epochs: list[CommittedEpoch] = field(default_factory=list)
+    elsewhere: StoreAddress | None = None
 
     @property
     def address(self) -> StoreAddress:
-        return StoreAddress((self.root / "store").as_uri())
+        return self.elsewhere or StoreAddress((self.root / "store").as_uri())
 
     @property
     def folder(self) -> Path:
@@ -65,7 +66,7 @@ class StreamUnderTest:
         return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 
     def history(self) -> StreamHistory:
-        return CheckpointStore(self.address.url).stream(self.name)
+        return CheckpointStore(self.address.url, self.address.options).stream(self.name)
 
     def table(self, epoch: int | None = None) -> pa.Table:
         return self.history().read(epoch)

@@ -81,3 +81,8 @@ def test_a_text_loses_all_that_options_hide_and_keeps_its_words() -> None:
     options = s3_options({"key": "abc", "secret": "hunter2", "config_kwargs": {"a": [{"b": "hunter2-longer"}]}})
     said = options.without_secrets("hunter2-longer hunter2 abc https://me:pw@host/x?y=1 me@host")
     assert said == "*** *** abc https://***@host/x?y=1 me@host"
+
+
+def test_the_password_of_a_proxy_is_hidden_wherever_it_turns_up() -> None:
+    options = s3_options({"config_kwargs": {"proxies": {"https": "http://someone:hunter2@10.0.0.1:3128"}}})
+    assert options.without_secrets("someone, hunter2 and http://someone:hunter2@10.0.0.1:3128") == "***, *** and ***"
