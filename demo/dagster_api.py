@@ -55,6 +55,12 @@ query($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { .
 } } } } }
 """
 
+_STEP_ERRORS = """
+query($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { ... on ExecutionStepFailureEvent {
+  error { className message errorChain { error { className message } } }
+} } } } }
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -135,6 +141,15 @@ class DagsterApi:
                 }
                 return int(entries["pid"])
         return None
+
+    def step_errors(self, run: str) -> list[str]:
+        """What the steps of a Dagster run failed with, each with all that led to it, as `class: message` lines."""
+        found = []
+        for event in self._ask(_STEP_ERRORS, run=run)["logsForRun"]["events"]:
+            if event and (error := event.get("error")):
+                chain = [error, *(link["error"] for link in error["errorChain"])]
+                found.append("\n".join(f"{each['className']}: {each['message'].strip()}" for each in chain))
+        return found
 
     def _ask(self, query: str, **variables: object) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()

@@ -9,6 +9,7 @@ import pytest
 from demo.dagster_api import DagsterApi
 from demo.dagster_dev import DagsterDev, start
 from demo.processes import kill, members
+from tests.chaos.processes import program, tree
 from tests.chaos.world import Feed, until
 
 LOCATION = Path(__file__).with_name("location.py")
@@ -63,12 +64,12 @@ def test_a_worker_killed_in_the_middle_of_an_epoch_is_replaced_and_no_row_is_los
         until(f"an epoch of {feed.name} is in the middle", lambda feed=feed: feed.inside)  # type: ignore[misc]
     before = {feed.name: feed.rows() for feed in feeds}
     workers = {name: _worker(api, run) for name, run in first_runs.items()}
-    children = {name: _children(worker) for name, worker in workers.items()}
+    # The step of a run from the asset's page is a child of the worker, and must not outlive it as a second writer.
+    step = [pid for pid in tree(workers[as_asset.name])[1:] if "python" in program(pid)]
+    assert step
     for worker in workers.values():
         kill(worker, dagster.session)
 
-    # The step of a run from the asset's page is a child of the worker, and must not outlive it as a second writer.
-    step = [child for child in children[as_asset.name] if _is_python(child)]
     until("the killed worker's children have ended", lambda: not any(_is_live(child, dagster) for child in step), 30)
     assert {feed.name: feed.rows() for feed in feeds} == before, "an epoch in the middle was committed by a dead worker"
     for feed in feeds:
@@ -86,19 +87,3 @@ def test_a_worker_killed_in_the_middle_of_an_epoch_is_replaced_and_no_row_is_los
     api.terminate([run.id for run in api.runs() if run.unfinished])
     until("the relaunched runs have ended", lambda: not any(run.unfinished for run in api.runs()))
     assert sorted(run.status for run in api.runs()) == ["CANCELED", "CANCELED", "FAILURE", "FAILURE"]
-
-
-def _children(pid: int) -> list[int]:
-    """The processes below this one, at any depth."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *_children(int(child))]
-    return found
-
-
-def _is_python(pid: int) -> bool:
-    try:
-        return "python" in Path(f"/proc/{pid}/exe").readlink().name
-    except OSError:
-        return False

@@ -1,0 +1,110 @@
+"""`python -m tests.chaos` kills a Dagster with streams at work over and over; `--summary` shows what came of it."""
+
+import random
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import facts
+from tests.chaos.cluster import Cluster
+from tests.chaos.feeder import Feeder
+from tests.chaos.results import append, lines_of, read, summary
+from tests.chaos.rounds import Outcome, Rounds
+from tests.chaos.services import ROOT
+from tests.chaos.strikes import Kind
+
+WORK = ROOT / ".work"
+KILLS_A_ROUND = 10
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+@click.command()
+@click.option("--kills", default=100, show_default=True, help="How many in all.")
+@click.option("--seed", type=int, default=None, help="Chooses kinds, lanes and moments; drawn and shown if not given.")
+@click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
+@click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
+def main(kills: int, seed: int | None, results: Path, only_summary: bool) -> None:
+    """Kill processes at random moments and compare every stream's table with a batch computation after each round."""
+    wrong = 0 if only_summary else _kill_here(kills, random.randrange(2**32) if seed is None else seed, results)
+    console.print(summary(read(results)))
+    if wrong:
+        sys.exit(1)
+
+
+def _kill_here(kills: int, seed: int, results: Path) -> int:
+    """Kill in a folder of its own, which stays where anything went wrong."""
+    place = WORK / "chaos" / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
+    place.mkdir(parents=True)
+    console.print(f"seed {seed}; the cluster and its logs are in {place.relative_to(ROOT)}")
+    try:
+        wrong = kill(kills, seed, place, results)
+    except BaseException:
+        console.print(f"[red]stopped[/]; all there is to look at is kept: {place.relative_to(ROOT)}")
+        raise
+    if wrong:
+        console.print(f"[red]{wrong} rows are wrong[/]; kept: {place.relative_to(ROOT)}")
+    else:
+        shutil.rmtree(place)
+    return wrong
+
+
+def kill(kills: int, seed: int, place: Path, results: Path) -> int:
+    """Make so many kills in rounds; returns how many rows were lost or doubled. Stops after the first such round."""
+    about = {"seed": seed, "commit": facts.commit(ROOT)}
+    bar = Progress(
+        TextColumn("  [cyan]kills[/]"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with Cluster(place, {}) as cluster, Feeder(place) as feeder, bar:
+        task = bar.add_task("starting", total=kills)
+
+        def tell(text: str) -> None:
+            bar.update(task, description=text)
+            if not console.is_terminal:
+                console.print(f"{datetime.now(UTC):%H:%M:%S} {text}")
+
+        rounds = Rounds(cluster, feeder, random.Random(seed), tell=tell)
+        began_s = time.monotonic()
+        rounds.begin()
+        tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")
+        for number, kinds in enumerate(_in_rounds(kills, random.Random(seed))):
+            outcome = Outcome()
+            try:
+                rounds.play(kinds, outcome)
+            except AssertionError as error:
+                append(lines_of(outcome, {**about, "round": number, "broken": str(error)}), results)
+                raise
+            append(lines_of(outcome, {**about, "round": number}), results)
+            bar.advance(task, len(kinds))
+            tell(f"round {number}: {len(kinds)} kills, lost={outcome.lost}, doubled={outcome.doubled}")
+            if outcome.lost or outcome.doubled:
+                return outcome.lost + outcome.doubled
+    return 0
+
+
+def _in_rounds(kills: int, chance: random.Random) -> Iterator[list[Kind]]:
+    """Each kind in turn in an order of chance, cut into rounds."""
+    kinds: list[Kind] = []
+    for first in range(0, kills, KILLS_A_ROUND):
+        count = min(KILLS_A_ROUND, kills - first)
+        while len(kinds) < count:
+            kinds += chance.sample(list(Kind), len(Kind))
+        yield kinds[:count]
+        del kinds[:count]
+
+
+if __name__ == "__main__":
+    main()

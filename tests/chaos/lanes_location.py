@@ -1,0 +1,75 @@
+"""The code location under fire: three kinds of streams that read the same rows, with everything short and small.
+
+The place and what may differ are in the environment, so that the same streams serve the chaos and the soak.
+"""
+
+import os
+from pathlib import Path
+
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    Recovery,
+    Stream,
+    agg,
+    build_streaming_definitions,
+    streaming_asset,
+)
+from tests.chaos.lanes import INTERVAL_VARIABLE, PLACE_VARIABLE, RETAINED, SCHEMA, checkpoints_in, inbox_in
+
+PLACE = Path(os.environ[PLACE_VARIABLE])
+INTERVAL = os.environ.get(INTERVAL_VARIABLE, "300ms")
+RECOVERY = Recovery(lease_timeout="3s", backoff="1s")
+
+
+def _rows(spark: SparkSession) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 8).parquet(str(inbox_in(PLACE)))
+
+
+def _per_key(spark: SparkSession) -> Stream:
+    return (
+        Stream(_rows(spark))
+        .key_by("key")
+        .aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
+    )
+
+
+@streaming_asset(mode="continuous", autostart=True, shards=4, recovery=RECOVERY)
+def keyed(spark: SparkSession) -> Stream:
+    """A running aggregate; the sensor starts it, in its run worker's own process."""
+    return _per_key(spark)
+
+
+@streaming_asset(mode="continuous", autostart=True, shards=4, recovery=RECOVERY)
+def appended(spark: SparkSession) -> Stream:
+    """Every input row once."""
+    return Stream(_rows(spark))
+
+
+@streaming_asset(mode="available_now", shards=4, recovery=RECOVERY)
+def swept(spark: SparkSession) -> Stream:
+    """The aggregate again, started from the asset's page whenever it has ended: in a step process of its own."""
+    return _per_key(spark)
+
+
+defs = build_streaming_definitions(
+    assets=[keyed, appended, swept],
+    checkpoints=CheckpointCoordinatorResource(
+        url=checkpoints_in(PLACE),
+        event_interval="2s",
+        retained=RETAINED,
+        grace_period="5s",
+        checkpoint_interval=INTERVAL,
+    ),
+    spark=LazyPySparkResource(
+        spark_config={
+            "spark.master": "local[2]",
+            "spark.driver.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    ),
+)

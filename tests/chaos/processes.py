@@ -1,0 +1,83 @@
+"""Processes as Linux shows them in /proc: who is below whom, what they run, how much memory they hold."""
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def children(pid: int) -> list[int]:
+    """The living processes right below this one; none where it has ended."""
+    found: list[int] = []
+    try:
+        # A process started by a thread is that thread's child.
+        for task in (_PROC / str(pid) / "task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    except OSError:
+        pass  # it ended while we looked
+    return [child for child in found if state(child) not in {"", "Z"}]
+
+
+def tree(pid: int) -> list[int]:
+    """The process itself and all below it, at any depth, each after its parent."""
+    return [pid, *(each for child in children(pid) for each in tree(child))]
+
+
+def sessions() -> dict[int, int]:
+    """Every living process of this machine, with its session: the process that all of a service's stem from."""
+    found = {int(entry.name): _stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal()}
+    # "state ppid pgrp session": a process that was killed and not buried yet is none.
+    return {pid: int(fields[3]) for pid, fields in found.items() if fields and fields[0] != "Z"}
+
+
+def kill_sessions(ids: Collection[int]) -> None:
+    """SIGKILL to all of these sessions, and return when nothing of them is left."""
+    while left := [pid for pid, session in sessions().items() if session in ids]:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+
+
+def state(pid: int) -> str:
+    """R, S, T and so on (man 5 proc); empty where there is no such process."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def program(pid: int) -> str:
+    """The name of the program that it runs, such as `java`; empty where it has ended."""
+    try:
+        return (_PROC / str(pid) / "exe").readlink().name
+    except OSError:
+        return ""
+
+
+def command(pid: int) -> str:
+    """Its command line, the arguments joined with blanks; empty where it has ended."""
+    return _read(pid, "cmdline").replace("\0", " ").strip()
+
+
+def resident_bytes(pid: int) -> int:
+    """What it holds in memory, mapped files included; 0 where it has ended."""
+    for line in _read(pid, "status").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields from the third on; the name before them may hold blanks and brackets."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (_PROC / str(pid) / name).read_text()
+    except OSError:
+        return ""

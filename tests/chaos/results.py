@@ -1,0 +1,93 @@
+"""The results file: a line of JSON for each kill, appended to by every run, and the table that sums it up.
+
+A kill gets its line only once its round was compared, with what the round's tables had lost or doubled.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from tests.chaos.rounds import Outcome
+from tests.chaos.strikes import Strike
+
+Line = Mapping[str, Any]
+
+
+def lines_of(outcome: Outcome, about: Mapping[str, object]) -> list[Line]:
+    """A line for each strike of a round; `about` says what is the same for all of them."""
+    shared = {**about, "at": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
+    return [{**shared, **_facts(each), "lost": outcome.lost, "doubled": outcome.doubled} for each in outcome.strikes]
+
+
+def append(lines: Iterable[Line], results: Path) -> None:
+    results.parent.mkdir(parents=True, exist_ok=True)
+    with results.open("a") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+def read(results: Path) -> list[Line]:
+    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+
+
+def summary(lines: Iterable[Line]) -> Table:
+    """Kills by kind: how many, and how long it took from each to the next committed epoch.
+
+    `not over` are those after which a lane did not come back, or a zombie not end, while somebody looked.
+    """
+    by_kind: dict[str, list[Line]] = {}
+    for line in lines:
+        by_kind.setdefault(line["kind"], []).append(line)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kind", no_wrap=True)
+    for heading in ("kills", "median s", "p95 s", "max s", "not over", "lost rows", "doubled rows"):
+        table.add_column(heading, justify="right")
+    for kind in sorted(by_kind):
+        table.add_row(kind, *_figures(by_kind[kind]))
+    table.add_section()
+    table.add_row("all", *_figures([line for lines_of_kind in by_kind.values() for line in lines_of_kind]))
+    return table
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The least of the values that at least that share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _figures(lines: list[Line]) -> list[str]:
+    seconds = [line["seconds"] for line in lines if line["seconds"] is not None]
+    over = [line for line in lines if line["over"]]
+    # A round's rows count once, however many kills of it are in this row of the table.
+    rounds = {(line["seed"], line["round"]): line for line in lines}.values()
+    return [
+        f"{len(lines)}",
+        *(
+            [f"{median(seconds):.1f}", f"{percentile(seconds, 0.95):.1f}", f"{max(seconds):.1f}"]
+            if seconds
+            else [""] * 3
+        ),
+        f"{len(lines) - len(over)}",
+        f"{sum(line['lost'] for line in rounds)}",
+        f"{sum(line['doubled'] for line in rounds)}",
+    ]
+
+
+def _facts(strike: Strike) -> Line:
+    facts: dict[str, Any] = {
+        "kind": strike.name,
+        "lanes": [*strike.before],
+        "seconds": None if strike.seconds is None else round(strike.seconds, 2),
+        "over": strike.is_over,
+    }
+    if strike.zombie is not None:
+        zombie = strike.zombie
+        facts |= {"woken": str(zombie.wakes), "stopped": len(zombie.pids), "fenced": zombie.was_fenced}
+    return facts

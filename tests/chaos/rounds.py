@@ -1,0 +1,183 @@
+"""A round: strikes one after another while rows keep coming, then proof that no row was lost or doubled."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tests.chaos.cluster import NO_ANSWER, Cluster
+from tests.chaos.feeder import Feeder
+from tests.chaos.lanes import CONTINUOUS, LANES, Wrong, inbox_in, rows_of
+from tests.chaos.strikes import Kind, NoTargetError, Strike, strike
+from tests.chaos.world import until
+
+LOOK_S = 0.25
+RECOVERY_S_MAX = 600.0
+"""A lane that has not committed this long after a strike is taken for lost."""
+
+TARGET_S_MAX = 300.0
+SWEEP_PAUSE_S = 10.0
+"""How long nobody starts `swept` again after it has ended: a person's click."""
+
+_PIN = "before-the-round"
+
+
+class BrokenPromiseError(AssertionError):
+    """A stream did not do what it promises."""
+
+
+@dataclass
+class Outcome:
+    """What came of a round: its strikes, and how each lane's table differs from the right one."""
+
+    strikes: list[Strike] = field(default_factory=list)
+    wrong: dict[str, Wrong] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        return sum(wrong.lost + wrong.other for wrong in self.wrong.values())
+
+    @property
+    def doubled(self) -> int:
+        return sum(wrong.doubled for wrong in self.wrong.values())
+
+
+@dataclass
+class Rounds:
+    """Rounds on one cluster. `overlap` is how often, of one, a strike does not wait until those before it are over.
+
+    `tell` hears what happens, for people.
+    """
+
+    cluster: Cluster
+    feeder: Feeder
+    chance: random.Random
+    overlap: float = 0.25
+    tell: Callable[[str], None] = lambda text: None
+    _idle_since_s: float | None = None
+    _swept_at_s: float = 0.0
+
+    def begin(self) -> None:
+        """Until every lane has committed something."""
+        self.cluster.wait_until_ready()
+        until(
+            "every lane commits",
+            lambda: self._look([]) and all(self.cluster.standing(lane).rows for lane in LANES),
+            RECOVERY_S_MAX,
+        )
+
+    def play(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
+        """A strike of each of the kinds, in their order, then the comparison; `outcome` is filled on the way.
+
+        Raises `BrokenPromiseError` where a lane does not come back, a zombie was not fenced, or what was pinned
+        before the round is not what it was.
+        """
+        pinned = {lane: self._pinned(lane) for lane in CONTINUOUS}
+        for kind in kinds:
+            self._wait(outcome.strikes, self.chance.uniform(0.2, 5.0))
+            if kind is Kind.EVERYTHING or self.chance.random() >= self.overlap:
+                self._until_over(outcome.strikes)
+            outcome.strikes.append(self._strike(kind, outcome.strikes))
+        self._until_over(outcome.strikes)
+        outcome.wrong = self._compared()
+        for lane, (epoch, before) in pinned.items():
+            if not self.cluster.history(lane).read(epoch).equals(before):
+                raise BrokenPromiseError(f"a pinned epoch reads otherwise now. lane={lane}, epoch={epoch}")
+            self.cluster.history(lane).unpin(_PIN)
+
+    def _strike(self, kind: Kind, strikes: Sequence[Strike]) -> Strike:
+        end_s = time.monotonic() + TARGET_S_MAX
+        seed = self.chance.getrandbits(64)  # the same choices, however often it is tried
+        while True:
+            try:
+                made = strike(kind, self.cluster, random.Random(seed))
+            except NoTargetError:
+                if time.monotonic() > end_s:
+                    raise BrokenPromiseError(f"there was nothing to strike for {TARGET_S_MAX:.0f} s. {kind=}") from None
+                self._wait(strikes, LOOK_S)
+            else:
+                self.tell(f"{made.name} on {', '.join(made.before)}")
+                return made
+
+    def _until_over(self, strikes: Sequence[Strike]) -> None:
+        while not all(each.is_over for each in strikes):
+            self._wait(strikes, LOOK_S)
+            for each in strikes:
+                if not each.is_over and time.monotonic() - each.at_s > RECOVERY_S_MAX:
+                    raise BrokenPromiseError(
+                        f"a strike is not over after {RECOVERY_S_MAX:.0f} s. strike={each}, now="
+                        f"{ {lane: self.cluster.standing(lane) for lane in LANES} }"
+                    )
+        for each in strikes:
+            if each.zombie is not None and not each.zombie.was_fenced:
+                raise BrokenPromiseError(f"a zombie did not end with FencedError. zombie={each.zombie}")
+
+    def _wait(self, strikes: Sequence[Strike], seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while True:
+            self._look(strikes)
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(left_s, LOOK_S))
+
+    def _look(self, strikes: Sequence[Strike]) -> bool:
+        """See how the strikes stand, and sweep. Always True."""
+        for each in strikes:
+            if not each.is_over:
+                before = each.seconds
+                each.look(self.cluster)
+                if before is None and each.seconds is not None:
+                    self.tell(f"{each.name}: back after {each.seconds:.1f} s")
+        self._sweep()
+        return True
+
+    def _sweep(self) -> None:
+        """Start the lane that ends by itself again, on the asset's page, when none of its runs works."""
+        now_s = time.monotonic()
+        if now_s - self._swept_at_s < SWEEP_PAUSE_S:
+            return
+        self._swept_at_s = now_s
+        try:
+            runs = self.cluster.runs("swept")
+            if any(run.unfinished for run in runs):
+                self._idle_since_s = None
+                return
+            if self._idle_since_s is None:
+                self._idle_since_s = now_s
+            # One that failed is the sensor's to start again, and it is given the time.
+            patience_s = 20.0 if runs and runs[0].status == "FAILURE" else 0.0
+            if now_s - self._idle_since_s >= patience_s:
+                self.cluster.api.materialize("swept")
+                self._idle_since_s = None
+        except NO_ANSWER:
+            pass  # Dagster is down: later
+
+    def _compared(self) -> dict[str, Wrong]:
+        """How every table differs from the right one, once all input is in."""
+        self.feeder.pause()
+        until(
+            "every lane has all rows",
+            lambda: self._look([]) and all(self.cluster.standing(lane).rows >= self.feeder.rows for lane in LANES),
+            RECOVERY_S_MAX,
+        )
+        if not all(self.cluster.has_retired(lane) for lane in CONTINUOUS):
+            raise BrokenPromiseError("no manifest was ever retired: the collector does not work under fire")
+        rows = rows_of(inbox_in(self.cluster.place))
+        found = {}
+        for lane, judge in LANES.items():
+            history = self.cluster.history(lane)
+            found[lane] = judge(history.read().to_pandas(), rows)
+            if (damaged := history.verify()).findings:
+                raise BrokenPromiseError(f"an object is damaged or missing. {lane=}, findings={damaged.findings}")
+        self.feeder.resume()
+        return found
+
+    def _pinned(self, lane: str) -> tuple[int, pa.Table]:
+        """The lane's newest epoch, and its table, pinned."""
+        history = self.cluster.history(lane)
+        epoch = history.latest().epoch
+        history.pin(epoch, _PIN)
+        return epoch, history.read(epoch)

@@ -1,0 +1,244 @@
+"""What is done to the cluster, and how each is carried out: SIGKILL to one process or all, or a long SIGSTOP.
+
+A strike hurts lanes: those that cannot commit before somebody has acted. It is over when each has committed again.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tests.chaos import processes
+from tests.chaos.cluster import NO_ANSWER, AtWork, Cluster, Standing
+from tests.chaos.lanes import CONTINUOUS, LANES
+from tests.chaos.services import Service
+
+RESTART_S = 1.0
+"""What a service manager waits before it starts a service again."""
+
+
+class Kind(StrEnum):
+    """Who is struck."""
+
+    PYTHON = "python"  # one of Spark's Python workers, which write the state
+    JVM = "jvm"
+    STEP = "step"  # the step's own process, of a run started from the asset's page
+    WORKER = "worker"  # the Dagster run's worker
+    CODE_SERVER = "code_server"
+    DAEMON = "daemon"
+    EVERYTHING = "everything"
+    STOP = "stop"  # not killed: stopped for longer than its lease, then woken up
+
+
+class Wakes(StrEnum):
+    """What a zombie finds when it wakes up."""
+
+    DECLARED = "declared"  # Dagster has its run failed; nobody has taken the stream yet
+    OPENED = "opened"
+    COMMITTED = "committed"
+
+
+LANES_OF: Mapping[Kind, tuple[str, ...]] = {
+    Kind.PYTHON: tuple(LANES),
+    Kind.JVM: tuple(LANES),
+    Kind.STEP: ("swept",),
+    Kind.WORKER: tuple(LANES),
+    Kind.CODE_SERVER: CONTINUOUS,
+    Kind.DAEMON: CONTINUOUS,
+    Kind.EVERYTHING: CONTINUOUS,
+    Kind.STOP: CONTINUOUS,
+}
+"""The lanes from which a strike of each kind chooses; everything hurts all of them."""
+
+
+class NoTargetError(Exception):
+    """There is no such process at the moment."""
+
+
+@dataclass
+class Strike:
+    """One that was made. Times are of the monotonic clock, `before` is where the lanes stood once the target was dead.
+
+    `also`: what else was struck at once. `seconds` is how long it took until every lane that it hurt had committed
+    again, None as long as one has not.
+    """
+
+    kind: Kind
+    before: Mapping[str, Standing]
+    at_s: float
+    also: str = ""
+    seconds: float | None = None
+    zombie: "Zombie | None" = None
+
+    @property
+    def name(self) -> str:
+        """The kind, with what else was struck."""
+        return f"{self.kind}+{self.also}" if self.also else str(self.kind)
+
+    @property
+    def is_over(self) -> bool:
+        return self.seconds is not None and (self.zombie is None or self.zombie.has_ended)
+
+    def look(self, cluster: Cluster) -> None:
+        """See whether it is over."""
+        if self.seconds is None and all(
+            self._goes_on(cluster.standing(lane), was) for lane, was in self.before.items()
+        ):
+            self.seconds = time.monotonic() - self.at_s
+        if self.zombie is not None:
+            self.zombie.look(cluster)
+
+    def _goes_on(self, now: Standing, was: Standing) -> bool:
+        # What a zombie commits in between, as it may while nobody else has opened the stream, is no recovery.
+        return now.epoch > was.epoch and (self.zombie is None or now.term > was.term)
+
+
+@dataclass
+class Zombie:
+    """A writer that stands still while the sensor finds its lease lapsed, and is then woken up.
+
+    It is woken up at `not_before_s` at the earliest, and when Dagster has its run declared dead, the successor has
+    opened the stream, or the successor has committed: as `wakes` says.
+    """
+
+    lane: str
+    work: AtWork
+    pids: tuple[int, ...]
+    term: int
+    epoch: int
+    not_before_s: float
+    wakes: "Wakes"
+    woken: bool = False
+    has_ended: bool = False
+    errors: list[str] = field(default_factory=list)
+
+    def look(self, cluster: Cluster) -> None:
+        if not self.woken:
+            if time.monotonic() >= self.not_before_s and self._is_due(cluster):
+                # What has died meanwhile with the process that was its parent need not be woken.
+                cluster.wake(*cluster.members().intersection(self.pids))
+                self.woken = True
+        elif not self.has_ended and not cluster.members().intersection(self.pids):
+            try:
+                self.errors = cluster.api.step_errors(self.work.run)
+            except NO_ANSWER:
+                return
+            self.has_ended = True
+
+    @property
+    def was_fenced(self) -> bool:
+        """Whether its Dagster run ended with the error that says so."""
+        return any("FencedError" in error for error in self.errors)
+
+    def _is_due(self, cluster: Cluster) -> bool:
+        match self.wakes:
+            case Wakes.DECLARED:
+                return cluster.is_finished(self.work.run)
+            case Wakes.OPENED:
+                return cluster.standing(self.lane).term > self.term
+            case Wakes.COMMITTED:
+                now = cluster.standing(self.lane)
+                return now.term > self.term and now.epoch > self.epoch
+
+
+def strike(kind: Kind, cluster: Cluster, chance: random.Random) -> Strike:
+    """Make a strike of a kind, on a lane that chance chooses. Raises `NoTargetError`: then nothing was done."""
+    lanes = list(LANES_OF[kind])
+    chance.shuffle(lanes)
+    match kind:
+        case Kind.EVERYTHING:
+            return _everything(cluster)
+        case Kind.CODE_SERVER:
+            return _service(kind, cluster, cluster.services.code_server, lanes[0] if chance.random() < 0.5 else None)
+        case Kind.DAEMON:
+            return _service(kind, cluster, cluster.services.daemon, lanes[0] if chance.random() < 0.5 else None)
+        case Kind.STOP:
+            return _stop(cluster, lanes, chance)
+        case _:
+            return _process(kind, cluster, lanes, chance)
+
+
+def _process(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
+    def chosen(work: AtWork) -> int | None:
+        match kind:
+            case Kind.PYTHON:
+                return chance.choice(work.python_workers) if work.python_workers else None
+            case Kind.JVM:
+                return work.jvm
+            case Kind.STEP:
+                return work.step
+            case _:
+                return work.worker
+
+    lane, pid = _target(cluster, lanes, chosen)
+    return _killed(kind, cluster, [lane], pid)
+
+
+def _service(kind: Kind, cluster: Cluster, service: Service, lane: str | None) -> Strike:
+    """Kill a service, and perhaps a run worker while it is down; then start it again."""
+    worker = None if lane is None else _target(cluster, [lane], lambda work: work.worker)[1]
+    service.kill()
+    try:
+        if lane is None or worker is None:
+            return _killed(kind, cluster, list(CONTINUOUS))
+        made = _killed(kind, cluster, [lane], worker)
+        made.also = "worker"
+        return made
+    finally:
+        time.sleep(RESTART_S)
+        service.start()
+
+
+def _everything(cluster: Cluster) -> Strike:
+    at_s = time.monotonic()
+    cluster.kill_everything()
+    before = {lane: cluster.standing(lane) for lane in CONTINUOUS}
+    time.sleep(RESTART_S)
+    cluster.start_everything()
+    return Strike(Kind.EVERYTHING, before, at_s)
+
+
+def _stop(cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
+    """Stop the driver alone, or it and all below it, as a host that is paused stops them."""
+    lane, driver = _target(cluster, lanes, lambda work: work.driver if work.python_workers else None)
+    work = cluster.at_work(lane)
+    if work is None or work.driver != driver:
+        raise NoTargetError
+    pids = (driver,) if chance.random() < 0.5 else tuple(reversed(processes.tree(work.worker)))
+    at_s = time.monotonic()
+    cluster.stop(*pids)
+    before = cluster.standing(lane)
+    zombie = Zombie(
+        lane,
+        work,
+        tuple({*pids, driver}),
+        before.term,
+        before.epoch,
+        not_before_s=at_s + chance.uniform(4, 20),
+        wakes=chance.choice(list(Wakes)),
+    )
+    return Strike(Kind.STOP, {lane: before}, at_s, zombie=zombie)
+
+
+def _target(cluster: Cluster, lanes: list[str], chosen: Callable[[AtWork], int | None]) -> tuple[str, int]:
+    """The first of the lanes that has such a process, and the process."""
+    for lane in lanes:
+        try:
+            work = cluster.at_work(lane)
+        except NO_ANSWER:
+            continue
+        pid = None if work is None else chosen(work)
+        if pid is not None:
+            return lane, pid
+    raise NoTargetError
+
+
+def _killed(kind: Kind, cluster: Cluster, lanes: list[str], *pids: int) -> Strike:
+    at_s = time.monotonic()
+    try:
+        cluster.kill(*pids)
+    except ProcessLookupError:
+        raise NoTargetError from None
+    # Read when they are dead: what they committed with their last breath counts as before.
+    return Strike(kind, {lane: cluster.standing(lane) for lane in lanes}, at_s)

@@ -1,0 +1,45 @@
+import pandas as pd
+import pytest
+
+from tests.chaos.lanes import LANES, Judge, Wrong, wrong_aggregate, wrong_copy
+
+ROWS = pd.DataFrame({"id": [0, 1, 2, 3], "key": [7, 7, 8, 9], "value": [5, -1, 3, 4]})
+TABLE = pd.DataFrame({"key": [7, 8, 9], "rows": [2, 1, 1], "total": [4, 3, 4], "greatest": [5, 3, 4]})
+
+
+@pytest.mark.parametrize(("judge", "table"), [(wrong_aggregate, TABLE), (wrong_copy, ROWS)])
+def test_nothing_is_wrong_with_the_right_table_in_any_order(judge: Judge, table: pd.DataFrame) -> None:
+    assert not judge(table.sample(frac=1, random_state=1), ROWS)
+
+
+def test_an_aggregate_tells_lost_rows_from_doubled_ones() -> None:
+    table = pd.DataFrame({"key": [7, 8, 9], "rows": [1, 3, 1], "total": [5, 9, 4], "greatest": [5, 3, 4]})
+    assert wrong_aggregate(table, ROWS) == Wrong(lost=1, doubled=2)
+
+
+def test_a_missing_key_has_lost_its_rows_and_one_too_many_has_doubled_some() -> None:
+    table = pd.DataFrame({"key": [8, 9, 10], "rows": [1, 1, 3], "total": [3, 4, 0], "greatest": [3, 4, 0]})
+    assert wrong_aggregate(table, ROWS) == Wrong(lost=2, doubled=3)
+
+
+@pytest.mark.parametrize("column", ["total", "greatest"])
+def test_a_wrong_value_of_the_right_number_of_rows_is_wrong(column: str) -> None:
+    table = TABLE.copy()
+    table.loc[1, column] += 1
+    assert wrong_aggregate(table, ROWS) == Wrong(other=1)
+
+
+def test_a_key_that_is_there_twice_is_wrong() -> None:
+    assert wrong_aggregate(pd.concat([TABLE, TABLE.iloc[:1]]), ROWS) == Wrong(other=1)
+
+
+def test_a_copy_tells_lost_rows_from_doubled_changed_and_invented_ones() -> None:
+    assert wrong_copy(ROWS.iloc[1:], ROWS) == Wrong(lost=1)
+    assert wrong_copy(pd.concat([ROWS, ROWS.iloc[:2], ROWS.iloc[:1]]), ROWS) == Wrong(doubled=3)
+    assert wrong_copy(ROWS.assign(value=[5, -1, 3, 5]), ROWS) == Wrong(other=1)
+    invented = pd.DataFrame({"id": [9], "key": [0], "value": [0]})
+    assert wrong_copy(pd.concat([ROWS, invented]), ROWS) == Wrong(other=1)
+
+
+def test_every_lane_has_a_judge() -> None:
+    assert set(LANES) == {"keyed", "appended", "swept"}
