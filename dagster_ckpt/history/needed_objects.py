@@ -17,6 +17,8 @@ class NeededObjects:
     changes_index: dict[str, IndexRef] = field(default_factory=dict)
     files_index: dict[str, IndexRef] = field(default_factory=dict)
     named_by: dict[str, list[str]] = field(default_factory=dict)
+    contradicted: set[str] = field(default_factory=set)
+    """Files of which manifests, or places of one, say different sizes or checksums."""
 
     def add(self, manifest: Manifest, who: str) -> None:
         runs = (run for shards in manifest.runs.values() for refs in shards for run in refs)
@@ -27,7 +29,9 @@ class NeededObjects:
     def add_files(self, refs: Iterable[RunRef | ChangeRef], who: str) -> None:
         for ref in refs:
             if ref.ancestor is None:
-                self.files.setdefault(ref.path, ref)
+                known = self.files.setdefault(ref.path, ref)
+                if (known.bytes, known.checksum) != (ref.bytes, ref.checksum):
+                    self.contradicted.add(ref.path)
                 self._name(ref.path, who)
 
     def _add_index(self, index: dict[str, IndexRef], refs: Iterable[IndexRef], who: str) -> None:

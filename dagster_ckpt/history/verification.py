@@ -243,6 +243,8 @@ class _Check:
         for path in sorted(files):
             before = self._done
             wrong = check_file(self._chain.store, files[path], self._read)
+            if wrong is None and path in self._needs.contradicted:
+                wrong = "named with several checksums"
             if wrong is not None:
                 self._found(path, wrong)
                 self._total -= files[path].bytes - (self._done - before)

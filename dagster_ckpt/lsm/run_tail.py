@@ -69,10 +69,22 @@ def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> Tai
     return Tail(start, *_parsed(name, data))
 
 
+def tail_bytes(checksum: str) -> int:
+    """The length of the tail of a file that has this checksum. Raises `CorruptStateError` for what is none."""
+    length, _, _ = checksum.partition(":")
+    if not (length.isascii() and length.isdigit()) or int(length) < _TRAILER.size + _ARROW_EOS_BYTES + _ARROW_END.size:
+        raise CorruptStateError(
+            f"a manifest names a state file with a checksum that makes no sense: go back to an epoch before it. "
+            f"checksum={checksum!r}"
+        )
+    return int(length)
+
+
 def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> int:
     """The tail's length, once its bytes are known to be those that were written."""
-    length, _, crc = checksum.partition(":")
-    tail = data.size - int(length), data.size
+    crc = checksum.rpartition(":")[2]
+    length = tail_bytes(checksum)
+    tail = data.size - length, data.size
 
     def damaged() -> bool:
         return f"{zlib.crc32(memoryview(data)[tail[0] :]):08x}" != crc
@@ -87,7 +99,7 @@ def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) ->
             f"the end of a state file is damaged or cut off: read or roll back to an epoch that does not need it, and "
             f"check the disk. file={name}, bytes={data.size}{where}"
         )
-    return int(length)
+    return length
 
 
 def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:

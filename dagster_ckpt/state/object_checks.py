@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.blocks import checksums_of
-from dagster_ckpt.lsm.run_tail import read_tail
+from dagster_ckpt.lsm.run_tail import read_tail, tail_bytes
 from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, RunRef
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 
@@ -46,16 +46,16 @@ def _check_change_log(store: ObjectStore, ref: ChangeRef, read: Read) -> str | N
 
 
 def _check_run(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str | None:
-    tail_bytes = int(ref.checksum.partition(":")[0])
-    covered = ref.bytes - tail_bytes
-    if covered < 0:
-        return "shorter than its end"
-    tail_data = store.get_range(ref.path, covered, tail_bytes)
+    covered = ref.bytes
     try:
+        covered -= tail_bytes(ref.checksum)
+        if covered < 0:
+            return "shorter than its end"
+        tail_data = store.get_range(ref.path, covered, ref.bytes - covered)
         tail = read_tail(ref.path, pa.py_buffer(tail_data), ref.checksum, None)
     except CorruptStateError:
         return f"another checksum than the manifest's, bytes {covered:,} to {ref.bytes:,}"
-    read(tail_bytes)
+    read(len(tail_data))
     block_bytes = tail.descriptor.block_bytes
     at = 0
     for data in _pieces(store, ref.path, covered, max(1, _PIECE_BYTES // block_bytes) * block_bytes):

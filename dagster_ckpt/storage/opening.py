@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolle
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
-from dagster_ckpt.protocol.manifest_rules import check_successor
+from dagster_ckpt.protocol.manifest_rules import check_successor, malformed, stream_stays_itself
 from dagster_ckpt.protocol.names import manifest_name
 from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain
@@ -167,13 +167,16 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     if opening.from_epoch == EMPTY:
         return rolled_back(successor, None, opening.root_run)
     target = _retained(chain, newest, opening.from_epoch)
+    _check_sound(target, newest)
     _check_pipeline(target, opening)
     return rolled_back(successor, target, opening.root_run)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
     """The successor of the newest manifest; None where that turns out not to be the newest any more."""
+    found = end.readable if isinstance(end, BrokenEnd) else end
     try:
+        _check_sound(found, found)
         successor = _successor(chain, _known(end), opening)
     except CorruptStateError:
         # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
@@ -195,6 +198,16 @@ def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
         f"another, or 0 for the empty stream. "
         f"stream={newest.stream}, from_epoch={epoch}, retained={retained}"
     )
+
+
+def _check_sound(manifest: Manifest, newest: Manifest) -> None:
+    """Refuse to build upon what nobody of ours has written, however well its bytes are."""
+    broken = [*malformed(manifest), *([] if stream_stays_itself(newest, manifest) else [stream_stays_itself.__name__])]
+    if broken:
+        raise CorruptStateError(
+            f"a manifest breaks its rules: restore it from a backup, or go back to an epoch before it. "
+            f"object={manifest_name(manifest.version)}, broken={broken}, stream={newest.stream}"
+        )
 
 
 def _check_owner(newest: Manifest, opening: Opening) -> None:
