@@ -1,0 +1,50 @@
+"""The same micro-batch, tried again by a new writer each time, `tolerable_failures` times in a row."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.errors import CheckpointDeclinedError
+from dagster_ckpt.runtime.stream_job import Ending
+from tests.spark.streams import FAST, StreamUnderTest
+from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
+
+
+def fails_twice_a_batch(tries: Path) -> Callable[[DataFrame], DataFrame]:
+    """A step of the user's that fails the first two times it gets each file. It leaves a file in `tries` each time."""
+    tries.mkdir()
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            number = batch.column("v")[0].as_py()
+            before = len(list(tries.glob(f"{number}-*")))
+            (tries / f"{number}-{before}").touch()
+            if before < 2:
+                raise OSError("the disk is on fire")
+            yield batch
+
+    return lambda frame: frame.mapInArrow(step, frame.schema)
+
+
+def test_each_try_is_a_new_writers_and_a_committed_epoch_gives_all_tries_back(
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path
+) -> None:
+    fill(inbox, 0, 2)
+    through = fails_twice_a_batch(tmp_path / "tries")
+    result = stream.run(totals(inbox, through=through), replace(FAST, tolerable_failures=2))
+    assert result.ending is Ending.INPUT_DONE
+    assert stream.rows() == expected(0, 1)
+    assert [epoch.manifest.term for epoch in stream.epochs] == [3, 6]
+
+
+def test_one_failure_more_than_is_tolerated_ends_the_run(stream: StreamUnderTest, inbox: Path, tmp_path: Path) -> None:
+    fill(inbox, 0, 1)
+    tries = tmp_path / "tries"
+    with pytest.raises(CheckpointDeclinedError, match="the disk is on fire"):
+        stream.run(totals(inbox, through=fails_twice_a_batch(tries)), replace(FAST, tolerable_failures=1))
+    assert len(list(tries.iterdir())) == 2
+    assert stream.rows() == []
