@@ -2,14 +2,14 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast damage check format bench simulate constraints clean
+.PHONY: help setup demo ui test test-fast damage test-s3 chaos soak check format bench simulate constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
 BENCH := .bench/venv
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## install everything into .venv, and a Java runtime if there is none
 
@@ -27,6 +27,15 @@ test: $(READY) ## run all tests
 
 test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast
+
+test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
+	@scripts/test_s3.sh
+
+chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices)
+	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED))
+
+soak: $(READY) ## run two streams for long and see whether memory, files and times stay flat (MINUTES=30)
+	@scripts/run.sh python -m tests.chaos.soak --minutes $(or $(MINUTES),30)
 
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
