@@ -66,7 +66,9 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     try:
         return run.to_the_end(partial(open_stream, store, opening, clock, pulse))
     except CorruptStateError as error:
-        raise advised(ManifestChain(store, clock), job.asset, error) from error
+        # In its place, not caused by it: who looks at the innermost error alone must see the way back.
+        better = advised(ManifestChain(store, clock), job.asset, error)
+        raise better.with_traceback(error.__traceback__) from error.__cause__
 
 
 class _Run:
