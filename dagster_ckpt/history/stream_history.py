@@ -18,6 +18,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 from dagster_ckpt.protocol.pin import Pin
 from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -69,7 +70,7 @@ class StreamHistory:
 
     def info(self, epoch: int | None = None, as_of: datetime | str | None = None) -> EpochInfo:
         """What can be said of an epoch without reading its rows."""
-        return self._answer(lambda newest: self._info(newest, self._chosen(newest, epoch, as_of)))
+        return self._answer(lambda newest: self._info(newest, self._chosen(newest, epoch, as_of)), epoch)
 
     def epochs(self) -> list[EpochInfo]:
         """The epochs that can be read, newest first: those that are retained, and those that are pinned."""
@@ -83,7 +84,7 @@ class StreamHistory:
 
     def manifest(self, epoch: int | None = None, as_of: datetime | str | None = None) -> Manifest:
         """The manifest that shows an epoch: all there is to know of it, as a value."""
-        return self._answer(lambda newest: self._chosen(newest, epoch, as_of))
+        return self._answer(lambda newest: self._chosen(newest, epoch, as_of), epoch)
 
     def read(
         self, epoch: int | None = None, columns: Sequence[str] | None = None, as_of: datetime | str | None = None
@@ -97,7 +98,7 @@ class StreamHistory:
             shown = self._chosen(newest, epoch, as_of)
             return table_of(self._chain.store, self._chain.clock, shown, columns)
 
-        return self._answer(table)
+        return self._answer(table, epoch)
 
     def pin(self, epoch: int, name: str) -> PinInfo:
         """Keep a retained epoch readable, under that name, until it is unpinned. The same again changes nothing.
@@ -174,22 +175,30 @@ class StreamHistory:
     def _shown(self, newest: Manifest, retained: Retained) -> Manifest:
         return newest if newest.epoch == retained.epoch else self._chain.read(retained.version)
 
-    def _answer(self, work: Callable[[Manifest], T]) -> T:
-        """Work from the newest manifest; anew where an epoch was retired meanwhile, perhaps with what it needed."""
+    def _answer(self, work: Callable[[Manifest], T], epoch: int | None = None) -> T:
+        """Work from the newest manifest; anew where an epoch was retired meanwhile, perhaps with what it needed.
+
+        `epoch` is one that was asked for by its number.
+        """
         tries = 0
         while True:
-            newest = self._newest()
+            newest = self._newest(epoch)
             try:
                 return work(newest)
             except CorruptStateError as error:
                 tries += 1
-                later = self._newest()
+                later = self._newest(epoch)
                 if tries == _TRIES_MAX or set(newest.retained) <= set(later.retained):
                     raise advised(self._chain, self._name, error) from error
 
-    def _newest(self) -> Manifest:
+    def _newest(self, epoch: int | None = None) -> Manifest:
+        """The newest manifest; what is known of it where it is damaged, but an older epoch was asked for by number."""
         try:
-            newest = self._chain.newest()
+            newest = self._chain.end()
+            if isinstance(newest, BrokenEnd):
+                if epoch is None or epoch > newest.readable.version:
+                    raise CorruptStateError(newest.damage)
+                newest = newest.presumed
         except CorruptStateError as error:
             raise advised(self._chain, self._name, error) from error
         if newest is None:

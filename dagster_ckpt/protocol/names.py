@@ -34,7 +34,7 @@ TRIMMED = "trimmed.json"
 COLLECTOR = "collector.json"
 
 _PROBE = f"{MANIFESTS}/probe-"
-_FOLDER_BYTES_MAX = 255  # of one name on every common file system
+NAME_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*(?:/[A-Za-z0-9_%=-][A-Za-z0-9_.%=-]*)*")
 _NAME_PART = re.compile(r"(?:[^/\\]|\\.)+", re.DOTALL)
@@ -69,10 +69,10 @@ def folder_of(parts: Sequence[str]) -> str:
     if not parts or not all(parts):
         raise InvalidPipelineError(f"an asset key needs at least one part, and none may be empty. parts={list(parts)}")
     folder = ".".join(_escape(part) for part in parts)
-    if len(folder) > _FOLDER_BYTES_MAX:
+    if len(folder) > NAME_BYTES_MAX:
         raise InvalidPipelineError(
             f"the asset key is too long to name a folder (a letter outside a-z, 0-9, _ and - takes 3 to 12): "
-            f"shorten it. bytes={len(folder)}, bytes_max={_FOLDER_BYTES_MAX}, parts={list(parts)}"
+            f"shorten it. bytes={len(folder)}, bytes_max={NAME_BYTES_MAX}, parts={list(parts)}"
         )
     return folder
 

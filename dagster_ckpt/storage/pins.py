@@ -9,7 +9,7 @@ the grace period before: then reading it says what is missing, and it can be tak
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest import Retained
-from dagster_ckpt.protocol.names import PINS, pin_name
+from dagster_ckpt.protocol.names import NAME_BYTES_MAX, PINS, pin_name
 from dagster_ckpt.protocol.pin import Pin, decode_pin, encode_pin
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
@@ -24,6 +24,11 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     """
     if not name:
         raise InvalidPipelineError(f"a pin needs a name that is not empty. store={chain.store.url}")
+    if len(pin_name(name).rpartition("/")[2]) > NAME_BYTES_MAX:
+        raise InvalidPipelineError(
+            f"a pin's name is too long to name an object (a letter outside a-z, 0-9, _ and - takes 3 to 12 bytes): "
+            f"choose a shorter one. pin={name!r}, bytes_max={NAME_BYTES_MAX}"
+        )
     store, tries = chain.store, Tries(chain.clock, chain.patience)
     pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
     if not tries.until_answered(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):

@@ -108,6 +108,13 @@ def test_no_name_of_a_pin_leaves_the_folder(stream: MadeStream, name: str) -> No
     assert not made.exists()
 
 
+def test_a_name_too_long_for_an_object_is_refused_with_the_reason(stream: MadeStream) -> None:
+    for name in ("x" * 251, "ü" * 60):
+        with pytest.raises(InvalidPipelineError, match="too long to name an object"):
+            history(stream).pin(3, name)
+    history(stream).pin(3, "x" * 250)
+
+
 @pytest.mark.parametrize("name", ["..", "../delays", "/", "delays/..", "%2e%2e", "delays\0"])
 def test_no_name_of_a_stream_leaves_the_store(stream: MadeStream, name: str) -> None:
     with pytest.raises(InvalidPipelineError, match="no such stream"):

@@ -104,11 +104,11 @@ def test_a_damaged_file_of_an_append_only_table(folder: Path, appended: list[int
 def test_a_damaged_index_object(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 4)
     stream = MadeStream(tmp_path.as_uri(), NAME, append())
-    epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(3)]
+    epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(4)]
     stream.close()
     [index] = stream.writer.manifest.files.index
     flip(folder / index.path, 40)
-    with pytest.raises(CorruptStateError, match=f"good_epoch={epochs[1]}, go_back=") as error:
+    with pytest.raises(CorruptStateError, match=f"good_epoch={epochs[2]}, go_back=") as error:
         history(folder).read()
     assert index.path in str(error.value)
 
@@ -127,6 +127,18 @@ def test_a_damaged_newest_manifest_names_the_newest_that_can_be_read(folder: Pat
     for ask in (StreamHistory.latest, StreamHistory.epochs, StreamHistory.read):
         with pytest.raises(CorruptStateError, match=rf"manifest/0+{keyed[2]}\.json.*good_epoch={keyed[1]}, go_back="):
             ask(history(folder))
+
+
+def test_an_epoch_named_by_its_number_is_read_although_the_newest_manifest_is_damaged(
+    folder: Path, keyed: list[int]
+) -> None:
+    flip(folder / f"manifest/{keyed[2]:020d}.json", 40)
+    assert history(folder).read(keyed[1])["flights"].to_pylist() == [2, 2]
+    assert not history(folder).info(keyed[1]).current
+    with pytest.raises(CorruptStateError, match=f"good_epoch={keyed[1]}"):
+        history(folder).read(keyed[2])
+    with pytest.raises(CorruptStateError, match=f"good_epoch={keyed[1]}"):
+        history(folder).read(as_of="9999-01-01")
 
 
 def test_a_missing_newest_manifest_is_told_by_its_writers_lease(folder: Path, keyed: list[int]) -> None:
