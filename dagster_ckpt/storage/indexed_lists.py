@@ -27,6 +27,14 @@ MERGED = 8
 ENTRIES_MAX = 100_000
 
 
+def open_end(own: int) -> int:
+    """How many entries of an append-only stream's files are kept in the tail, after an epoch that added `own`.
+
+    It must not spill before they had their turn to be merged (`protocol.append_merges`): then they never would.
+    """
+    return own + TAIL_MAX // 4
+
+
 @dataclass(frozen=True)
 class IndexedLists(Generic[Entry]):
     """Reads and shortens lists of one kind in a stream's folder. `codec` is `CHANGES` or `FILES_SEEN`."""
@@ -40,17 +48,18 @@ class IndexedLists(Generic[Entry]):
         """All entries, oldest first. Raises `CorruptStateError` where an index object is missing or damaged."""
         return (*self._read(listed.index), *listed.tail)
 
-    def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str]) -> IndexedList[Entry]:
-        """The same entries with a tail of at most `TAIL_MAX`; the index objects it names are durable.
+    def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
+        """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
 
-        `fresh_name` gives a name that nobody has used.
+        `fresh_name` gives a name that nobody has used. The newest `kept` entries stay in the tail.
         """
-        if len(listed.tail) <= TAIL_MAX:
+        if len(listed.tail) <= TAIL_MAX + kept:
             return listed
-        index = [*listed.index, self._write(listed.tail, 0, fresh_name())]
+        spilled = len(listed.tail) - kept
+        index = [*listed.index, self._write(listed.tail[:spilled], 0, fresh_name())]
         while parts := _mergeable(index):
             index[-len(parts) :] = [self._write(self._read(parts), parts[0].level + 1, fresh_name())]
-        return IndexedList(tuple(index))
+        return IndexedList(tuple(index), listed.tail[spilled:])
 
     def _write(self, entries: tuple[Entry, ...], level: int, name: str) -> IndexRef:
         data = encode_entries(self.codec, entries)

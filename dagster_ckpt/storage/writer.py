@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest_rules import check_successor
 from dagster_ckpt.protocol.names import FileId, index_name
 from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.indexed_lists import IndexedLists, open_end
 from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, open_again, open_manifest
@@ -148,7 +148,7 @@ class StreamWriter:
         name = self._fresh_index_name
         return replace(
             manifest,
-            files=changes.shortened(manifest.files, name),
+            files=changes.shortened(manifest.files, name, open_end(len(manifest.changes))),
             sources=tuple(replace(source, files=files.shortened(source.files, name)) for source in manifest.sources),
         )
 

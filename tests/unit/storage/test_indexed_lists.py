@@ -44,6 +44,16 @@ def test_a_long_tail_moves_to_an_object_of_its_own() -> None:
     assert listed.entries(short) == files(0, TAIL_MAX + 1)
 
 
+def test_the_newest_entries_stay_in_the_tail_where_that_is_wanted() -> None:
+    listed, store = lists()
+    tail = IndexedList(tail=files(0, TAIL_MAX + 70))
+    assert listed.shortened(tail, names(), kept=70) is tail
+    short = listed.shortened(tail, names(), kept=69)
+    assert short.tail == files(TAIL_MAX + 1, TAIL_MAX + 70)
+    assert listed.entries(short) == tail.tail
+    assert len(store.calls) == 2, "one written, one read"
+
+
 def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times() -> None:
     listed, store = lists()
     fresh, total, step = names(), 78_000, 600
