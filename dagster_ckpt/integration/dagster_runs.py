@@ -36,10 +36,10 @@ _RETRY_NUMBER_TAG = "dagster/retry_number"
 """On a run that Dagster's own run retries have launched. One that a person re-executes goes without."""
 
 _STATES: Mapping[dg.DagsterRunStatus, RunState] = {
-    dg.DagsterRunStatus.NOT_STARTED: RunState.WAITING,
     dg.DagsterRunStatus.QUEUED: RunState.WAITING,
     dg.DagsterRunStatus.MANAGED: RunState.WAITING,
-    dg.DagsterRunStatus.STARTING: RunState.WAITING,
+    dg.DagsterRunStatus.NOT_STARTED: RunState.LAUNCHED,
+    dg.DagsterRunStatus.STARTING: RunState.LAUNCHED,
     dg.DagsterRunStatus.STARTED: RunState.STARTED,
     dg.DagsterRunStatus.SUCCESS: RunState.SUCCEEDED,
     dg.DagsterRunStatus.FAILURE: RunState.FAILED,
@@ -47,7 +47,8 @@ _STATES: Mapping[dg.DagsterRunStatus, RunState] = {
     dg.DagsterRunStatus.CANCELED: RunState.CANCELED,
 }
 
-_UNFINISHED = [status for status, state in _STATES.items() if state in {RunState.WAITING, RunState.STARTED}]
+_ON_THEIR_WAY = {RunState.WAITING, RunState.LAUNCHED, RunState.STARTED}
+_UNFINISHED = [status for status, state in _STATES.items() if state in _ON_THEIR_WAY]
 _UNFINISHED_MAX = 1_000
 
 

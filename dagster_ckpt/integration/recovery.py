@@ -5,14 +5,15 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
 
     newest Dagster run                                      available_now                     continuous
     none                                                    nothing                           start if `autostart`
-    queued, starting, or started with a live lease          nothing                           nothing
+    queued, or started with a live lease                    nothing                           nothing
     started with a lapsed lease; failed, lease not closed   recover                           recover
     failed, but the stream's own step had ended             nothing                           start the next
     failed, its own step was interrupted; started for
     3 minutes since the interruption                        recover                           recover
     canceled                                                nothing until a person starts it  the same
     success                                                 nothing                           start the next
-    did not open within 3 minutes of its start              recover                           recover
+    did not open within 3 minutes of its start, or did
+    not start within 3 minutes of its launch                recover                           recover
 
 To recover is to relaunch, until that is no use: `same_error_max` runs in a row failed with the same error, or
 `max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
@@ -31,7 +32,11 @@ from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.mode import Mode
 
 START_TIMEOUT_MS = 180_000
-"""A step that has not opened its stream this long after its start never will: Spark needs seconds."""
+"""A step that has not opened its stream this long after its start never will: Spark needs seconds.
+
+The same for a run that Dagster took from its queue and whose worker was never heard of: Dagster itself may have been
+killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,8 @@ class Recovery:
 class RunState(StrEnum):
     """Where Dagster has a run."""
 
-    WAITING = "waiting"  # not started, queued, starting
+    WAITING = "waiting"  # in the queue, for as long as Dagster likes
+    LAUNCHED = "launched"  # on its way; its worker has not been heard of yet
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -238,7 +244,7 @@ def _decided(view: StreamView, recovery: Recovery) -> Verdict:
         case RunState.WAITING | RunState.CANCELED:
             waiting = run.state is RunState.WAITING
             return Verdict("its Dagster run waits to start" if waiting else "canceled: a person must start it again")
-        case RunState.STARTED:
+        case RunState.LAUNCHED | RunState.STARTED:
             return _started(view, run, recovery)
         case RunState.FAILED:
             return _failed(view, run, recovery)
@@ -306,7 +312,8 @@ def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         return Verdict("its Dagster run waits for another that is live")
     if run.same_ms < recovery.start_timeout_ms:
         return Verdict("its Dagster run has not opened it yet")
-    return _recover(view, run, recovery, f"it was not opened within {run.same_ms / 1000:g} s", run.same_ms)
+    what = "its Dagster run was launched and did not start" if run.state is RunState.LAUNCHED else "it was not opened"
+    return _recover(view, run, recovery, f"{what} within {run.same_ms / 1000:g} s", run.same_ms)
 
 
 def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
@@ -330,7 +337,7 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
     attempt = 1 if view.progressed or view.new_code else run.attempt + 1
     # An error of other code tells nothing of this code; one that came after an epoch is the first at this one.
     same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
-    declare_failed = run.state is RunState.STARTED
+    declare_failed = run.state in {RunState.LAUNCHED, RunState.STARTED}
     gave_up = _gave_up(run, recovery, attempt, same)
     if gave_up is not None:
         in_a_row = "with the same error" if gave_up.same else "or died"

@@ -35,8 +35,10 @@ from tests.worlds.streams import an_edit, an_opening
 ELSEWHERE = ProcessId("elsewhere", "boot", "pid:[1]", 4242, 99)
 """A process on another host: nobody here can look it up."""
 
+WAITS = dg.DagsterRunStatus.MANAGED
+"""Waits until somebody lets it start, as in the queue; but a run in the queue must come from a code server."""
+
 RUN_EVENTS = {
-    dg.DagsterRunStatus.QUEUED: "PIPELINE_ENQUEUED",
     dg.DagsterRunStatus.STARTING: "PIPELINE_STARTING",
     dg.DagsterRunStatus.STARTED: "PIPELINE_START",
     dg.DagsterRunStatus.SUCCESS: "PIPELINE_SUCCESS",
@@ -95,7 +97,7 @@ class SensorWorld:
         """A new Dagster run of these assets: of the first one's own job, or of another, which then selects them."""
         job_def = self.definitions.resolve_job_def(job or f"{names[0]}_job")
         selection = {dg.AssetKey(name) for name in names} if job else None
-        return self.instance.create_run_for_job(job_def, asset_selection=selection, **fields)
+        return self.instance.create_run_for_job(job_def, asset_selection=selection, **{"status": WAITS, **fields})
 
     def move(self, run: dg.DagsterRun, *statuses: dg.DagsterRunStatus) -> dg.DagsterRun:
         for status in statuses:
@@ -218,7 +220,7 @@ class SensorWorld:
         assert request.job_name is not None
         tags = {**request.tags, "dagster/run_key": request.run_key or ""}
         return self.instance.create_run_for_job(
-            self.definitions.resolve_job_def(request.job_name), run_config=request.run_config, tags=tags
+            self.definitions.resolve_job_def(request.job_name), run_config=request.run_config, tags=tags, status=WAITS
         )
 
 

@@ -149,11 +149,22 @@ def test_a_run_that_did_not_open_within_three_minutes_is_recovered() -> None:
     assert world.look(run).status is FAILURE
 
 
-@pytest.mark.parametrize("statuses", [[], [dg.DagsterRunStatus.STARTING]])
-def test_a_run_that_has_not_started_may_wait_for_ever(statuses: list[dg.DagsterRunStatus]) -> None:
+def test_a_run_in_the_queue_may_wait_for_ever() -> None:
     world = a_world()
-    world.move(world.run("s"), *statuses)
+    world.run("s")
     assert world.is_quiet()
+
+
+@pytest.mark.parametrize("statuses", [[], [dg.DagsterRunStatus.STARTING]])
+def test_a_run_whose_launch_died_with_dagster_is_declared_failed_and_recovered(
+    statuses: list[dg.DagsterRunStatus],
+) -> None:
+    world = a_world()
+    run = world.move(world.run("s", status=dg.DagsterRunStatus.NOT_STARTED), *statuses)
+    assert world.ticks(180) == []
+    [request] = world.ticks(5)
+    assert request.tags["dagster_ckpt/attempt"] == "1"
+    assert world.look(run).status is FAILURE, "its worker, should it come yet, is told by Dagster not to begin"
 
 
 def test_a_run_that_is_busy_with_another_step_is_not_timed_out() -> None:

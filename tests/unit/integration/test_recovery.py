@@ -61,8 +61,29 @@ TABLE = [
     # newest Dagster run, lease of the newest term, what follows available_now, what follows continuous
     ("none", None, None, NOTHING, NOTHING),
     ("none, the past is known", None, CLOSED, NOTHING, NOTHING),
-    ("queued or starting", ran(RunState.WAITING), None, NOTHING, NOTHING),
-    ("queued behind a dead writer", ran(RunState.WAITING, opened=False), LAPSED, NOTHING, NOTHING),
+    ("queued, for ever", ran(RunState.WAITING, same_ms=999_000), None, NOTHING, NOTHING),
+    ("queued behind a dead writer", ran(RunState.WAITING, opened=False, same_ms=999_000), LAPSED, NOTHING, NOTHING),
+    (
+        "launched and not started, within 3 minutes",
+        ran(RunState.LAUNCHED, opened=False, same_ms=179_000),
+        LAPSED,
+        NOTHING,
+        NOTHING,
+    ),
+    (
+        "launched and not started within 3 minutes",
+        ran(RunState.LAUNCHED, opened=False, same_ms=180_000),
+        LAPSED,
+        RECOVER,
+        RECOVER,
+    ),
+    (
+        "launched and not started, another's lease beats",
+        ran(RunState.LAUNCHED, opened=False, same_ms=999_000),
+        LIVE,
+        NOTHING,
+        NOTHING,
+    ),
     ("started, live lease", ran(RunState.STARTED), LIVE, NOTHING, NOTHING),
     ("started, lease closed, other steps go on", ran(RunState.STARTED), CLOSED, NOTHING, NOTHING),
     ("started, lapsed lease", ran(RunState.STARTED), LAPSED, RECOVER, RECOVER),
@@ -133,6 +154,7 @@ def test_every_row_of_the_table(
 
 def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:
     assert judge(ran(RunState.STARTED), LAPSED).declare_failed
+    assert judge(ran(RunState.LAUNCHED, opened=False, same_ms=180_000), LAPSED).declare_failed
     assert not judge(ran(RunState.FAILED), LAPSED).declare_failed
     assert not judge(ran(RunState.STARTED), LIVE).declare_failed
 
@@ -305,7 +327,7 @@ def test_new_code_gets_all_attempts_anew_also_where_they_were_used_up() -> None:
 def test_nothing_else_gives_up() -> None:
     failed = replace(ran(RunState.FAILED), error=POISON, before=times(9), attempt=9)
     assert judge(failed, LAPSED).gave_up is not None
-    for state in (RunState.WAITING, RunState.CANCELED, RunState.SUCCEEDED):
+    for state in (RunState.WAITING, RunState.LAUNCHED, RunState.CANCELED, RunState.SUCCEEDED):
         assert judge(replace(failed, state=state), CLOSED).gave_up is None
     assert judge(replace(failed, unfit=True), LAPSED).gave_up is None
     assert judge(replace(failed, left_to_dagster=True), LAPSED).gave_up is None
