@@ -92,7 +92,8 @@ class Rounds:
         seed = self.chance.getrandbits(64)  # the same choices, however often it is tried
         while True:
             try:
-                made = strike(kind, self.cluster, random.Random(seed))
+                spared = {lane for each in strikes if not each.is_over for lane in each.before}
+                made = strike(kind, self.cluster, random.Random(seed), spared)
             except NoTargetError:
                 if time.monotonic() > end_s:
                     raise BrokenPromiseError(f"there was nothing to strike for {TARGET_S_MAX:.0f} s. {kind=}") from None

@@ -5,7 +5,7 @@ A strike hurts lanes: those that cannot commit before somebody has acted. It is 
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -142,17 +142,21 @@ class Zombie:
                 return now.term > self.term and now.epoch > self.epoch
 
 
-def strike(kind: Kind, cluster: Cluster, chance: random.Random) -> Strike:
-    """Make a strike of a kind, on a lane that chance chooses. Raises `NoTargetError`: then nothing was done."""
+def strike(kind: Kind, cluster: Cluster, chance: random.Random, spared: Collection[str]) -> Strike:
+    """Make a strike of a kind, on a lane that chance chooses. Raises `NoTargetError`: then nothing was done.
+
+    The processes of the lanes `spared` are not struck: they recover from a strike, or hold a zombie.
+    """
     lanes = list(LANES_OF[kind])
     chance.shuffle(lanes)
+    lanes = [lane for lane in lanes if lane not in spared]
     match kind:
         case Kind.EVERYTHING:
             return _everything(cluster)
         case Kind.CODE_SERVER:
-            return _service(kind, cluster, cluster.services.code_server, lanes[0] if chance.random() < 0.5 else None)
+            return _service(kind, cluster, cluster.services.code_server, lanes[: chance.randrange(2)])
         case Kind.DAEMON:
-            return _service(kind, cluster, cluster.services.daemon, lanes[0] if chance.random() < 0.5 else None)
+            return _service(kind, cluster, cluster.services.daemon, lanes[: chance.randrange(2)])
         case Kind.STOP:
             return _stop(cluster, lanes, chance)
         case _:
@@ -175,16 +179,16 @@ def _process(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Rand
     return _killed(kind, cluster, [lane], pid)
 
 
-def _service(kind: Kind, cluster: Cluster, service: Service, lane: str | None) -> Strike:
-    """Kill a service, and perhaps a run worker while it is down; then start it again."""
-    worker = None if lane is None else _target(cluster, [lane], lambda work: work.worker)[1]
+def _service(kind: Kind, cluster: Cluster, service: Service, also: list[str]) -> Strike:
+    """Kill a service, and the run worker of a lane, if one is given, while it is down; then start it again."""
+    workers = [_target(cluster, also, lambda work: work.worker)] if also else []
     service.kill()
     try:
-        if lane is None or worker is None:
-            return _killed(kind, cluster, list(CONTINUOUS))
-        made = _killed(kind, cluster, [lane], worker)
-        made.also = "worker"
-        return made
+        for lane, worker in workers:
+            made = _killed(kind, cluster, [lane], worker)
+            made.also = "worker"
+            return made
+        return _killed(kind, cluster, list(CONTINUOUS))
     finally:
         time.sleep(RESTART_S)
         service.start()
