@@ -76,9 +76,12 @@ class ShardWork:
         if choice is None:
             return None
         file, chunk_bytes = self._file(shard, 0), self.engine.budget.chunk_bytes
+        until_ms = self.clock.monotonic_ms() + self.engine.io.timeout_ms // 4
         return self.engine.io.submit(
             f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
-            lambda: table_files.merge(self.store, file, choice, chunk_bytes),
+            lambda: table_files.merge(
+                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms
+            ),
         )
 
     def transform(

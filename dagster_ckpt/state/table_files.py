@@ -4,7 +4,8 @@
 remote store, those of the new one, and one chunk of rows.
 """
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,32 +13,74 @@ import pyarrow.parquet as pq
 from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.append_merges import FileMerge
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
+from dagster_ckpt.protocol.manifest import ChangeRef
 from dagster_ckpt.protocol.names import FileId, merged_name
 from dagster_ckpt.state import change_log
 from dagster_ckpt.storage.object_store import ObjectStore
 
+_LOG = logging.getLogger(__name__)
+_READ_AT_ONCE = 16
 
-def merge(store: ObjectStore, file: FileId, choice: FileMerge, chunk_bytes: int) -> FilesMerged | None:
+
+class _NoTimeError(Exception):
+    """It has taken too long."""
+
+
+def merge(
+    store: ObjectStore, file: FileId, choice: FileMerge, chunk_bytes: int, has_time: Callable[[], bool]
+) -> FilesMerged | None:
     """Make these files one, durable when this returns. Each row group of it has about `chunk_bytes`, unpacked.
+
+    None, and no file, where there is no time any more: an epoch must never fail for what may as well be done later.
 
     It has every column that any of them has. Files in which a column has different types (it was dropped, and came
     again as another one) cannot be one: then only the most neighbours that agree; None where no two do.
 
     Raises `CorruptStateError` for a file that is damaged or missing. A crash leaves a file that no manifest names.
     """
-    sources = [pq.ParquetFile(pa.BufferReader(data)) for data in change_log.checked(store, choice.files)]
-    first, last, schema = _agreeing([source.schema_arrow for source in sources])
-    files = choice.files[first:last]
-    if len(files) < 2:
+    try:
+        sources = _opened(store, choice.files, has_time)
+        first, last, schema = _agreeing([source.schema_arrow for source in sources])
+        if last - first < 2:
+            return None
+        data, rows = _written(sources[first:last], schema, chunk_bytes, has_time)
+    except _NoTimeError:
+        _LOG.warning(
+            "files of the table are not merged now, since that takes too long: look at how fast the store is, or give "
+            "epochs a longer timeout. first=%s, files=%s, bytes=%s",
+            choice.files[0].path,
+            len(choice.files),
+            sum(each.bytes for each in choice.files),
+        )
         return None
+    files = choice.files[first:last]
+    path, newest = merged_name(choice.merges, file), max(each.epoch for each in files)
+    merged = change_log.created(store, path, memoryview(data), rows, newest, file.shard)
+    return FilesMerged(tuple(each.path for each in files), merged)
+
+
+def _opened(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callable[[], bool]) -> list[pq.ParquetFile]:
+    opened: list[pq.ParquetFile] = []
+    for at in range(0, len(files), _READ_AT_ONCE):
+        if not has_time():
+            raise _NoTimeError
+        read = change_log.checked(store, files[at : at + _READ_AT_ONCE])
+        opened += [pq.ParquetFile(pa.BufferReader(data)) for data in read]
+    return opened
+
+
+def _written(
+    sources: Sequence[pq.ParquetFile], schema: pa.Schema, chunk_bytes: int, has_time: Callable[[], bool]
+) -> tuple[pa.Buffer, int]:
+    """The bytes of one file with all rows, and how many these are."""
     sink, rows = pa.BufferOutputStream(), 0
     with change_log.parquet_writer(sink, schema) as writer:
-        for chunk in _chunks(sources[first:last], schema, chunk_bytes):
+        for chunk in _chunks(sources, schema, chunk_bytes):
+            if not has_time():
+                raise _NoTimeError
             writer.write_table(chunk, row_group_size=chunk.num_rows)
             rows += chunk.num_rows
-    path, newest = merged_name(choice.merges, file), max(each.epoch for each in files)
-    merged = change_log.created(store, path, memoryview(sink.getvalue()), rows, newest, file.shard)
-    return FilesMerged(tuple(each.path for each in files), merged)
+    return sink.getvalue(), rows
 
 
 def _agreeing(schemas: Sequence[pa.Schema]) -> tuple[int, int, pa.Schema]:

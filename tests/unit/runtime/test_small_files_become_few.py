@@ -1,7 +1,8 @@
 """An append-only stream's tasks, called as Spark calls them: they merge the table's small files, and no row is lost."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +17,18 @@ from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.manifest import ChangeRef, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.names import merges_of
 from dagster_ckpt.runtime.ack_rows import ShardDecline, decode_word, encode_words, merged
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.state import change_log
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
 from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
@@ -292,3 +295,20 @@ def test_the_names_of_merged_files_are_never_used_twice(stream: AppendStream) ->
         assert word.files_merged is not None
         names.add(word.files_merged.file.path)
     assert len(names) == 3
+
+
+def test_a_merge_that_takes_too_long_is_left_for_later_and_the_epoch_goes_on(
+    stream: AppendStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
+        time.sleep(0.6)
+        return read(store, refs)
+
+    stream.epochs(FILES_MIN)
+    read, setup = change_log.checked, stream.setup
+    with monkeypatch.context() as slow:
+        slow.setattr(change_log, "checked", slowly)
+        slow.setattr(stream, "setup", replace(setup, engine=EngineOptions(timeout_ms=2_000)))
+        assert stream.epoch().statistics.merged_rows == 0
+    assert stream.epoch().statistics.merged_rows == 3 * (FILES_MIN + 1)
+    stream.check()

@@ -32,6 +32,10 @@ LOG = pa.schema([*SCHEMA, ("_epoch", pa.int64()), ("_change_type", pa.string())]
 NEW = FileId(Term(3), Epoch(90), Shard(0), 7)
 
 
+def always() -> bool:
+    return True
+
+
 def rows(*numbers: int) -> pa.Table:
     return pa.table(
         {
@@ -53,7 +57,7 @@ def written(store: ObjectStore, tables: Sequence[pa.Table]) -> tuple[ChangeRef, 
 
 
 def merge(store: ObjectStore, files: tuple[ChangeRef, ...], chunk_bytes: int = 1 << 20) -> FilesMerged:
-    merged = table_files.merge(store, NEW, FileMerge(files, 2), chunk_bytes)
+    merged = table_files.merge(store, NEW, FileMerge(files, 2), chunk_bytes, always)
     assert merged
     return merged
 
@@ -88,10 +92,12 @@ def test_a_file_that_was_merged_is_merged_again() -> None:
     store = MemoryObjectStore("again")
     one, two, three, four = written(store, [rows(1), rows(2), rows(3), rows(4)])
     first = merge(store, (one, two))
-    other = table_files.merge(store, FileId(Term(3), Epoch(91), Shard(0), 7), FileMerge((three, four), 1), 1 << 20)
+    other = table_files.merge(
+        store, FileId(Term(3), Epoch(91), Shard(0), 7), FileMerge((three, four), 1), 1 << 20, always
+    )
     assert other
     last = table_files.merge(
-        store, FileId(Term(3), Epoch(92), Shard(0), 7), FileMerge((first.file, other.file), 3), 1 << 20
+        store, FileId(Term(3), Epoch(92), Shard(0), 7), FileMerge((first.file, other.file), 3), 1 << 20, always
     )
     assert last
     assert change_log.read(store, [last.file], SCHEMA).equals(rows(1, 2, 3, 4))
@@ -162,7 +168,7 @@ def test_files_in_which_a_column_has_another_type_are_no_neighbours() -> None:
     files = written(store, [text, number, number, number, text])
     merged = merge(store, files)
     assert merged.replaced == tuple(file.path for file in files[1:4])
-    assert table_files.merge(store, NEW, FileMerge(files[:2], 1), 1 << 20) is None
+    assert table_files.merge(store, NEW, FileMerge(files[:2], 1), 1 << 20, always) is None
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -186,3 +192,16 @@ def test_files_of_a_far_store_are_read_several_at_once() -> None:
     assert store.at_once_max > 1
     assert change_log.read(inner, [merged.file], SCHEMA).equals(rows(*range(1, 20)))
     assert len(store.requests) == len(files), "each file once"
+
+
+@pytest.mark.parametrize("looks", range(4))
+def test_where_time_runs_out_nothing_is_merged_and_nothing_written(
+    looks: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryObjectStore("no time")
+    files = written(store, [rows(number) for number in range(20)])
+    left = iter([True] * looks + [False])
+    assert table_files.merge(store, NEW, FileMerge(files, 1), 1, lambda: next(left)) is None
+    assert next(left, None) is None
+    assert not list(store.list("table"))
+    assert f"first={files[0].path}, files=20" in caplog.text
