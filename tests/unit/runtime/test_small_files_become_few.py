@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.checkpoint_store import CheckpointStore
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import Epoch, Shard
@@ -249,6 +250,22 @@ def test_damage_declines_the_epoch_and_names_the_file(stream: AppendStream, at: 
     path.write_bytes(data)  # restored from a backup
     assert stream.epoch().statistics.merged_rows == 3 * FILES_MIN
     stream.check()
+
+
+def test_damage_to_a_merged_file_is_found_and_the_epochs_before_the_merge_do_without_it(stream: AppendStream) -> None:
+    before = stream.epochs(FILES_MIN)
+    stream.epoch()
+    assert stream.history.verify().whole
+    [combined, _] = paths(stream.manifest)
+    path = stream.root / "events" / combined
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptStateError, match=f"file={combined}.*good_epoch={before.epoch}"):
+        stream.history.read()
+    [finding] = stream.history.verify().findings
+    assert (finding.object, finding.epochs) == (combined, (stream.manifest.epoch,))
+    stream.check(before.epoch)
 
 
 @pytest.mark.parametrize("stream", [{"retained": 20}], indirect=True)
