@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -29,23 +30,31 @@ console = Console(highlight=False, soft_wrap=True)
 @click.command()
 @click.option("--kills", default=100, show_default=True, help="How many in all.")
 @click.option("--seed", type=int, default=None, help="Chooses kinds, lanes and moments; drawn and shown if not given.")
+@click.option(
+    "--overlap", default=0.25, show_default=True, help="How often, of one, the next does not wait for recovery."
+)
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
 @click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
-def main(kills: int, seed: int | None, results: Path, only_summary: bool) -> None:
+def main(kills: int, seed: int | None, overlap: float, results: Path, only_summary: bool) -> None:
     """Kill processes at random moments and compare every stream's table with a batch computation after each round."""
-    wrong = 0 if only_summary else _kill_here(kills, random.randrange(2**32) if seed is None else seed, results)
+    # A plain kill goes the way of Ctrl-C, past all that has to be ended; so does one that is started with &.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    wrong = 0
+    if not only_summary:
+        wrong = _kill_here(kills, random.randrange(2**32) if seed is None else seed, overlap, results)
     console.print(summary(read(results)))
     if wrong:
         sys.exit(1)
 
 
-def _kill_here(kills: int, seed: int, results: Path) -> int:
+def _kill_here(kills: int, seed: int, overlap: float, results: Path) -> int:
     """Kill in a folder of its own, which stays where anything went wrong."""
     place = WORK / "chaos" / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     place.mkdir(parents=True)
     console.print(f"seed {seed}; the cluster and its logs are in {place.relative_to(ROOT)}")
     try:
-        wrong = kill(kills, seed, place, results)
+        wrong = kill(kills, seed, overlap, place, results)
     except BaseException:
         console.print(f"[red]stopped[/]; all there is to look at is kept: {place.relative_to(ROOT)}")
         raise
@@ -56,9 +65,9 @@ def _kill_here(kills: int, seed: int, results: Path) -> int:
     return wrong
 
 
-def kill(kills: int, seed: int, place: Path, results: Path) -> int:
+def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> int:
     """Make so many kills in rounds; returns how many rows were lost or doubled. Stops after the first such round."""
-    about = {"seed": seed, "commit": facts.commit(ROOT)}
+    about = {"seed": seed, "overlap": overlap, "commit": facts.commit(ROOT)}
     bar = Progress(
         TextColumn("  [cyan]kills[/]"),
         BarColumn(bar_width=32),
@@ -76,7 +85,7 @@ def kill(kills: int, seed: int, place: Path, results: Path) -> int:
             if not console.is_terminal:
                 console.print(f"{datetime.now(UTC):%H:%M:%S} {text}")
 
-        rounds = Rounds(cluster, feeder, random.Random(seed), tell=tell)
+        rounds = Rounds(cluster, feeder, random.Random(seed), overlap, tell=tell)
         began_s = time.monotonic()
         rounds.begin()
         tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")

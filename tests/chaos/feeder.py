@@ -47,6 +47,11 @@ class Feeder:
         """How many rows were dropped so far."""
         return self.files * ROWS
 
+    @property
+    def flows(self) -> bool:
+        """Whether it is not paused."""
+        return self._flows.is_set()
+
     def pause(self) -> None:
         """No file comes any more once this returns."""
         self._flows.clear()

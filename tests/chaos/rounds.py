@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from demo.dagster_api import Run
 from tests.chaos.cluster import NO_ANSWER, Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import CONTINUOUS, LANES, Wrong, inbox_in, rows_of
@@ -17,9 +18,9 @@ LOOK_S = 0.25
 RECOVERY_S_MAX = 600.0
 """A lane that has not committed this long after a strike is taken for lost."""
 
-TARGET_S_MAX = 300.0
-SWEEP_PAUSE_S = 10.0
-"""How long nobody starts `swept` again after it has ended: a person's click."""
+SWEEP_LOOK_S = 2.0
+SENSOR_S = 20.0
+"""What the recovery sensor is given to start a failed run again, before a person does."""
 
 _PIN = "before-the-round"
 
@@ -48,16 +49,17 @@ class Outcome:
 class Rounds:
     """Rounds on one cluster. `overlap` is how often, of one, a strike does not wait until those before it are over.
 
-    `tell` hears what happens, for people.
+    `sweep_pause_s` is how long nobody starts `swept` again after it has ended. `tell` hears what happens, for people.
     """
 
     cluster: Cluster
     feeder: Feeder
     chance: random.Random
     overlap: float = 0.25
+    sweep_pause_s: float = 10.0
     tell: Callable[[str], None] = lambda text: None
     _idle_since_s: float | None = None
-    _swept_at_s: float = 0.0
+    _asked_at_s: float = 0.0
 
     def begin(self) -> None:
         """Until every lane has committed something."""
@@ -69,17 +71,21 @@ class Rounds:
         )
 
     def play(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
-        """A strike of each of the kinds, in their order, then the comparison; `outcome` is filled on the way.
+        """A strike of each of the kinds, then the comparison; `outcome` is filled on the way.
 
+        They come in their order, but a kind that finds no target at the moment lets the next one go before.
         Raises `BrokenPromiseError` where a lane does not come back, a zombie was not fenced, or what was pinned
         before the round is not what it was.
         """
         pinned = {lane: self._pinned(lane) for lane in CONTINUOUS}
-        for kind in kinds:
+        left = list(kinds)
+        while left:
             self._wait(outcome.strikes, self.chance.uniform(0.2, 5.0))
-            if kind is Kind.EVERYTHING or self.chance.random() >= self.overlap:
+            if self.chance.random() >= self.overlap:
                 self._until_over(outcome.strikes)
-            outcome.strikes.append(self._strike(kind, outcome.strikes))
+            made = self._strike(left, outcome.strikes)
+            left.remove(made.kind)
+            outcome.strikes.append(made)
         self._until_over(outcome.strikes)
         outcome.wrong = self._compared()
         for lane, (epoch, before) in pinned.items():
@@ -87,20 +93,23 @@ class Rounds:
                 raise BrokenPromiseError(f"a pinned epoch reads otherwise now. lane={lane}, epoch={epoch}")
             self.cluster.history(lane).unpin(_PIN)
 
-    def _strike(self, kind: Kind, strikes: Sequence[Strike]) -> Strike:
-        end_s = time.monotonic() + TARGET_S_MAX
+    def _strike(self, kinds: Sequence[Kind], strikes: Sequence[Strike]) -> Strike:
+        """A strike of the first of the kinds that has a target; waits until one has."""
+        end_s = time.monotonic() + RECOVERY_S_MAX
         seed = self.chance.getrandbits(64)  # the same choices, however often it is tried
-        while True:
-            try:
-                spared = {lane for each in strikes if not each.is_over for lane in each.before}
-                made = strike(kind, self.cluster, random.Random(seed), spared)
-            except NoTargetError:
-                if time.monotonic() > end_s:
-                    raise BrokenPromiseError(f"there was nothing to strike for {TARGET_S_MAX:.0f} s. {kind=}") from None
-                self._wait(strikes, LOOK_S)
-            else:
+        while time.monotonic() < end_s:
+            busy = {lane for each in strikes if not each.is_over for lane in each.before}
+            for kind in kinds:
+                if kind is Kind.EVERYTHING and busy:
+                    continue  # it would end what others are still waiting for
+                try:
+                    made = strike(kind, self.cluster, random.Random(seed), busy)
+                except NoTargetError:
+                    continue
                 self.tell(f"{made.name} on {', '.join(made.before)}")
                 return made
+            self._wait(strikes, LOOK_S)
+        raise BrokenPromiseError(f"there was nothing to strike for {RECOVERY_S_MAX:.0f} s. kinds={[*map(str, kinds)]}")
 
     def _until_over(self, strikes: Sequence[Strike]) -> None:
         while not all(each.is_over for each in strikes):
@@ -138,9 +147,9 @@ class Rounds:
     def _sweep(self) -> None:
         """Start the lane that ends by itself again, on the asset's page, when none of its runs works."""
         now_s = time.monotonic()
-        if now_s - self._swept_at_s < SWEEP_PAUSE_S:
+        if now_s - self._asked_at_s < SWEEP_LOOK_S:
             return
-        self._swept_at_s = now_s
+        self._asked_at_s = now_s
         try:
             runs = self.cluster.runs("swept")
             if any(run.unfinished for run in runs):
@@ -149,12 +158,17 @@ class Rounds:
             if self._idle_since_s is None:
                 self._idle_since_s = now_s
             # One that failed is the sensor's to start again, and it is given the time.
-            patience_s = 20.0 if runs and runs[0].status == "FAILURE" else 0.0
-            if now_s - self._idle_since_s >= patience_s:
+            if now_s - self._idle_since_s >= self._patience_s(runs):
                 self.cluster.api.materialize("swept")
                 self._idle_since_s = None
         except NO_ANSWER:
             pass  # Dagster is down: later
+
+    def _patience_s(self, runs: Sequence[Run]) -> float:
+        """How long `swept` stays idle, given its runs, newest first."""
+        if runs and runs[0].status == "FAILURE":
+            return SENSOR_S
+        return self.sweep_pause_s if runs and self.feeder.flows else 0.0
 
     def _compared(self) -> dict[str, Wrong]:
         """How every table differs from the right one, once all input is in."""

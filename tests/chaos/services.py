@@ -101,7 +101,9 @@ def services_in(place: Path, environment: Mapping[str, str]) -> Services:
     code_port, web_port = _free_ports(2)
     # A server with a life of its own: given a file, the daemon would start one as its child.
     workspace.write_text(f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {code_port}, location_name: chaos}}\n")
-    everywhere = {**os.environ, "JAVA_TOOL_OPTIONS": _JAVA, **environment, "DAGSTER_HOME": str(home)}
+    # What a killed Spark leaves behind lies here too, and goes with the place.
+    here = {"DAGSTER_HOME": str(home), "SPARK_LOCAL_DIRS": str(place / "spark")}
+    everywhere = {**os.environ, "JAVA_TOOL_OPTIONS": _JAVA, **environment, **here}
     programs = Path(sys.executable).parent
 
     def service(name: str, *command: str) -> Service:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -37,6 +38,8 @@ console = Console(highlight=False, soft_wrap=True)
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "soak.json", help="Written anew.")
 def main(minutes: float, every: float, results: Path) -> None:
     """Sample memory, files and times of two streams at a high epoch rate, and say of each whether it is flat."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     place = WORK / "soak" / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     place.mkdir(parents=True)
     samples = soak(place, minutes * 60, every)
