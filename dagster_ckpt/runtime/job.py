@@ -21,8 +21,8 @@ from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
-from dagster_ckpt.runtime.dataflow import words_of_epochs
 from dagster_ckpt.runtime.collecting import CollectorThread
+from dagster_ckpt.runtime.dataflow import words_of_epochs
 from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
 from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
@@ -99,6 +99,7 @@ class _Run:
                 result = self._try()
             # What the run tells at its end is told as the stream's writer, also where it had nothing to commit.
             self._writer.check_term()
+            self._writer.close(result.reason or result.ending)
         except Exception:
             self._writer.heartbeat.stop()
             raise
@@ -107,7 +108,6 @@ class _Run:
             raise
         finally:
             self._collecting.end()
-        self._writer.close(result.reason or result.ending)
         return result
 
     def _try(self) -> JobResult | None:

@@ -14,6 +14,7 @@ from dagster_ckpt.storage.writer import open_stream
 from tests.worlds.streams import an_edit, an_opening
 
 GRACE_MS = 3_600_000
+FIRST_TERM = Term(1)
 
 
 class Counting(MemoryObjectStore):
@@ -32,7 +33,7 @@ class Counting(MemoryObjectStore):
         return super().list(prefix)
 
 
-def _one_pass(store: ObjectStore, term: Term = Term(1)) -> CollectorThread:
+def _one_pass(store: ObjectStore, term: Term = FIRST_TERM) -> CollectorThread:
     thread = CollectorThread(store, SystemClock(), GRACE_MS, lambda: term)
     thread.begin()
     return thread
