@@ -13,7 +13,7 @@ from dagster_ckpt.runtime.stream_job import JobHooks
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest
 
-EPOCHS = 6
+EPOCHS = 5
 PARTITIONS = 17
 
 
@@ -31,6 +31,7 @@ def spread(folder: Path) -> Function:
     return function
 
 
+@pytest.mark.slow
 def test_small_files_become_few_and_no_row_is_lost(stream: StreamUnderTest, inbox: Path) -> None:
     for number in range(EPOCHS):
         drop(inbox, number, pa.table({"n": range(100 * number, 100 * number + 60)}))
