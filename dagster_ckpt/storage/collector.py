@@ -120,7 +120,10 @@ class Collector:
                 old = middle
             else:
                 young = middle
-        return self._read(old) if old >= first and self._exists(old) else None
+        for version in range(old, first - 1, -1):
+            if self._exists(Version(version)) and (manifest := self._readable(Version(version))) is not None:
+                return manifest
+        return None
 
     def _is_old(self, version: Version, now_ms: int) -> bool:
         """Whether the manifest has been there for a grace period, or is gone."""
@@ -149,8 +152,11 @@ class Collector:
         return set().union(*(self._files_of(pin.manifest, seen) for pin in pins))
 
     def _from(self, last: Version, newest: Manifest) -> Iterator[Manifest]:
-        for version in range(last, newest.version):
-            yield self._read(Version(version))
+        retained = {entry.version for entry in newest.retained}
+        for version in map(Version, range(last, newest.version)):
+            manifest = self._read(version) if version in retained else self._readable(version)
+            if manifest is not None:
+                yield manifest
         yield newest
 
     def _files_of(self, manifest: Manifest, seen: set[str]) -> set[str]:
@@ -190,6 +196,13 @@ class Collector:
         except ObjectMissingError as error:
             raise _OvertakenError from error
         return decode_manifest(data, name)
+
+    def _readable(self, version: Version) -> Manifest | None:
+        """A manifest that no retained epoch needs; None for a damaged one: nobody can read what it alone names."""
+        try:
+            return self._read(version)
+        except CorruptStateError:
+            return None
 
     def _exists(self, version: Version) -> bool:
         return self._tries().until_answered(lambda: self.chain.store.exists(manifest_name(version)))

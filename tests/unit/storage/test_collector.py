@@ -341,6 +341,24 @@ def test_nothing_is_removed_where_what_is_needed_cannot_be_made_out(world: World
     assert world.versions == versions
 
 
+def test_a_damaged_manifest_that_nobody_needs_is_passed_over_and_goes_with_the_others(world: World) -> None:
+    world.commit(60)
+    for version in range(20, 40):
+        world.store.put(manifest_name(Version(version)), b"damaged")
+    world.wait()
+    world.commit(20)
+    damaged = Version(world.writer.manifest.version - RETAINED - 2)
+    world.store.put(manifest_name(damaged), b"damaged")
+    assert world.collect_mine().manifests > 40
+    assert damaged in world.versions
+    assert world.is_whole()
+    world.wait()
+    world.commit(60)
+    world.collect_mine()
+    assert damaged not in world.versions
+    assert world.is_whole()
+
+
 def test_a_stream_with_subscribers_is_left_to_a_release_that_knows_them(world: World) -> None:
     world.commit(100)
     world.wait()
