@@ -51,7 +51,8 @@ class IndexedLists(Generic[Entry]):
     def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
         """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
 
-        `fresh_name` gives a name that nobody has used. The newest `kept` entries stay in the tail.
+        `fresh_name` gives a name that nobody has used. The newest `kept` entries stay in the tail. Raises
+        `CorruptStateError` where an object is missing: to a writer that was fenced, because others have collected it.
         """
         if len(listed.tail) <= TAIL_MAX + kept:
             return listed
@@ -66,11 +67,18 @@ class IndexedLists(Generic[Entry]):
         tries = Tries(self.clock, self.patience)
         if not tries.until_answered(lambda: self.store.put_if_absent(name, data)):
             # Our own, from a try whose answer was lost, or else a mistake of ours.
-            assert tries.until_answered(lambda: self.store.get(name)) == data, (
-                f"an index object's name is used. {name=}"
-            )
+            assert self._written(name, tries) == data, f"an index object's name is used. {name=}"
             tries.until_answered(lambda: self.store.settle(INDEX))
         return IndexRef(name, len(entries), len(data), _checksum(data), level)
+
+    def _written(self, name: str, tries: Tries) -> bytes:
+        try:
+            return tries.until_answered(lambda: self.store.get(name))
+        except ObjectMissingError as error:
+            raise CorruptStateError(
+                f"an index object was removed right after it was written: look who else writes to this folder. "
+                f"object={name}, store={self.store.url}"
+            ) from error
 
     def _read(self, index: Sequence[IndexRef]) -> tuple[Entry, ...]:
         return tuple(entry for ref in index for entry in self._read_one(ref))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CheckpointError, FencedError, StoreUnavailableError
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
 from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed
 from dagster_ckpt.protocol.lease import Lease, interruption
@@ -98,7 +98,11 @@ class StreamWriter:
     def _commit(self, edit: EpochEdit) -> Manifest:
         clock = self._chain.clock
         stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
-        manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
+        try:
+            manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
+        except CorruptStateError:
+            self.check_term()  # others may have gone on, and collected what this writer has named or just written
+            raise
         check_successor(self._manifest, manifest)
         # Also where this thread is interrupted in the middle: then nobody knows whether the epoch is there.
         self._ended = StoreUnavailableError("the last commit was not finished: open the stream again")

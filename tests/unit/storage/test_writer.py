@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.errors import FencedError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.protocol import manifest_codec
+from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.manifest import FileSeen, ManifestKind, Pipeline
 from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists
 from dagster_ckpt.storage.leases import read_lease
@@ -304,3 +306,49 @@ def test_a_manifest_too_large_ends_the_writer_and_changes_nothing(
         with pytest.raises(InvalidPipelineError, match="too large"):
             writer.commit(edit)
     assert ManifestChain(writer.store, CLOCK).newest() == writer.manifest
+
+
+class IndexObjectsAreCollected(FaultyStore):
+    """The writer sleeps after it wrote an index object, whose reply is lost; when it wakes up, the object is gone."""
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        created = super().put_if_absent(name, data)
+        if not name.startswith("index/"):
+            return created
+        self.inner.delete(name)
+        return False
+
+
+def test_a_zombie_whose_files_were_collected_learns_that_it_is_fenced(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_lists, "TAIL_MAX", 1)
+    monkeypatch.setattr(indexed_lists, "MERGED", 2)
+    store = a_store()
+    zombie = writers(store)
+    for number in range(3):
+        zombie.commit(_with_two_files(zombie, number))
+    writers(store, an_opening("run-2", take_over=Takeover.ALWAYS))
+    for name in list(store.list("index")):
+        store.delete(name)
+    with pytest.raises(FencedError):
+        zombie.commit(_with_two_files(zombie, 3))
+
+
+def test_a_zombie_whose_file_is_collected_as_it_writes_it_learns_that_it_is_fenced(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_lists, "TAIL_MAX", 1)
+    inner = a_store()
+    zombie = writers(IndexObjectsAreCollected(inner))
+    with pytest.raises(CorruptStateError, match="right after it was written"):
+        zombie.commit(_with_two_files(zombie, 0))  # nobody else is there: then it is what it looks like
+    writers(inner, an_opening("run-2", take_over=Takeover.ALWAYS))
+    with pytest.raises(FencedError):
+        zombie.commit(_with_two_files(zombie, 0))
+
+
+def _with_two_files(writer: StreamWriter, number: int) -> EpochEdit:
+    edit = an_edit(writer.manifest)
+    files = [FileSeen(f"file:///data/{number}-{at}", number) for at in range(2)]
+    return replace(edit, sources=(with_files(edit.sources[0], *files),))
