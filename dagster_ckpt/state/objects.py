@@ -10,14 +10,25 @@ from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 def create(store: ObjectStore, name: str, data: memoryview) -> None:
     """Create an object, durable when this returns. The name is one that nobody else has (`FileId`).
 
-    A crash leaves an object that no manifest names: garbage, and nothing else.
+    A crash leaves an object that no manifest names: garbage, and nothing else. Raises `CorruptStateError` where it is
+    gone already: of a writer that was fenced, others collect what it has just written.
     """
     # A store whose reply was lost and that tried again by itself finds its own bytes there.
-    if not store.put_if_absent(name, data) and store.get(name) != bytes(data):
+    if not store.put_if_absent(name, data) and _written(store, name) != bytes(data):
         raise CorruptStateError(
             f"a new file's name is taken by other bytes: report this, and do not run two checkouts of dagster-ckpt on "
             f"one store. file={name}, store={store.url}"
         )
+
+
+def _written(store: ObjectStore, name: str) -> bytes:
+    try:
+        return store.get(name)
+    except ObjectMissingError as error:
+        raise CorruptStateError(
+            f"a file was removed right after it was written: look who else writes to this folder. "
+            f"file={name}, store={store.url}"
+        ) from error
 
 
 def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:

@@ -12,6 +12,7 @@ import pytest
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, Epochs, engine
@@ -250,3 +251,15 @@ def epoch_of_many_writes(epochs: Epochs) -> None:
         state.relieve()
         epochs.put(state, every=12, c=3)
         epochs.commit(state)
+
+
+class CollectedAtOnce(MemoryObjectStore):
+    """Its reply was lost and it tried again by itself; meanwhile somebody took the new object for garbage."""
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        return False
+
+
+def test_a_file_that_is_gone_right_after_it_was_written_is_named() -> None:
+    with pytest.raises(CorruptStateError, match=r"right after it was written.*file=changes/1-2-0-0\.parquet"):
+        create(CollectedAtOnce("collected"), "changes/1-2-0-0.parquet", memoryview(b"rows"))
