@@ -125,7 +125,8 @@ def launch_by_hand(world: "World") -> None:
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None
     if chance.random() < 0.4:
-        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in retained)])
+        # The oldest more often than others: it is retired first, perhaps while the opener looks.
+        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in (*retained, *retained[:1] * 3))])
     take_over = chance.choice([Takeover.NEVER, Takeover.ALWAYS])
     world.dagster.launch(take_over=take_over, from_epoch=from_epoch)
 

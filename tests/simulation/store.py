@@ -32,6 +32,7 @@ class Fate(StrEnum):
 
 
 _DOZES = ("put_if_absent", "get")
+_RARE_TIMES = 5  # who pins or reads the past does so rarely, and dozes so much more often
 _SOME_FILE = "some file"
 
 Step = tuple[int, str, str, str, str]
@@ -100,7 +101,8 @@ class Weather:
         faults = self.character.faults
         if self.calm or not (_creates_truth(verb, name) or self._reads_the_past(verb, name)):
             return 0
-        if self.chance.random() >= faults.doze * (5 if name.startswith("pins") else 1):
+        rare = 1 if name.startswith("manifest") and verb != "get" else _RARE_TIMES
+        if self.chance.random() >= faults.doze * rare:
             return 0
         return int(self.chance.choice(faults.dozes_ms) * (0.5 + self.chance.random()))
 
@@ -246,11 +248,11 @@ class SimulatedStore:
             return
         self._weather.record(who.name, "dozes", "", f"{doze_ms}")
         drawn = self._weather.chance.random()
-        if drawn < 0.5:
+        if drawn < 0.6:
             self._weather.doze_until_freed(self._process, name, 10 * doze_ms)
-        elif drawn < 0.7:
+        elif drawn < 0.75:
             self._process.freeze(doze_ms)
-        who.sleep(doze_ms if drawn >= 0.7 else 0)
+        who.sleep(doze_ms if drawn >= 0.75 else 0)
 
 
 class Request(Generic[T]):

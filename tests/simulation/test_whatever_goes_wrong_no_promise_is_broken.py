@@ -15,6 +15,8 @@ CHUNK = 25
 
 FOUND_BEFORE = {
     "a collector took the probe of a process that slept between its two creates": 201,
+    "a collector took a sleeper's manifest on a freed number for a delete that had not happened": 153,
+    "a zombie met an index object that was collected as it wrote it": 348,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 
