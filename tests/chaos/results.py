@@ -24,7 +24,8 @@ Line = Mapping[str, Any]
 def lines_of(outcome: Outcome, about: Mapping[str, object]) -> list[Line]:
     """A line for each strike of a round; `about` says what is the same for all of them."""
     shared = {**about, "at": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
-    return [{**shared, **_facts(each), "lost": outcome.lost, "doubled": outcome.doubled} for each in outcome.strikes]
+    found = {"compared": bool(outcome.wrong), "lost": outcome.lost, "doubled": outcome.doubled}
+    return [{**shared, **_facts(each), **found} for each in outcome.strikes]
 
 
 def append(lines: Iterable[Line], results: Path) -> None:
@@ -40,14 +41,14 @@ def read(results: Path) -> list[Line]:
 def summary(lines: Iterable[Line]) -> Table:
     """Kills by kind: how many, and how long it took from each to the next committed epoch.
 
-    `not over` are those after which a lane did not come back, or a zombie not end, while somebody looked.
+    `unproved` are those of rounds that broke before the tables were compared: `broken` of their lines says why.
     """
     by_kind: dict[str, list[Line]] = {}
     for line in lines:
         by_kind.setdefault(line["kind"], []).append(line)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("kind", no_wrap=True)
-    for heading in ("kills", "median s", "p95 s", "max s", "not over", "lost rows", "doubled rows"):
+    for heading in ("kills", "median s", "p95 s", "max s", "unproved", "lost", "doubled"):
         table.add_column(heading, justify="right")
     for kind in sorted(by_kind):
         table.add_row(kind, *_figures(by_kind[kind]))
@@ -64,7 +65,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 def _figures(lines: list[Line]) -> list[str]:
     seconds = [line["seconds"] for line in lines if line["seconds"] is not None]
-    over = [line for line in lines if line["over"]]
+    unproved = [line for line in lines if not line["compared"]]
     # A round's rows count once, however many kills of it are in this row of the table.
     rounds = {(line["seed"], line["round"]): line for line in lines}.values()
     return [
@@ -74,7 +75,7 @@ def _figures(lines: list[Line]) -> list[str]:
             if seconds
             else [""] * 3
         ),
-        f"{len(lines) - len(over)}",
+        f"{len(unproved)}",
         f"{sum(line['lost'] for line in rounds)}",
         f"{sum(line['doubled'] for line in rounds)}",
     ]

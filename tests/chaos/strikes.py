@@ -154,9 +154,9 @@ def strike(kind: Kind, cluster: Cluster, chance: random.Random, spared: Collecti
         case Kind.EVERYTHING:
             return _everything(cluster)
         case Kind.CODE_SERVER:
-            return _service(kind, cluster, cluster.services.code_server, lanes[: chance.randrange(2)])
+            return _service(kind, cluster, cluster.services.code_server, lanes, chance)
         case Kind.DAEMON:
-            return _service(kind, cluster, cluster.services.daemon, lanes[: chance.randrange(2)])
+            return _service(kind, cluster, cluster.services.daemon, lanes, chance)
         case Kind.STOP:
             return _stop(cluster, lanes, chance)
         case _:
@@ -179,16 +179,18 @@ def _process(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Rand
     return _killed(kind, cluster, [lane], pid)
 
 
-def _service(kind: Kind, cluster: Cluster, service: Service, also: list[str]) -> Strike:
-    """Kill a service, and the run worker of a lane, if one is given, while it is down; then start it again."""
-    workers = [_target(cluster, also, lambda work: work.worker)] if also else []
+def _service(kind: Kind, cluster: Cluster, service: Service, lanes: list[str], chance: random.Random) -> Strike:
+    """Kill a service, and half of the time the run worker of a lane while it is down; then start it again."""
+    if not lanes:
+        raise NoTargetError  # how long it takes until a lane commits would say nothing of this strike
+    workers = [_target(cluster, lanes[:1], lambda work: work.worker)] if chance.random() < 0.5 else []
     service.kill()
     try:
         for lane, worker in workers:
             made = _killed(kind, cluster, [lane], worker)
             made.also = "worker"
             return made
-        return _killed(kind, cluster, list(CONTINUOUS))
+        return _killed(kind, cluster, lanes)
     finally:
         time.sleep(RESTART_S)
         service.start()

@@ -14,7 +14,7 @@ def _line(kind: str, seconds: float | None, *, lost: int = 0, of_round: int = 0)
     return {
         "kind": kind,
         "seconds": seconds,
-        "over": seconds is not None,
+        "compared": seconds is not None,
         "lost": lost,
         "doubled": 0,
         "seed": 1,
@@ -43,7 +43,7 @@ def test_rows_that_a_round_lost_count_once_for_each_kind_of_it_and_once_in_all()
     assert shown[-1][-2:] == ["5", "0"]
 
 
-def test_a_kill_that_nobody_came_back_from_is_told() -> None:
+def test_a_kill_of_a_round_that_broke_is_told_and_proves_nothing() -> None:
     assert ["stop", "1", "1", "0", "0"] in _shown(_line("stop", None))
 
 
@@ -68,3 +68,5 @@ def test_every_kill_of_a_round_is_a_line_with_what_the_round_lost(tmp_path: Path
     ]
     assert {(line["lost"], line["doubled"], line["seed"]) for line in lines} == {(7, 1, 9)}
     assert lines[0]["lanes"] == ["keyed"]
+    assert lines[0]["compared"]
+    assert not lines_of(Outcome([over]), {})[0]["compared"]
