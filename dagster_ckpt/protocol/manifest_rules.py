@@ -218,7 +218,7 @@ def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
     if child.files.index != parent.files.index:
         return _entries(child) <= _entries(parent) + len(child.changes)
     kept = len(child.files.tail) - len(child.changes)
-    if kept < 0 or child.files.tail[kept:] != child.changes:
+    if child.files.tail[kept:] != child.changes:
         return False
     return _same_or_merged(child, parent.files.tail, child.files.tail[:kept])
 
