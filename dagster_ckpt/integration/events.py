@@ -23,6 +23,11 @@ News = dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 TRIES = 3
 RETRY_MS = 200
+SLOW_MS = 1_000
+"""A try that failed after this long is the last one: Dagster's database itself has waited, 30 s where it is SQLite."""
+
+REST = 20
+"""What a failure has cost is followed by so many times as long without any event: a twentieth of the stream's time."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class EpochEvents:
         self._newest: Told | None = None
         self._newest_is_logged = False
         self._newest_since_ms = 0
-        self._logged_ms: int | None = None
+        self._next_ms: int | None = None
 
     @property
     def newest(self) -> Told | None:
@@ -88,12 +93,13 @@ class EpochEvents:
                 self._tell(told, evaluation_passed(self._audience.asset_key, told.manifest.epoch))
             held = None if self._newest_is_logged else self._newest
             self._newest, self._newest_is_logged, self._newest_since_ms = told, False, now_ms
-            if held is not None and (self._logged_ms is None or now_ms - self._logged_ms >= self._interval_ms):
+            if held is not None and self._is_due(now_ms):
                 self._log(held)
 
     def idle(self) -> None:
         """Nothing has happened for a moment: log the held event once it was held for the whole interval."""
-        if self._clock.monotonic_ms() - self._newest_since_ms >= self._interval_ms:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._newest_since_ms >= self._interval_ms and self._is_due(now_ms):
             self.flush()
 
     def flush(self) -> None:
@@ -103,18 +109,28 @@ class EpochEvents:
                 self._newest_is_logged = True
                 self._log(self._newest)
 
-    def _log(self, told: Told) -> None:
-        self._logged_ms = self._clock.monotonic_ms()
-        self._tell(told, self._audience.materialization(told))
+    def _is_due(self, now_ms: int) -> bool:
+        return self._next_ms is None or now_ms >= self._next_ms
 
-    def _tell(self, told: Told, news: News) -> None:
+    def _log(self, told: Told) -> None:
+        began_ms = self._clock.monotonic_ms()
+        heard = self._tell(told, self._audience.materialization(told))
+        cost_ms = self._clock.monotonic_ms() - began_ms
+        self._next_ms = began_ms + (self._interval_ms if heard else max(self._interval_ms, REST * cost_ms))
+
+    def _tell(self, told: Told, news: News) -> bool:
+        """Whether there is nothing left to tell: it was heard, or is another's to tell."""
         for trial in range(1, TRIES + 1):
+            began_ms = self._clock.monotonic_ms()
             try:
                 if self._audience.may_speak(told.manifest):
                     self._audience.log_event(news)
-                return
+                return True
             except Exception as error:  # noqa: BLE001 (an event is news, never truth: the epoch is safe either way)
                 text = "Dagster did not take the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"
                 _LOG.warning(text, told.manifest.epoch, trial, TRIES, error)
+                if self._clock.monotonic_ms() - began_ms >= SLOW_MS:
+                    return False
                 if trial < TRIES:
                     self._clock.sleep_ms(RETRY_MS)
+        return False

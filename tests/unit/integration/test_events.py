@@ -117,6 +117,33 @@ def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> N
     assert (patient.heard, stubborn.heard, stubborn.tries) == ([1], [], TRIES)
 
 
+def test_a_database_that_somebody_keeps_locked_costs_the_stream_a_twentieth_of_its_time() -> None:
+    clock, listener = StillClock(), Listener()
+    locked = True
+
+    def waits_and_gives_up(event: News) -> None:
+        if isinstance(event, dg.AssetMaterialization) and locked:
+            clock.sleep_ms(30_000)  # what SQLite waits
+            listener.tries += 1
+            raise OSError("database is locked")
+        listener(event)
+
+    events = EpochEvents(Audience(KEY, "delays", "7", waits_and_gives_up, lambda manifest: True), 2_000, clock)
+    began_ms = clock.monotonic_ms()
+    for epoch in range(1, 3_600):
+        events.committed(told(epoch))
+        clock.sleep_ms(1_000)
+        events.idle()
+    assert listener.tries == 7, "an hour of epochs, a failure each ten minutes"
+    assert clock.monotonic_ms() - began_ms < 3_600_000 * 1.06
+    locked = False
+    for epoch in range(3_600, 4_210):
+        events.committed(told(epoch))
+        clock.sleep_ms(1_000)
+    later, last = (epoch for epoch in listener.heard[-2:] if isinstance(epoch, int))
+    assert 4_206 <= last == later + 2, "and then as before"
+
+
 def test_a_writer_that_was_fenced_has_nothing_to_tell() -> None:
     listener = Listener()
     events = EpochEvents(Audience(KEY, "delays", None, listener, lambda manifest: False), 1, StillClock())
