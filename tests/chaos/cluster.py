@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -139,6 +139,10 @@ class Cluster:
 
     def wake(self, *pids: int) -> None:
         self._signal(signal.SIGCONT, pids)
+
+    def holds_dagsters_database(self, pids: Collection[int]) -> bool:
+        """Whether one of the processes is in the middle of writing to Dagster's database."""
+        return processes.holds_write_lock(pids, self.place / "home")
 
     def kill_everything(self) -> None:
         """SIGKILL to every process there is, until there is none."""

@@ -44,6 +44,25 @@ def kill_sessions(ids: Collection[int]) -> None:
         time.sleep(0.02)
 
 
+def holds_write_lock(pids: Collection[int], folder: Path) -> bool:
+    """Whether one of them holds a lock for writing on a file below the folder, such as a SQLite database."""
+    inodes = {_inode(path) for path in folder.rglob("*.db*")}
+    for line in (_PROC / "locks").read_text().splitlines():
+        # "1: POSIX  ADVISORY  WRITE 4711 fd:00:123456 120 120"; the kind of one that only waits for it is an arrow.
+        _, kind, _, access, pid, where = line.split()[:6]
+        if kind == "POSIX" and access == "WRITE" and int(pid) in pids and int(where.rpartition(":")[2]) in inodes:
+            return True
+    return False
+
+
+def _inode(path: Path) -> int:
+    """0 where it is gone: whoever held it has let go."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
 def state(pid: int) -> str:
     """R, S, T and so on (man 5 proc); empty where there is no such process."""
     fields = _stat(pid)

@@ -214,6 +214,10 @@ def _stop(cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
     pids = (driver,) if chance.random() < 0.5 else tuple(reversed(processes.tree(work.worker)))
     at_s = time.monotonic()
     cluster.stop(*pids)
+    if cluster.holds_dagsters_database(pids):
+        # On SQLite that stops all of Dagster until the process goes on or dies: nobody could even report it dead.
+        cluster.wake(*pids)
+        raise NoTargetError
     before = cluster.standing(lane)
     zombie = Zombie(
         lane,

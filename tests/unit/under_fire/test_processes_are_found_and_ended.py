@@ -1,8 +1,11 @@
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,22 @@ def test_a_stopped_process_is_there(parent: subprocess.Popen[bytes]) -> None:
     while processes.state(child) != "T":
         time.sleep(0.01)
     assert child in processes.sessions()
+
+
+def test_a_process_that_writes_to_a_database_is_told_from_one_that_reads(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE t (x)")
+        database.execute("BEGIN")
+        database.execute("SELECT * FROM t").fetchall()
+        held = [processes.holds_write_lock([os.getpid()], tmp_path)]
+        database.execute("INSERT INTO t VALUES (1)")
+        held.append(processes.holds_write_lock([os.getpid()], tmp_path))
+        held.append(processes.holds_write_lock([os.getppid()], tmp_path))
+        held.append(processes.holds_write_lock([os.getpid()], tmp_path / "elsewhere"))
+        database.execute("COMMIT")
+        held.append(processes.holds_write_lock([os.getpid()], tmp_path))
+    assert held == [False, True, False, False, False]
 
 
 def test_of_a_process_that_is_gone_nothing_is_told() -> None:
