@@ -6,13 +6,17 @@ from random import Random
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
-from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
+from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
-from dagster_ckpt.protocol.names import FileId, changes_name, state_name
+from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
-from tests.simulation.job import TABLE, Sums, added, checksum, consumed, decode_sums, encode, rows_of
+from tests.simulation.job import TABLE, Sums, added, checksum, consumed, decode_rows, decode_sums, encode, rows_of
+
+MERGES = FileMergeLimits(files_min=2, merges_max=4, bytes_max=400)
+"""Small, as all is here: files of four epochs or so are large."""
 
 Create = Callable[[ObjectStore, str, memoryview], None]
 
@@ -68,11 +72,25 @@ class Task:
         if manifest.nonce != self.order.nonce:
             raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
         rows = rows_of(consumed(manifest) + 1, self.shard, manifest.shards)
-        if not rows:
-            return ShardAck(self.shard)
         if not manifest.pipeline.tables:
-            return ShardAck(self.shard, changes=(self._change(encode(rows), len(rows)),), rows_in=len(rows))
-        return self._keyed(manifest, rows)
+            return self._append(manifest, rows)
+        return self._keyed(manifest, rows) if rows else ShardAck(self.shard)
+
+    def _append(self, manifest: Manifest, rows: list[tuple[int, int]]) -> ShardAck:
+        merged = self._merged(manifest) if self.shard == 0 else None
+        changes = (self._change(encode(rows), len(rows)),) if rows else ()
+        return ShardAck(self.shard, changes=changes, rows_in=len(rows), files_merged=merged)
+
+    def _merged(self, manifest: Manifest) -> FilesMerged | None:
+        """Files of the table, made one."""
+        choice = choose(manifest.files.tail, MERGES)
+        if choice is None:
+            return None
+        rows = [row for file in choice.files for row in decode_rows(self._read(file.path))]
+        data, name = encode(rows), merged_name(choice.merges, self._file())
+        self.create(self.chain.store, name, memoryview(data))
+        file = ChangeRef(name, len(rows), len(data), checksum(data), choice.files[-1].epoch, self.shard)
+        return FilesMerged(tuple(each.path for each in choice.files), file)
 
     def _keyed(self, manifest: Manifest, rows: list[tuple[int, int]]) -> ShardAck:
         before = manifest.runs[TABLE][self.shard]
