@@ -115,7 +115,8 @@ def _table(verdicts: list[dict[str, Any]]) -> Table:
     table.add_column("flat")
     for each in verdicts:
         word = ("yes" if each["flat"] else "[red]no[/]") if each["judged"] else "grows by design"
-        numbers = (f"{each[part]:,.0f}" for part in ("middle", "last", "bound"))
+        unit, size = ("MiB", 2**20) if each["gauge"].endswith("_rss") or each["gauge"] == "bytes" else ("", 1)
+        numbers = (f"{each[part] / size:,.1f} {unit}".strip() for part in ("middle", "last", "bound"))
         table.add_row(each["lane"], each["gauge"], *numbers, word)
     return table
 
