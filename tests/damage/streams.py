@@ -16,6 +16,8 @@ from tests.unit.history.made_streams import MadeStream, aggregate, append, depar
 
 Rows = list[str]
 
+AT_ONCE_MS = -1_000
+"""A grace period that is over at once, with the second that a collector waits longer."""
 CARRIERS = ("UA", "AA", "DL", "B6", "a name that is a good deal longer than the others")
 
 
@@ -86,7 +88,7 @@ def _collected(folder: Path) -> MadeStream:
     _commit(made, 3)
     CheckpointStore(made.url).stream("collected").pin(3, "before-migration")
     _commit(made, 16)
-    Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=0).collect(made.writer.term)
+    Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=AT_ONCE_MS).collect(made.writer.term)
     made.close()
     return made
 

@@ -212,7 +212,7 @@ def test_a_writer_and_a_collector_at_work_make_no_findings(tmp_path: Path, name:
     ended = threading.Event()
 
     def work() -> None:
-        collector = Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=0)
+        collector = Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=-1_000)
         for delay in range(15):
             made.commit(departures({"UA": [float(delay)], "AA": [0.0]}))
             collector.collect(made.writer.term)
