@@ -27,7 +27,8 @@ FAST = Part(
     "fast",
     ("-n", "2", "-m", f"not ({HEAVY})", "--ignore=tests/spark", "--ignore=tests/dagster", "--ignore=tests/chaos"),
 )
-FULL = Part("heavy", ("-m", HEAVY))
+# A file's tests share a session of Spark. In the order of their names: the longest, which kill processes, come first.
+FULL = Part("heavy", ("-m", HEAVY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
 
 
 @dataclass(frozen=True)

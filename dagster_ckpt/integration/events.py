@@ -92,22 +92,26 @@ class EpochEvents:
             if self._newest is None:
                 self._tell(told, evaluation_passed(self._audience.asset_key, told.manifest.epoch))
             held = None if self._newest_is_logged else self._newest
-            self._newest, self._newest_is_logged, self._newest_since_ms = told, False, now_ms
+            self._newest, self._newest_is_logged, self._newest_since_ms = told, False, self._clock.monotonic_ms()
             if held is not None and self._is_due(now_ms):
                 self._log(held)
 
     def idle(self) -> None:
         """Nothing has happened for a moment: log the held event once it was held for the whole interval."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._newest_since_ms >= self._interval_ms and self._is_due(now_ms):
-            self.flush()
+        with self._lock:  # not earlier: an epoch may just be coming in
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._newest_since_ms >= self._interval_ms and self._is_due(now_ms):
+                self._flush()
 
     def flush(self) -> None:
         """Log the held event now: the step ends without a result that could carry it."""
         with self._lock:
-            if self._newest is not None and not self._newest_is_logged:
-                self._newest_is_logged = True
-                self._log(self._newest)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._newest is not None and not self._newest_is_logged:
+            self._newest_is_logged = True
+            self._log(self._newest)
 
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms

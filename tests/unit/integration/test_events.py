@@ -1,5 +1,6 @@
 """What Dagster hears of a stream, and when."""
 
+import threading
 from dataclasses import replace
 
 import dagster as dg
@@ -179,6 +180,25 @@ def test_the_first_epoch_of_a_step_passes_the_check_at_once_and_no_later_one_doe
     for epoch in (41, 42, 43):
         events.committed(told(epoch))
         assert listener.passed == [41]
+
+
+def test_an_epoch_that_is_just_coming_in_was_not_held_for_long() -> None:
+    clock = StillClock()
+    beside: list[threading.Thread] = []
+
+    class Slow(Listener):
+        def __call__(self, event: News) -> None:
+            if isinstance(event, dg.AssetCheckEvaluation):
+                beside.append(threading.Thread(target=events.idle))
+                beside[0].start()
+                beside[0].join(0.2)
+            super().__call__(event)
+
+    listener = Slow()
+    events = events_for(listener, clock)
+    events.committed(told(1))
+    beside[0].join(10)
+    assert listener.heard == []
 
 
 def test_a_store_that_does_not_say_who_writes_is_asked_again_and_never_fails_the_stream() -> None:
