@@ -68,14 +68,21 @@ class ManifestChain:
 
     def read(self, version: Version) -> Manifest:
         """The manifest of that version. Raises `CorruptStateError` where it is missing or damaged."""
-        name = manifest_name(version)
-        try:
-            return self._decoded(version, self._tries().until_answered(lambda: self.store.get(name)))
-        except ObjectMissingError as error:
+        manifest = self.find(version)
+        if manifest is None:
             raise CorruptStateError(
                 f"a manifest is missing: its epoch is no longer retained, or the folder is not complete. "
-                f"object={name}, store={self.store.url}"
-            ) from error
+                f"object={manifest_name(version)}, store={self.store.url}"
+            )
+        return manifest
+
+    def find(self, version: Version) -> Manifest | None:
+        """The manifest of that version; None where it is missing. Raises `CorruptStateError` where it is damaged."""
+        try:
+            data = self._tries().until_answered(lambda: self.store.get(manifest_name(version)))
+        except ObjectMissingError:
+            return None
+        return self._decoded(version, data)
 
     def is_newest(self, manifest: Manifest) -> bool:
         """Whether that manifest, which the caller created or read, is still there and none came after it.

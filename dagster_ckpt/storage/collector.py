@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import FIRST, Term, Version
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest
-from dagster_ckpt.protocol.manifest_codec import CHANGES, decode_manifest
+from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.protocol.names import (
     COLLECTOR,
     SUBSCRIBERS,
@@ -190,12 +190,10 @@ class Collector:
             return False
 
     def _read(self, version: Version) -> Manifest:
-        name = manifest_name(version)
-        try:
-            data = self._tries().until_answered(lambda: self.chain.store.get(name))
-        except ObjectMissingError as error:
-            raise _OvertakenError from error
-        return decode_manifest(data, name)
+        manifest = self.chain.find(version)
+        if manifest is None:
+            raise _OvertakenError
+        return manifest
 
     def _readable(self, version: Version) -> Manifest | None:
         """A manifest that no retained epoch needs; None for a damaged one: nobody can read what it alone names."""

@@ -22,7 +22,6 @@ from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.protocol.pin import Pin
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage import chain as chain_module
-from dagster_ckpt.storage import collector as collector_module
 from dagster_ckpt.storage import indexed_lists, leases, opening, pins, probe
 from dagster_ckpt.storage import writer as writer_module
 from dagster_ckpt.storage.chain import ManifestChain
@@ -231,7 +230,6 @@ class World:
             for where, name, value in (
                 (chain_module, "decode_manifest", decoded.manifest),
                 (chain_module, "decode_nonce", decoded.nonce),
-                (collector_module, "decode_manifest", decoded.manifest),
                 (pins, "decode_pin", decoded.a_pin),
                 (retention, "MANIFESTS_KEPT", self.character.kept),
                 (indexed_lists, "TAIL_MAX", self.character.tail_max),

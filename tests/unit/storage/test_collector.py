@@ -318,7 +318,7 @@ def test_index_objects_of_sources_stay_while_a_manifest_names_them(world: World)
     assert index in world.files
 
 
-@pytest.mark.parametrize("damaged", ["a manifest", "a pin", "a missing manifest"])
+@pytest.mark.parametrize("damaged", ["a manifest", "a manifest under another's name", "a pin", "a missing manifest"])
 def test_nothing_is_removed_where_what_is_needed_cannot_be_made_out(world: World, damaged: str) -> None:
     kept = world.commit(60).retained[0]
     write_pin(world.chain, "p", kept)
@@ -329,6 +329,9 @@ def test_nothing_is_removed_where_what_is_needed_cannot_be_made_out(world: World
     match damaged:
         case "a manifest":
             world.store.put(manifest_name(world.writer.manifest.retained[0].version), b"damaged")
+        case "a manifest under another's name":
+            older, newer = (manifest_name(entry.version) for entry in world.writer.manifest.retained[:2])
+            world.store.put(older, world.store.get(newer))
         case "a missing manifest":
             world.store.delete(manifest_name(world.writer.manifest.retained[1].version))
         case _:
