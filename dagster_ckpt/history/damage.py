@@ -12,7 +12,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import folder_of, parts_of_name
-from dagster_ckpt.storage.broken_end import BrokenEnd
+from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 
 _SAID = "good_epoch="
@@ -39,7 +39,7 @@ def _advice(chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
     if end is None:
         return f"{_SAID}none"
     broken = isinstance(end, BrokenEnd)
-    newest = end.presumed if isinstance(end, BrokenEnd) else end
+    newest = known(end)
     good = epoch_without(chain, newest, error)
     if good is None:
         return f"{_SAID}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"

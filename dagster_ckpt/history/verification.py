@@ -21,8 +21,9 @@ from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN, decode_man
 from dagster_ckpt.protocol.manifest_rules import malformed
 from dagster_ckpt.protocol.names import PINS, TRIMMED, manifest_name, pin_name
 from dagster_ckpt.protocol.pin import decode_pin
+from dagster_ckpt.protocol.retention import bound
 from dagster_ckpt.state.object_checks import MISSING, check_file
-from dagster_ckpt.storage.broken_end import LOST, BrokenEnd
+from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectMissingError
@@ -35,7 +36,6 @@ Progress = Callable[[int, int], None]
 """Told after each piece: the bytes that were read, and those that are known to be needed."""
 
 _PATIENCE = Patience(total_ms=30_000)
-_SPARED = 16  # the newest manifests, which are never deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class _Check:
         self._chain = chain
         self._stream = stream
         self._broken = end if isinstance(end, BrokenEnd) else None
-        self._newest = end.presumed if isinstance(end, BrokenEnd) else end
+        self._newest = known(end)
         self._progress = progress
         self._needs = NeededObjects()
         self._findings: list[Finding] = []
@@ -147,8 +147,8 @@ class _Check:
             version = Version(version - 1)
 
     def _floor(self, newest: Manifest) -> Version:
-        """The oldest manifest that must be there."""
-        return self._untouched(newest) if self._chain.store.exists(TRIMMED) else FIRST
+        """The oldest manifest that must be there: no collector may have removed it, however short its grace period."""
+        return bound(newest, newest) if self._chain.store.exists(TRIMMED) else FIRST
 
     def _floor_without_mark(self, newest: Manifest) -> Version:
         """The same where version 1 is missing, and so is what a collector writes before it removes that.
@@ -159,12 +159,7 @@ class _Check:
         if list(islice(absent, 2)) != [FIRST, FIRST + 1]:
             return FIRST
         self._findings.append(Finding(TRIMMED, "missing, although the oldest manifests were retired"))
-        return self._untouched(newest)
-
-    def _untouched(self, newest: Manifest) -> Version:
-        """The oldest manifest that no collector may have removed."""
-        oldest = min((entry.version for entry in newest.retained), default=newest.version)
-        return Version(max(FIRST, min(oldest, newest.version - _SPARED + 1)))
+        return bound(newest, newest)
 
     def _check_manifest(self, version: Version, data: bytes | None, child: Manifest | None) -> Manifest | None:
         """Check one that `child` (None: it cannot be read) must follow; the manifest, where it can be read."""

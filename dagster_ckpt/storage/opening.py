@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.manifest_rules import check_successor, malformed, stream_stays_itself
 from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.storage.broken_end import BrokenEnd
+from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.patience import Tries
@@ -83,7 +83,7 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
             successor = _current_successor(chain, end, opening)  # a mistake is told before anybody waits
             if successor is None:
                 continue
-            newest = _known(end)
+            newest = known(end)
             if not _may_fence(newest.term, opening):
                 _wait_for_its_end(chain, newest, opening)
                 if not _is_end(chain, end):
@@ -117,10 +117,6 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Mani
             return successor
 
 
-def _known(end: Manifest | BrokenEnd) -> Manifest:
-    return end.presumed if isinstance(end, BrokenEnd) else end
-
-
 def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
     """Whether nobody has gone on from there."""
     return chain.end() == end if isinstance(end, BrokenEnd) else chain.is_newest(end)
@@ -128,7 +124,7 @@ def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
 
 def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
     """Create the manifest; False where somebody else was quicker: then one has to look again who it is."""
-    check_successor(None if end is None else _known(end), successor)
+    check_successor(None if end is None else known(end), successor)
     # Who created the newest may have died before it was durable.
     chain.settle()
     try:
@@ -177,7 +173,7 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
     found = end.readable if isinstance(end, BrokenEnd) else end
     try:
         _check_sound(found, found)
-        successor = _successor(chain, _known(end), opening)
+        successor = _successor(chain, known(end), opening)
     except CorruptStateError:
         # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
         if _is_end(chain, end):

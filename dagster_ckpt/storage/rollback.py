@@ -4,7 +4,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
-from dagster_ckpt.storage.broken_end import BrokenEnd
+from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest
@@ -25,7 +25,7 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     prove_atomic_create(chain.store, chain.clock)
     end = chain.end()
     assert end is not None, "only what exists can go back"
-    newest = end.presumed if isinstance(end, BrokenEnd) else end
+    newest = known(end)
     opening = Opening(
         stream=newest.stream,
         owner=newest.owner,
