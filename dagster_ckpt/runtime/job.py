@@ -37,6 +37,7 @@ from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 
@@ -64,7 +65,7 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     run = _Run(job, checked, hooks, clock, pulse)
     try:
-        return run.to_the_end(partial(open_stream, store, opening, clock, pulse))
+        return run.to_the_end(store, partial(open_stream, store, opening, clock, pulse))
     except CorruptStateError as error:
         # In its place, not caused by it: who looks at the innermost error alone must see the way back.
         better = advised(ManifestChain(store, clock), job.asset, error)
@@ -83,15 +84,14 @@ class _Run:
         self._clock = clock
         self._pulse = pulse
         self._failures = 0
-        store = folder_store(job.address.open(), job.folder)
-        self._collecting = CollectorThread(store, clock, job.options.grace_ms, lambda: self._writer.term)
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
-    def to_the_end(self, opened: Callable[[], StreamWriter]) -> JobResult:
+    def to_the_end(self, store: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
+        collecting = CollectorThread(store, self._clock, self._job.options.grace_ms, lambda: self._writer.term)
         self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
         try:
-            self._collecting.begin()
+            collecting.begin()
             result = self._try()
             while result is None:
                 # A new term: nobody knows what the old one's tasks and its last commit may still do.
@@ -107,7 +107,7 @@ class _Run:
             self._writer.close(interruption(type(interrupt).__name__))
             raise
         finally:
-            self._collecting.end()
+            collecting.end()
         return result
 
     def _try(self) -> JobResult | None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
 from dagster_ckpt.protocol.names import folder_of, manifest_name
 from tests.dagster.place import Place, failure_of
 
@@ -16,13 +18,19 @@ def from_epoch(epoch: int) -> dict[str, Any]:
     return {"ops": {"counts": {"config": {"from_epoch": epoch}}}}
 
 
-def test_a_damaged_newest_manifest_or_run_is_gone_back_over_by_run_config(place: Place) -> None:
+def of_two_epochs(place: Place) -> tuple[dg.AssetsDefinition, int]:
+    """A stream with an epoch of 1 and another of 100, and the number of the first."""
     counts = place.counts()
     place.drop(("a", 1))
     assert place.run(counts).success
-    good = place.history().latest().epoch
+    first = place.history().latest().epoch
     place.drop(("a", 100))
     assert place.run(counts).success
+    return counts, first
+
+
+def test_a_damaged_newest_manifest_or_run_is_gone_back_over_by_run_config(place: Place) -> None:
+    counts, good = of_two_epochs(place)
     cut_off(place, manifest_name(place.history().manifest().version))
     message = failure_of(place.run(counts))
     assert f"good_epoch={good}" in message
@@ -46,12 +54,7 @@ def test_a_damaged_newest_manifest_or_run_is_gone_back_over_by_run_config(place:
 
 
 def test_a_person_goes_back_and_the_next_run_goes_on_from_there(place: Place) -> None:
-    counts = place.counts()
-    place.drop(("a", 1))
-    assert place.run(counts).success
-    good = place.history().latest().epoch
-    place.drop(("a", 100))
-    assert place.run(counts).success
+    counts, good = of_two_epochs(place)
     assert place.history().rollback(good).epoch == good
     assert place.table() == {"a": (1, 1)}
     assert place.run(counts).success
