@@ -6,7 +6,6 @@ The place and what may differ are in the environment, so that the same streams s
 import os
 from pathlib import Path
 
-from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import (
@@ -18,6 +17,7 @@ from dagster_ckpt import (
     streaming_asset,
 )
 from tests.chaos.lanes import INTERVAL_VARIABLE, PLACE_VARIABLE, RETAINED, SCHEMA, checkpoints_in, inbox_in
+from tests.chaos.small_spark import small_spark
 
 PLACE = Path(os.environ[PLACE_VARIABLE])
 INTERVAL = os.environ.get(INTERVAL_VARIABLE, "300ms")
@@ -63,13 +63,5 @@ defs = build_streaming_definitions(
         grace_period="5s",
         checkpoint_interval=INTERVAL,
     ),
-    spark=LazyPySparkResource(
-        spark_config={
-            "spark.master": "local[2]",
-            "spark.driver.memory": "512m",
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-        }
-    ),
+    spark=small_spark(),
 )

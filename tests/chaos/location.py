@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
-from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import (
@@ -18,6 +17,7 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
+from tests.chaos.small_spark import small_spark
 
 PLACE = Path(os.environ["DAGSTER_CKPT_TEST_PLACE"])
 STREAMS = ["killed_as_job", "killed_as_asset", "contested"]
@@ -55,13 +55,5 @@ def _counting(name: str) -> dg.AssetsDefinition:
 defs = build_streaming_definitions(
     assets=[_counting(name) for name in STREAMS],
     checkpoints=CheckpointCoordinatorResource(url=(PLACE / "checkpoints").as_uri(), event_interval="1s"),
-    spark=LazyPySparkResource(
-        spark_config={
-            "spark.master": "local[2]",
-            "spark.driver.memory": "512m",
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-        }
-    ),
+    spark=small_spark(),
 )

@@ -1,8 +1,5 @@
 """Processes as Linux shows them in /proc: who is below whom, what they run, how much memory they hold."""
 
-import os
-import signal
-import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -31,17 +28,6 @@ def sessions() -> dict[int, int]:
     found = {int(entry.name): _stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal()}
     # "state ppid pgrp session": a process that was killed and not buried yet is none.
     return {pid: int(fields[3]) for pid, fields in found.items() if fields and fields[0] != "Z"}
-
-
-def kill_sessions(ids: Collection[int]) -> None:
-    """SIGKILL to all of these sessions, and return when nothing of them is left."""
-    while left := [pid for pid, session in sessions().items() if session in ids]:
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.02)
 
 
 def holds_write_lock(pids: Collection[int], folder: Path) -> bool:

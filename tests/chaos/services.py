@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from demo.processes import kill_all
 from tests.chaos import processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,8 +89,9 @@ class Services:
 
     def end(self) -> None:
         """SIGKILL to all there is, until nothing is left."""
-        processes.kill_sessions({session for service in self.all for session in service.sessions})
         for service in self.all:
+            for session in service.sessions:
+                kill_all(session)
             service.bury()
 
 

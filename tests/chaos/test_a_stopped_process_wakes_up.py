@@ -1,10 +1,6 @@
 """SIGSTOP of a writer in the middle of an epoch, for longer than its lease; another takes over; then SIGCONT."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import dagster as dg
@@ -13,24 +9,7 @@ import pytest
 
 from dagster_ckpt import CheckpointStore
 from tests.chaos.world import Feed, until
-
-ROOT = Path(__file__).parents[2]
-
-
-def _writer(place: Path, name: str, mode: str) -> subprocess.Popen[bytes]:
-    """A process that materializes the stream; all of them share one Dagster instance, so none needs to take over."""
-    home = place / "home"
-    home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    with (place / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.contender", "contested", json.dumps({"mode": mode})],
-            cwd=ROOT,
-            env={**os.environ, "DAGSTER_HOME": str(home), "DAGSTER_CKPT_TEST_PLACE": str(place)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+from tests.chaos.writers import STREAM, bring_into_the_middle, term, writer
 
 
 def _told(place: Path) -> list[int]:
@@ -43,27 +22,25 @@ def _told(place: Path) -> list[int]:
 
 @pytest.mark.timeout(400)
 def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_changes_nothing(tmp_path: Path) -> None:
-    feed = Feed(tmp_path, "contested")
-    stream = CheckpointStore((tmp_path / "checkpoints").as_uri()).stream
+    feed = Feed(tmp_path, STREAM)
+    stream = CheckpointStore((tmp_path / "checkpoints").as_uri()).stream(STREAM)
     feed.drop(2)
-    sleeper = _writer(tmp_path, "sleeper", "continuous")
+    # Both use one Dagster instance, so the second need not take over.
+    sleeper = writer(tmp_path, "sleeper", "home", {"mode": "continuous"})
     try:
-        until("the sleeper works its first files", feed.is_through)
-        feed.close_gate()
-        feed.drop(2)
-        until("the sleeper is in the middle of an epoch", lambda: feed.inside)
-        term = stream("contested").manifest().term
+        bring_into_the_middle(feed)
+        before = term(tmp_path)
         sleeper.send_signal(signal.SIGSTOP)
         # Nobody allows this one to fence: it watches a lease that does not move any more.
-        successor = _writer(tmp_path, "successor", "available_now")
+        successor = writer(tmp_path, "successor", "home", {"mode": "available_now"})
         try:
-            until("the successor has opened the stream", lambda: stream("contested").manifest().term > term)
+            until("the successor has opened the stream", lambda: term(tmp_path) > before)
             feed.open_gate()
             assert successor.wait(120) == 0, (tmp_path / "successor.log").read_text()
         finally:
             successor.kill()
         pd.testing.assert_frame_equal(feed.table(), feed.batch())
-        newest, told = stream("contested").manifest(), _told(tmp_path)
+        newest, told = stream.manifest(), _told(tmp_path)
 
         # Its task stood before the same gate and has long gone through: it has all it needs to commit.
         sleeper.send_signal(signal.SIGCONT)
@@ -71,7 +48,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
         assert "FencedError: another writer took over the stream" in (tmp_path / "sleeper.log").read_text()
     finally:
         sleeper.kill()
-    assert stream("contested").manifest() == newest
+    assert stream.manifest() == newest
     pd.testing.assert_frame_equal(feed.table(), feed.batch())
     assert _told(tmp_path) == told == sorted(told)
     assert told[-1] == newest.epoch

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.processes import kill_all
 from tests.chaos import processes
 
 
@@ -19,7 +20,7 @@ def parent() -> Iterator[subprocess.Popen[bytes]]:
     while len(processes.tree(started.pid)) < 2 or processes.program(processes.tree(started.pid)[1]) != "sleep":
         time.sleep(0.01)
     yield started
-    processes.kill_sessions([started.pid])
+    kill_all(started.pid)
     started.wait()
 
 
@@ -36,7 +37,7 @@ def test_an_orphan_is_still_of_its_session_and_is_ended_with_it(parent: subproce
     parent.kill()
     parent.wait()
     assert processes.sessions()[child] == parent.pid
-    processes.kill_sessions([parent.pid])
+    kill_all(parent.pid)
     assert child not in processes.sessions()
 
 
