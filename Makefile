@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast damage test-s3 chaos soak check format bench simulate constraints clean
+.PHONY: help setup demo ui test test-fast races damage test-s3 chaos soak check format bench simulate constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
@@ -36,6 +36,10 @@ chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (K
 
 soak: $(READY) ## run two streams for long and see whether memory, files and times stay flat (MINUTES=30)
 	@scripts/run.sh python -m tests.chaos.soak --minutes $(or $(MINUTES),30)
+
+races: $(READY) ## let two writers open one stream at once, over and over (RACES=1000)
+	@RACES=$(or $(RACES),1000) $(BIN)/python -m pytest -q -s -p no:cacheprovider -o timeout=3600 \
+		tests/unit/storage/test_races_of_two_writers.py
 
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
