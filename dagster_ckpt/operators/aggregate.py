@@ -7,35 +7,44 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import flat, flatten, take
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators import checks
-from dagster_ckpt.operators.accumulators.accumulator import Accumulator, Columns, GroupedRows
-from dagster_ckpt.operators.accumulators.counts import LastTime, RowCount
-from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction, window_checks
+from dagster_ckpt.operators.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
+from dagster_ckpt.operators.accumulators.distinct import NewValues
+from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import changes_between
-from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.plan import AggregatePlan, plan
+from dagster_ckpt.operators.distinct_table import VALUE, DistinctTable
+from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.late import before, late_tables
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.plan import plan, plan_with_tables
+from dagster_ckpt.operators.time_to_live import AT, HASH, TimeToLive
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 
 NAME = "aggregate"
 GROUPS = "groups"
-"""The operator's one state table: a row per key."""
+"""The state table with a row per key: the stream's table is made of it."""
 KEYS_TOUCHED = "keys_touched"
-"""Distinct keys among the epoch's rows."""
+"""Distinct keys among the epoch's rows, and those whose time to live was over."""
 COUNTERS = (KEYS_TOUCHED,)
 
 
 @dataclass(frozen=True)
 class RunningAggregate:
-    """One row per key with the aggregates over all rows so far. No row is ever too late for it."""
+    """One row per key with the aggregates over all rows so far.
+
+    With a time to live (`lives`) a key that no row came for leaves the table, and one that comes later begins it anew;
+    rows below the watermark are too late then. Else none ever is. `distinct` are tables beside that of the keys.
+    """
 
     pipeline: Pipeline
-    plans: tuple[AggregatePlan, ...]
-    accumulators: tuple[Accumulator, ...]
-    values: tuple[str, ...]
-    """The input columns that the accumulators read."""
+    grouped: GroupedState
+    lives: TimeToLive | None
+    distinct: tuple[DistinctTable, ...]
+    updating: bool
 
     @classmethod
     def build(
@@ -44,40 +53,65 @@ class RunningAggregate:
         aggregations: Mapping[str, Aggregation],
         source: InputSpec,
         event_time: str | None = None,
+        expire_after_us: int | None = None,
+        late: str = window_checks.DROP,
+        *,
+        updating: bool = False,
     ) -> "RunningAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`.
 
         `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads.
+        `updating`: the input's rows say by `_change_type` whether they come or are taken back.
         """
-        checks.check_keys(keys, source.schema)
-        checks.check_event_time(event_time, source.schema)
-        checks.check_aggregations(aggregations, keys, source.schema, event_time)
-        types = {field.name: field.type for field in source.schema}
-        plans = tuple(plan(name, one, types, event_time) for name, one in aggregations.items())
-        needed = (RowCount(), *(one for each in plans for one in each.accumulators), LastTime(event_time))
-        accumulators = tuple(dict.fromkeys(needed))  # several aggregates may need the same: it is kept once
-        kept = [field for accumulator in accumulators for field in accumulator.fields]
-        checks.check_state_names(keys, [field.name for field in kept])
-        values = _values(aggregations, event_time)
-        used = [field for field in source.schema if field.name in {*keys, *values}]
-        key_fields = [source.schema.field(key) for key in keys]
-        output = pa.schema([*key_fields, *(one.field for one in plans)])
+        schema = source.schema
+        _check(keys, aggregations, schema, event_time)
+        expiry_checks.check_expiry(NAME, expire_after_us, late, event_time, schema)
+        if updating:
+            aggregate_checks.check_updating(aggregations, schema, expire_after_us)
+        grouped, distinct = _planned(keys, aggregations, schema, None if updating else event_time, expire_after_us)
+        key_fields = [schema.field(key) for key in keys]
+        groups = StateTableSpec(GROUPS, pa.schema([*key_fields, *grouped.fields]), keys)
+        lives = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
+        added = [*([AT, HASH] if lives else []), *([VALUE] if distinct else [])]
+        checks.check_state_names(keys, [*(field.name for field in grouped.fields), *added])
+        output = pa.schema([*key_fields, *grouped.results])
         checks.check_columns(output)
+        kept_late = late_tables([source], [event_time]) if late == window_checks.KEEP else ()
+        read = {*keys, *grouped.values, event_time, CHANGE_TYPE if updating else None}
+        used = schema if kept_late else pa.schema([field for field in schema if field.name in read])
         pipeline = Pipeline(
             operator=NAME,
-            parameters=_parameters(aggregations, event_time),
-            inputs=(replace(source, schema=pa.schema(used)),),
+            parameters=_parameters(aggregations, event_time, expire_after_us, late, updating=updating),
+            inputs=(replace(source, schema=used),),
             keys=keys,
-            tables=(StateTableSpec(GROUPS, pa.schema([*key_fields, *kept]), keys),),
+            tables=(groups, *([lives.expiries] if lives else []), *(table.spec for table in distinct), *kept_late),
             output=output,
         )
-        return cls(pipeline, plans, accumulators, values)
+        return cls(pipeline, grouped, lives, distinct, updating)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
         """The same operator from its fingerprint."""
-        aggregations, event_time = _from_parameters(pipeline.parameters)
-        return cls.build(pipeline.keys, aggregations, pipeline.inputs[0], event_time)
+        options: dict[str, Any] = pipeline.parameters
+        return cls.build(
+            pipeline.keys,
+            aggregations_of(options),
+            pipeline.inputs[0],
+            options["event_time"],
+            options.get("expire_after_us"),
+            options.get("late", window_checks.DROP),
+            updating=options.get("updating", False),
+        )
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        event_time: Any = self.pipeline.parameters["event_time"]
+        return (event_time,)
+
+    @property
+    def horizon_us(self) -> int | None:
+        # Keys leave when their time has come, but nothing waits to come out: at the end of its input the table stays.
+        return None if self.lives is None else 0
 
     @property
     def logged(self) -> str:
@@ -87,24 +121,30 @@ class RunningAggregate:
     def counters(self) -> tuple[str, ...]:
         return COUNTERS
 
-    def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> int:
-        if rows.num_rows == 0:
-            return 0
-        table = state.table(GROUPS)
-        keys = flatten(rows.select(list(self.pipeline.keys)))
-        groups = key_order(hashes, keys)
-        first = groups.order[groups.starts]
-        group_hashes, group_keys = hashes[first], take(keys, first)
-        values = take(flatten(rows.select(list(self.values))), groups.order)
-        fresh = self._of_rows(GroupedRows(groups.starts, groups.sizes, _columns(values)))
-        found = table.get(group_hashes, group_keys)
-        merged = self._merged(_spread(found, self._kept), fresh) if found.present.any() else fresh
-        schema = self.pipeline.tables[0].schema
-        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema))
-        return 0
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        late = self._late(rows, context)
+        if len(late):
+            used = np.delete(np.arange(rows.num_rows), late)
+            hashes, rows = hashes[used], take(rows, used)
+        if self.updating:
+            come, back = retraction.sides_of(rows)
+            self._take_in(hashes[come], take(rows, come), state, context)
+            self._take_in(hashes[back], take(rows, back), state, context, back=True)
+        else:
+            self._take_in(hashes, rows, state, context)
+        return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        for touched in state.table(GROUPS).touched():
+        table = state.table(GROUPS)
+        if self.lives is not None:
+            self.lives.forget(state, context)
+        if self.updating:
+            counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
+            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts}
+            retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
+        for touched in table.touched():
+            if self.lives is not None:
+                self.lives.arm(touched, state)
             context.counters[KEYS_TOUCHED] += len(touched.hashes)
             yield self.changes_of(touched)
 
@@ -112,63 +152,71 @@ class RunningAggregate:
         before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
         return changes_between(before, after, self.pipeline.keys)
 
-    @property
-    def _kept(self) -> tuple[str, ...]:
-        """The state columns besides the key's."""
-        return tuple(field.name for accumulator in self.accumulators for field in accumulator.fields)
-
     def table(self, state_rows: pa.Table) -> pa.Table:
-        columns = _columns(state_rows)
-        results = [plan.result(columns) for plan in self.plans]
+        columns = columns_of(state_rows)
         keys = [columns[key] for key in self.pipeline.keys]
-        return pa.Table.from_arrays([*keys, *results], schema=self.pipeline.output)
+        return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.pipeline.output)
 
-    def _of_rows(self, rows: GroupedRows) -> dict[str, pa.Array]:
-        return {
-            field.name: column
-            for accumulator in self.accumulators
-            for field, column in zip(accumulator.fields, accumulator.of_rows(rows), strict=True)
-        }
+    def _late(self, rows: pa.Table, context: EpochContext) -> Positions:
+        [event_time] = self.event_times
+        if self.lives is None or event_time is None:
+            return NONE_LATE
+        return before(flat(rows.column(event_time)), context.watermark_us)
 
-    def _merged(self, old: Columns, new: Columns) -> dict[str, pa.Array]:
-        return {
-            field.name: column
-            for accumulator in self.accumulators
-            for field, column in zip(accumulator.fields, accumulator.merged(old, new), strict=True)
-        }
-
-
-def _columns(table: pa.Table) -> dict[str, pa.Array]:
-    return {name: flat(column) for name, column in zip(table.column_names, table.columns, strict=True)}
-
-
-def _spread(found: Found, names: tuple[str, ...]) -> dict[str, pa.Array]:
-    """These columns of what was found, with a row for every key asked for: all null where there was none."""
-    rows = found.rows.select(list(names))
-    if found.present.all():
-        return _columns(rows)
-    row = pa.array(np.cumsum(found.present) - 1, mask=~found.present)
-    return {name: column.take(row) for name, column in _columns(rows).items()}
-
-
-def _values(aggregations: Mapping[str, Aggregation], event_time: str | None) -> tuple[str, ...]:
-    named = [name for one in aggregations.values() for name in (one.column, one.by)]
-    return tuple(dict.fromkeys(name for name in (*named, event_time) if name is not None))
+    def _take_in(
+        self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False
+    ) -> None:
+        """Add rows that come, or rows that are taken back."""
+        if rows.num_rows == 0:
+            return
+        table = state.table(GROUPS)
+        keys = flatten(rows.select(list(self.pipeline.keys)))
+        groups = key_order(hashes, keys)
+        first = groups.order[groups.starts]
+        group_hashes, group_keys = hashes[first], take(keys, first)
+        for distinct in self.distinct:
+            rows = distinct.with_found(hashes, rows, state)
+        fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
+        found = table.get(group_hashes, group_keys)
+        if self.lives is not None:
+            found = self.lives.living(found, context)
+        merged = self.grouped.merged_with(found, retraction.negated(fresh) if back else fresh)
+        schema = self.pipeline.tables[0].schema
+        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema))
 
 
-def _parameters(aggregations: Mapping[str, Aggregation], event_time: str | None) -> dict[str, object]:
-    return {
-        "aggregates": [
-            {"name": name, "function": str(one.function), "column": one.column, "by": one.by}
-            for name, one in aggregations.items()
-        ],
-        "event_time": event_time,
-    }
+def _check(
+    keys: tuple[str, ...], aggregations: Mapping[str, Aggregation], schema: pa.Schema, event_time: str | None
+) -> None:
+    checks.check_keys(keys, schema)
+    checks.check_event_time(event_time, schema)
+    checks.check_aggregations(aggregations, keys, schema, event_time)
 
 
-def _from_parameters(parameters: Mapping[str, object]) -> tuple[dict[str, Aggregation], str | None]:
-    aggregates: Any = parameters["aggregates"]
-    event_time: Any = parameters["event_time"]
-    return {
-        one["name"]: Aggregation(Function(one["function"]), one["column"], one["by"]) for one in aggregates
-    }, event_time
+def _planned(
+    keys: tuple[str, ...],
+    aggregations: Mapping[str, Aggregation],
+    schema: pa.Schema,
+    event_time: str | None,
+    expire_after_us: int | None,
+) -> tuple[GroupedState, tuple[DistinctTable, ...]]:
+    """What is kept with each key, and the tables beside. A key that may leave has everything with it."""
+    planner = plan_with_tables if expire_after_us is None else plan
+    grouped = GroupedState.of(aggregations, schema, event_time, also=[LastTime(event_time)], planner=planner)
+    counts = [each for each in grouped.accumulators if isinstance(each, NewValues)]
+    distinct = tuple(DistinctTable.of(number, keys, schema, count) for number, count in enumerate(counts))
+    return replace(grouped, values=(*grouped.values, *(count.found for count in counts))), distinct
+
+
+def _parameters(
+    aggregations: Mapping[str, Aggregation],
+    event_time: str | None,
+    expire_after_us: int | None,
+    late: str,
+    *,
+    updating: bool,
+) -> dict[str, object]:
+    """The options as plain JSON values. What older releases did not know is there only where it is said."""
+    expiry = {} if expire_after_us is None else {"expire_after_us": expire_after_us, "late": str(late)}
+    more = {"updating": True} if updating else {}
+    return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry, **more}

@@ -23,7 +23,7 @@ class AppendOnly:
         """Check the input's columns. Raises `InvalidPipelineError`."""
         checks.check_columns(source.schema)
         checks.check_storable(source.schema)
-        return cls(Pipeline(NAME, {}, (source,), keys=(), tables=(), output=source.schema))
+        return cls(Pipeline(NAME, {}, (source,), keys=(), tables=(), output=source.schema, appends=True))
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "AppendOnly":

@@ -8,10 +8,19 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.accumulators.order import is_orderable
 from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.aggregate_checks import check_options
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
-_NUMERIC = (Function.SUM, Function.AVG, Function.STDDEV, Function.VARIANCE)
-_ORDERED = (Function.MIN, Function.MAX, Function.FIRST, Function.LAST)
+_NUMERIC = (Function.SUM, Function.AVG, Function.STDDEV, Function.VARIANCE, Function.APPROX_QUANTILE)
+_ORDERED = (
+    Function.MIN,
+    Function.MAX,
+    Function.FIRST,
+    Function.LAST,
+    Function.COUNT_DISTINCT,
+    Function.COLLECT,
+    Function.APPROX_COUNT_DISTINCT,
+)
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -40,7 +49,7 @@ def check_storable(schema: pa.Schema) -> None:
 def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
     """At least one key column, each there once and of a type that has one spelling for one value."""
     if not keys:
-        raise InvalidPipelineError("an aggregate needs key columns: call key_by(column, ...) before it. keys=()")
+        raise InvalidPipelineError("this step needs key columns: call key_by(column, ...) before it. keys=()")
     for key in keys:
         field = _field(key, "key", schema)
         if keys.count(key) > 1:
@@ -107,8 +116,9 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
             f"{function} needs values that have an order: not nested ones, for example. "
             f"aggregate={name}, column={column}, type={type_}"
         )
-    if function in (Function.FIRST, Function.LAST):
+    if function in (Function.FIRST, Function.LAST, Function.COLLECT):
         _check_by(name, aggregation, schema, event_time)
+    check_options(name, aggregation)
 
 
 def _check_by(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:

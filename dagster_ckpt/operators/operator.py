@@ -6,18 +6,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.protocol.manifest import Pipeline
+
+NONE_LATE: Positions = np.empty(0, dtype=np.int64)
+"""No row was too late."""
+
+_NUMBERED = "_rows_numbered"
+_NUMBERS_AN_EPOCH_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class EpochContext:
     """What an operator may know of the epoch it works in, and of the task. There is no clock in it, on purpose.
 
-    `shards` (adjacent, of `of` in all) are those whose rows it is given. `safe_epoch` is the oldest epoch that the
+    `shards` (adjacent, of `of` in all) are those whose rows it is given. `watermark_us` is the watermark of the epoch
+    before: no row below it is expected any more; None: it has not begun. `safe_epoch` is the oldest epoch that the
     stream can still be rolled back to. `memory_bytes` is about what an operator may hold beside its state tables. What
     it counts in `counters`, under the names it declares, is shown with the epoch.
     """
@@ -29,6 +38,13 @@ class EpochContext:
     safe_epoch: Epoch
     memory_bytes: int
     counters: Counter[str] = field(default_factory=Counter)
+
+    def row_numbers(self, count: int) -> pa.Array:
+        """So many numbers (int64, ascending) that no other row of these shards ever had: they tell equal rows apart."""
+        first = self.counters[_NUMBERED]
+        self.counters[_NUMBERED] += count
+        assert first + count < 1 << _NUMBERS_AN_EPOCH_BITS, "an epoch has too many rows"
+        return pa.array(np.arange(first, first + count) + (self.epoch << _NUMBERS_AN_EPOCH_BITS))
 
 
 @dataclass(frozen=True)
@@ -53,10 +69,23 @@ class Operator(Protocol):
         ...
 
     @property
-    def logged(self) -> str | None:
-        """The state table whose new runs are the change log, because `changes_of` makes it from them.
+    def event_times(self) -> tuple[str | None, ...]:
+        """For each input the column with a row's event time; None: it has none."""
+        ...
 
-        None: the rows that `finish` gives are written down.
+    @property
+    def horizon_us(self) -> int | None:
+        """How far the watermark may have to pass a row's event time until nothing of it waits any more.
+
+        None: nothing waits for the watermark, so it need not be moved for its own sake.
+        """
+        ...
+
+    @property
+    def logged(self) -> str | None:
+        """The state table that the stream's table is made of; its new runs are the change log (`changes_of`).
+
+        None where the stream's table only grows: the rows that `finish` gives are written down.
         """
         ...
 
@@ -65,10 +94,11 @@ class Operator(Protocol):
         """The names of what it counts in `EpochContext.counters`: always the same, since each is a plot in Dagster."""
         ...
 
-    def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> int:
-        """Take in rows of the context's shards, of any of them in any order; called any number of times in an epoch.
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        """Take in rows of one input (`number`, from 0); called any number of times in an epoch, rows in any order.
 
-        Returns how many rows were too late to be used.
+        `rows` has the columns of `pipeline.inputs[number].schema`, flat (one chunk each); they are of any of the
+        context's shards. Returns which of them were too late to be used, ascending.
         """
         ...
 
@@ -81,5 +111,5 @@ class Operator(Protocol):
         ...
 
     def table(self, state_rows: pa.Table) -> pa.Table:
-        """The stream's table, as readers see it, from all live rows of the operator's state table."""
+        """The stream's table, as readers see it, from all live rows of the `logged` table."""
         ...

@@ -1,17 +1,42 @@
-"""From a pipeline's fingerprint back to what can work on it, without the user's code."""
+"""From a pipeline's fingerprint back to what can work on it. Only an operator of the user's own needs his code."""
+
+from collections.abc import Callable, Mapping
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
-from dagster_ckpt.operators import aggregate, append
+from dagster_ckpt.operators import aggregate, append, deduplicate, process, session_aggregate, window_aggregate
+from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.joins import interval, windowed
+from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.protocol.manifest import Pipeline
 
+_BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
+    aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
+    append.NAME: append.AppendOnly.from_pipeline,
+    deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
+    interval.NAME: interval.IntervalJoin.from_pipeline,
+    session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
+    window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
+    windowed.NAME: windowed.WindowedJoin.from_pipeline,
+}
+_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    aggregate.NAME: aggregate.COUNTERS,
+    deduplicate.NAME: deduplicate.COUNTERS,
+    interval.NAME: interval.COUNTERS,
+    process.NAME: process.COUNTERS,
+    session_aggregate.NAME: session_aggregate.COUNTERS,
+    window_aggregate.NAME: window_aggregate.COUNTERS,
+    windowed.NAME: windowed.COUNTERS,
+}
 
-def from_pipeline(pipeline: Pipeline) -> aggregate.RunningAggregate | append.AppendOnly:
+
+def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
     """The operator whose `pipeline` this is; `IncompatibleStateError` for one that this release does not know.
 
-    Raises `CorruptStateError` for a pipeline that no operator ever had: somebody has written it by hand.
+    `code` is the user's own part of it, for the operators that have one. Raises `CorruptStateError` for a pipeline that
+    no operator ever had: somebody has written it by hand.
     """
     try:
-        operator = _built(pipeline)
+        operator = _built(pipeline, code)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptStateError(_senseless(pipeline, error)) from error
     if _read_by(operator.pipeline) != _read_by(pipeline):
@@ -19,21 +44,26 @@ def from_pipeline(pipeline: Pipeline) -> aggregate.RunningAggregate | append.App
     return operator
 
 
+def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of what the pipeline's operator counts."""
+    return _COUNTERS.get(pipeline.operator, ())
+
+
 def _read_by(pipeline: Pipeline) -> object:
     """What reading the table goes by."""
-    return pipeline.output, pipeline.keys, [(table.name, table.keys) for table in pipeline.tables]
+    return pipeline.output, pipeline.keys, pipeline.appends, [(table.name, table.keys) for table in pipeline.tables]
 
 
-def _built(pipeline: Pipeline) -> aggregate.RunningAggregate | append.AppendOnly:
-    match pipeline.operator:
-        case aggregate.NAME:
-            return aggregate.RunningAggregate.from_pipeline(pipeline)
-        case append.NAME:
-            return append.AppendOnly.from_pipeline(pipeline)
-        case other:
-            raise IncompatibleStateError(
-                f"this release does not know the stream's operator: install the release that wrote it. operator={other}"
-            )
+def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
+    if pipeline.operator == process.NAME:
+        return process.ProcessOperator.from_pipeline(pipeline, code)
+    builder = _BUILDERS.get(pipeline.operator)
+    if builder is None:
+        raise IncompatibleStateError(
+            f"this release does not know the stream's operator: install the release that wrote it. "
+            f"operator={pipeline.operator}"
+        )
+    return builder(pipeline)
 
 
 def _senseless(pipeline: Pipeline, reason: object) -> str:
@@ -41,8 +71,3 @@ def _senseless(pipeline: Pipeline, reason: object) -> str:
         f"a manifest's pipeline makes no sense: restore the manifest from a backup, or go back to an epoch before it. "
         f"operator={pipeline.operator}, reason={reason!r}"
     )
-
-
-def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of what the pipeline's operator counts."""
-    return aggregate.COUNTERS if pipeline.operator == aggregate.NAME else ()

@@ -60,3 +60,8 @@ def variance(m2: pa.Array, count: pa.Array) -> pa.Array:
 def stddev(m2: pa.Array, count: pa.Array) -> pa.Array:
     """The sample standard deviation, a double; null also for a single value."""
     return pc.sqrt(variance(m2, count))
+
+
+def sizes(lists: pa.Array) -> pa.Array:
+    """How many values each list has, as int64."""
+    return pc.list_value_length(lists).cast(pa.int64())

@@ -37,7 +37,10 @@ class EpochEdit:
     """All that an epoch changes. It becomes visible as a whole, or not at all.
 
     `acks` has one for every shard. `sources` are the positions after the epoch, each with its parent's list of files
-    and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark).
+    and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark),
+    `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
+    so all that waited for the parent's watermark has come out. `at_least_us` moves the watermark on, whatever the rows
+    say.
     """
 
     acks: tuple[ShardAck, ...]
@@ -45,6 +48,9 @@ class EpochEdit:
     batch_id: int
     epoch_ms: int
     delays_us: tuple[int | None, ...] = ()
+    idle: tuple[bool, ...] = ()
+    worked: bool = True
+    at_least_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
     changes = tuple(change for ack in edit.acks for change in ack.changes)
     event_times_us = _greatest([parent.event_times_us, *(ack.event_times_us for ack in edit.acks)])
     files = parent.files
-    if not parent.pipeline.tables:  # without state the change log is the stream's table
+    if parent.pipeline.appends:  # the change log is the stream's table
         tail = with_merged(files.tail, (ack.files_merged for ack in edit.acks if ack.files_merged is not None))
         files = IndexedList(files.index, (*tail, *changes))
     return replace(
@@ -132,13 +138,14 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         runs=runs,
         changes=changes,
         files=files,
-        watermark_us=_watermark(parent.watermark_us, event_times_us, edit.delays_us),
+        watermark_us=moved_watermark(parent.watermark_us, event_times_us, edit),
         event_times_us=event_times_us,
         sources=edit.sources,
         statistics=_statistics(parent.statistics, edit, runs),
         retained=bounded(
             (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
         ),
+        harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
     )
 
 
@@ -200,27 +207,30 @@ def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
     return tuple(max((time for time in column if time is not None), default=None) for column in columns)
 
 
-def _watermark(
-    before_us: int | None, event_times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]
-) -> int | None:
-    """The least over the inputs of event time minus delay, once each input has shown a time; it never goes back."""
+def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...], edit: EpochEdit) -> int | None:
+    """The watermark after an epoch: the least over the inputs of event time minus delay; it never goes back.
+
+    It begins once each input has shown a time. An idle input is not waited for, unless all of them are.
+    """
     reached: list[int | None] = []
-    for at, delay_us in enumerate(delays_us):
-        if delay_us is not None:
+    for at, delay_us in enumerate(edit.delays_us):
+        if delay_us is not None and edit.idle[at : at + 1] != (True,):
             time_us = event_times_us[at] if at < len(event_times_us) else None
             reached.append(None if time_us is None else time_us - delay_us)
-    known = [time_us for time_us in reached if time_us is not None]
-    if not known or len(known) < len(reached):
-        return before_us
-    return min(known) if before_us is None else max(before_us, min(known))
+    waiting = any(time_us is None for time_us in reached)
+    least = [] if waiting else [time_us for time_us in reached if time_us is not None]
+    known = [time_us for time_us in (before_us, min(least, default=None), edit.at_least_us) if time_us is not None]
+    return max(known, default=None)
 
 
 def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
     rows_in = sum(ack.rows_in for ack in edit.acks)
+    rows_out = sum(ack.rows_out for ack in edit.acks)
+    late_rows = sum(ack.late_rows for ack in edit.acks)
     return Statistics(
         rows_in=rows_in,
-        rows_out=sum(ack.rows_out for ack in edit.acks),
-        late_rows=sum(ack.late_rows for ack in edit.acks),
+        rows_out=rows_out,
+        late_rows=late_rows,
         epoch_ms=edit.epoch_ms,
         change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
         # Of tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
@@ -230,6 +240,8 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         total_epochs=before.total_epochs + 1,
         merged_rows=sum(ack.merged_rows for ack in edit.acks),
         stall_ms=max((ack.stall_ms for ack in edit.acks), default=0),
+        total_rows_out=before.total_rows_out + rows_out,
+        total_late_rows=before.total_late_rows + late_rows,
     )
 
 

@@ -94,9 +94,14 @@ def _count(value: Json) -> int:
     return int(value)
 
 
+def _boolean(value: Json) -> bool:
+    return _expect(bool, value)
+
+
 TEXT = Codec(_text)
 WHOLE = Codec(_whole)
 COUNT = Codec(_count)
+BOOLEAN = Codec(_boolean)
 
 
 def member(kind: type[Member]) -> Codec[Member]:

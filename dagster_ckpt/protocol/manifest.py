@@ -193,7 +193,8 @@ class Pipeline:
     """The fingerprint of operator and state: what must stay the same for the state to be understood.
 
     `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the
-    stream's table without the user's code (`operators.from_pipeline`).
+    stream's table without the user's code (`operators.from_pipeline`). `appends`: the stream's table only grows, and is
+    made of all rows that its change logs ever had; otherwise it is made from one of the state tables.
     """
 
     operator: str
@@ -202,6 +203,7 @@ class Pipeline:
     keys: tuple[str, ...]
     tables: tuple[StateTableSpec, ...]
     output: pa.Schema
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,8 @@ class Statistics:
     total_epochs: int = 0
     merged_rows: int = 0
     stall_ms: int = 0
+    total_rows_out: int = 0
+    total_late_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +303,10 @@ class Manifest:
     """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
 
     `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
-    `files` all files of an append-only stream's table: those of its change logs, or what they were merged into, in the
+    `files` all files of a table that only grows: those of its change logs, or what they were merged into, in the
     order in which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
-    honoured, newest last.
+    honoured, newest last. The watermark is that for the next epoch; `harvested_us` is the one that the newest worked
+    epoch had, so all that waited for it has come out. Where they differ, rows may be due.
     """
 
     version: Version
@@ -331,3 +336,4 @@ class Manifest:
     retained: tuple[Retained, ...] = ()
     abandoned: tuple[EpochRange, ...] = ()
     rollbacks: tuple[str, ...] = ()
+    harvested_us: int | None = None

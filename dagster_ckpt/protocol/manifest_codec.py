@@ -18,6 +18,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol.json_codec import (
+    BOOLEAN,
     COUNT,
     TEXT,
     WHOLE,
@@ -60,7 +61,7 @@ from dagster_ckpt.protocol.manifest import (
 )
 from dagster_ckpt.protocol.names import is_object_name
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 _JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
 
@@ -196,6 +197,7 @@ PIPELINE = Record(
             ).codec()
         ),
         "output": SCHEMA,
+        "appends": BOOLEAN,
     },
 ).codec()
 
@@ -256,11 +258,14 @@ MANIFEST = Record(
                 "total_epochs": COUNT,
                 "merged_rows": COUNT,
                 "stall_ms": COUNT,
+                "total_rows_out": COUNT,
+                "total_late_rows": COUNT,
             },
         ).codec(),
         "retained": Record(Retained, {"epoch": COUNT, "version": COUNT, "time_ms": WHOLE}).columns(),
         "abandoned": Record(EpochRange, {"first": COUNT, "last": COUNT}).columns(),
         "rollbacks": sequence(TEXT),
+        "harvested_us": optional(WHOLE),
     },
 ).codec()
 
@@ -322,8 +327,8 @@ def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
         if type(fields) is not dict or type(fields.get("format")) is not int:
             raise ValueError("no format number")
         match fields.pop("format"):
-            case 1:
-                _upgrade(fields)
+            case 1 | 2 as older:
+                _upgrade(fields, older)
             case other if other != FORMAT:
                 raise UnknownFieldError("unknown format")
         return decode(fields)
@@ -338,19 +343,27 @@ def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
         ) from error
 
 
-def _upgrade(fields: dict[str, Json]) -> None:
-    """Add to what 0.1.0 wrote the fields that it did not know, as what they were then. Format 1 is read for ever.
+def _upgrade(fields: dict[str, Json], older: int) -> None:
+    """Add the fields that the older format did not know, as what they were then. Every format is read for ever.
 
-    Of an index object there is nothing to add.
+    A pin has a manifest inside. Of an index object there is nothing to add.
     """
+    fields = fields.get("manifest", fields)
     if "pipeline" not in fields:
         return
     try:
-        for table in fields["pipeline"]["tables"]:
-            table["time"] = None
-        fields["statistics"] |= {"merged_rows": 0, "stall_ms": 0}
+        if older < 2:
+            for table in fields["pipeline"]["tables"]:
+                table["time"] = None
+            fields["statistics"] |= {"merged_rows": 0, "stall_ms": 0}
+        appends = not fields["pipeline"]["tables"]
+        fields["pipeline"]["appends"] = appends
+        # Of other streams nobody asks how many changes there ever were.
+        fields["statistics"]["total_rows_out"] = fields["statistics"]["total_rows_in"] if appends else 0
+        fields["statistics"]["total_late_rows"] = 0  # no operator let a row come too late
+        fields["harvested_us"] = None
     except (KeyError, TypeError) as error:
-        raise ValueError("expected tables and statistics") from error
+        raise ValueError("expected a pipeline with tables, and statistics") from error
 
 
 def _inflate(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ A manifest that breaks one was made by a mistake of ours, not by the world: it i
     runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
     files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
     sources   read on from where the parent stopped; never anew, never skipped
-    watermark never goes back along a lineage
+    watermark never goes back along a lineage; what was harvested follows it
 """
 
 from collections.abc import Callable, Iterable
@@ -191,6 +191,11 @@ def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
     return before is None or (after is not None and after >= before)
 
 
+def harvest_is_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
+    """A worked epoch has let out what waited for its parent's watermark; one without work nothing."""
+    return child.harvested_us in (parent.watermark_us, parent.harvested_us)
+
+
 def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
     """Each input keeps the greatest event time that it has seen."""
     after = child.event_times_us
@@ -213,7 +218,7 @@ def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
 
     Where the list's tail was spilled, only the number of files can be looked at: an index object is not.
     """
-    if child.pipeline.tables:
+    if not child.pipeline.appends:
         return child.files == parent.files
     if child.files.index != parent.files.index:
         return _entries(child) <= _entries(parent) + len(child.changes)
@@ -252,6 +257,8 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
     before, after = parent.statistics, child.statistics
     return (
         after.total_rows_in == before.total_rows_in + after.rows_in
+        and after.total_rows_out == before.total_rows_out + after.rows_out
+        and after.total_late_rows == before.total_late_rows + after.late_rows
         and after.total_epochs == before.total_epochs + 1
         and after.state_rows >= 0
     )
@@ -291,6 +298,7 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
         manifest.batch_id,
         manifest.watermark_us,
         manifest.event_times_us,
+        manifest.harvested_us,
         manifest.statistics,
         manifest.retained,
         manifest.abandoned,
@@ -359,6 +367,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
     term_is_the_parents,
     writer_is_the_parents,
     watermark_does_not_go_back,
+    harvest_is_the_parents_watermark,
     event_times_do_not_go_back,
     runs_are_the_parents_or_new,
     files_are_the_parents_or_merged,

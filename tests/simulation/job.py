@@ -14,7 +14,7 @@ from tests.worlds.manifests import PIPELINE, SOURCE
 
 TABLE = "total"
 KEYED = PIPELINE
-APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 KEYS = 7
 
 Row = tuple[int, int]

@@ -115,7 +115,7 @@ def any_value(kind: Any) -> st.SearchStrategy[Any]:
         found = st.sampled_from(list(origin))
     else:
         plain = getattr(origin, "__supertype__", origin)  # what a NewType is made of
-        found = {int: NUMBERS, str: TEXTS, pa.Schema: SCHEMAS}[plain]
+        found = {bool: st.booleans(), int: NUMBERS, str: TEXTS, pa.Schema: SCHEMAS}[plain]
     return found
 
 

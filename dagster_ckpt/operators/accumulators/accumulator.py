@@ -32,8 +32,9 @@ class GroupedRows:
 class Accumulator(Protocol):
     """A part of the state: pure, and the same however the rows are cut into batches.
 
-    But for two things: floats are the same up to rounding, and whether a total on its way leaves its type's range,
-    which is an `OverflowError`, depends on the cut, as in Spark. A total that comes out is always the exact one.
+    But for three things: floats are the same up to rounding, a t-digest up to its error, and whether a total on its way
+    leaves its type's range, which is an `OverflowError`, depends on the cut, as in Spark. A total that comes out is
+    always the exact one.
     """
 
     @property

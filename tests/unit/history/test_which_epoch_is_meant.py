@@ -36,7 +36,7 @@ def newest(epochs: list[int], *, shows: int | None = None, version: int | None =
         stream="flights/delays",
         uuid=StreamUuid("u"),
         owner=Owner("instance", "flights/delays"),
-        pipeline=Pipeline("append", {}, (), (), (), pa.schema([("a", pa.int64())])),
+        pipeline=Pipeline("append", {}, (), (), (), pa.schema([("a", pa.int64())]), appends=True),
         shards=8,
         retained=tuple(Retained(Epoch(e), Version(e), NOON_MS + 1_000 * e) for e in epochs),
     )

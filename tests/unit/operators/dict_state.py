@@ -2,75 +2,148 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, StateTable, Timeline, Touched
+from dagster_ckpt.protocol.manifest import Pipeline, SortKind, StateTableSpec
 
 Key = tuple[object, ...]
+Row = dict[str, Any]
 
 
 @dataclass
 class DictTable:
+    """Implements `lsm.table.StateTable`. It also watches that a key always comes with one hash."""
+
     schema: pa.Schema
     keys: tuple[str, ...]
-    rows: dict[Key, dict[str, object]] = field(default_factory=dict)
-    before: dict[Key, dict[str, object] | None] = field(default_factory=dict)
+    time: str | None = None
+    rows: dict[Key, Row] = field(default_factory=dict)
+    before: dict[Key, Row | None] = field(default_factory=dict)
+    hashes: dict[Key, int] = field(default_factory=dict)
     piece: int = 1_000
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
-        wanted = self.keys_of(keys)
-        assert len(set(wanted)) == len(wanted), "an operator asks for distinct keys"
+        wanted = self._distinct(hashes, keys)
         return self._found([self.rows.get(key) for key in wanted])
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         assert rows.schema.equals(self.schema), "an operator keeps to its schema"
-        for key, row in zip(self.keys_of(rows), rows.to_pylist(), strict=True):
-            self.before.setdefault(key, self.rows.get(key))
+        for key, row in zip(self._distinct(hashes, rows), rows.to_pylist(), strict=True):
+            there = self.rows.get(key)
+            if self.time is not None:
+                assert row[self.time] is not None, "every row of a table that expires has a time"
+                assert there is None or row[self.time] >= there[self.time], "the time of a key never decreases"
+            self.before.setdefault(key, there)
             self.rows[key] = row
 
     def delete(self, hashes: Hashes, keys: pa.Table) -> None:
-        for key in self.keys_of(keys):
+        for key in self._distinct(hashes, keys):
             self.before.setdefault(key, self.rows.get(key))
             self.rows.pop(key, None)
 
     def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
-        raise NotImplementedError
+        names = self.keys[: keys.num_columns]
+        assert tuple(keys.column_names) == names, "the first of the key columns are asked for"
+        wanted = [tuple(row.values()) for row in keys.to_pylist()]
+        assert len(set(wanted)) == len(wanted), "an operator asks for distinct keys"
+        asked, found = list[int](), list[Row]()
+        for number, prefix in enumerate(wanted):
+            for key, row in self.rows.items():
+                if key[: len(prefix)] == prefix:
+                    assert self.hashes[key] == int(hashes[number]), f"another hash than it was put under. {key=}"
+                    asked.append(number)
+                    found.append(row)
+        return FoundAll(np.array(asked, dtype=np.int64), pa.Table.from_pylist(found, schema=self.schema))
 
     def expire(self, until_us: int) -> None:
-        raise NotImplementedError
+        assert self.time is not None, "the table has no time column"
+        self.rows = {key: row for key, row in self.rows.items() if micros(row[self.time]) >= until_us}
 
     def touched(self) -> Iterator[Touched]:
         everything = list(self.before)
         for start in range(0, len(everything), self.piece):
             keys = everything[start : start + self.piece]
-            hashes = np.zeros(len(keys), dtype=np.uint64)
+            hashes = np.array([self.hashes[key] for key in keys], dtype=np.uint64)
             before, now = [self.before[key] for key in keys], [self.rows.get(key) for key in keys]
             yield Touched(hashes, self._found(before), self._found(now))
-
-    def keys_of(self, table: pa.Table) -> list[Key]:
-        return [tuple(row[name] for name in self.keys) for row in table.select(list(self.keys)).to_pylist()]
 
     def live(self) -> pa.Table:
         return pa.Table.from_pylist(list(self.rows.values()), schema=self.schema)
 
-    def _found(self, rows: list[dict[str, object] | None]) -> Found:
+    def _distinct(self, hashes: Hashes, table: pa.Table) -> list[Key]:
+        keys = [tuple(row[name] for name in self.keys) for row in table.select(list(self.keys)).to_pylist()]
+        assert len(set(keys)) == len(keys), "an operator names distinct keys"
+        for key, number in zip(keys, hashes.tolist(), strict=True):
+            assert self.hashes.setdefault(key, number) == number, f"a key has one hash. {key=}"
+        return keys
+
+    def _found(self, rows: list[Row | None]) -> Found:
         there = [row for row in rows if row is not None]
         present = np.array([row is not None for row in rows], dtype=np.bool_)
         return Found(present, pa.Table.from_pylist(there, schema=self.schema))
 
 
 @dataclass
+class DictTimeline:
+    """Implements `lsm.table.Timeline`, of one shard."""
+
+    table: DictTable
+    piece: int = 3
+
+    def put(self, hashes: Hashes, rows: pa.Table) -> None:
+        self.table.put(hashes, rows)
+
+    def delete(self, hashes: Hashes, keys: pa.Table) -> None:
+        self.table.delete(hashes, keys)
+
+    def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
+        time = self.table.time
+        assert time is not None, "a timeline has a time"
+        rows = sorted(self.table.rows.values(), key=lambda row: micros(row[time]))
+        wanted = [
+            row
+            for row in rows
+            if (from_us is None or micros(row[time]) >= from_us) and (until_us is None or micros(row[time]) < until_us)
+        ]
+        for start in range(0, len(wanted), self.piece):
+            yield pa.Table.from_pylist(wanted[start : start + self.piece], schema=self.table.schema)
+
+    def expire(self, until_us: int) -> None:
+        self.table.expire(until_us)
+
+
+@dataclass
 class DictState:
+    """Implements `lsm.table.State`."""
+
     tables: dict[str, DictTable]
+    specs: dict[str, StateTableSpec] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "DictState":
+        """The empty state of an operator."""
+        tables = {spec.name: DictTable(spec.schema, spec.keys, spec.time) for spec in pipeline.tables}
+        return cls(tables, {spec.name: spec for spec in pipeline.tables})
 
     def table(self, name: str) -> StateTable:
+        assert name not in self.specs or self.specs[name].sort is SortKind.HASH, f"this is a timeline. {name=}"
         return self.tables[name]
 
     def timeline(self, name: str) -> Timeline:
-        raise NotImplementedError
+        assert self.specs[name].sort is SortKind.TIME, f"this is no timeline. {name=}"
+        return DictTimeline(self.tables[name])
 
     def next_epoch(self) -> None:
         for table in self.tables.values():
             table.before = {}
+
+
+def micros(time: datetime) -> int:
+    """Microseconds since the Unix epoch."""
+    scalar = pa.scalar(time, pa.timestamp("us", time.tzname() and "UTC"))
+    return int(scalar.value)

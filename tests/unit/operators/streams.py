@@ -11,8 +11,9 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.protocol.manifest import InputSpec
-from tests.unit.operators.dict_state import DictState, DictTable
+from tests.unit.operators.dict_state import DictState
 
 
 def context() -> EpochContext:
@@ -28,7 +29,7 @@ def build(
 
 
 def state_of(operator: RunningAggregate) -> DictState:
-    return DictState({spec.name: DictTable(spec.schema, spec.keys) for spec in operator.pipeline.tables})
+    return DictState.of(operator.pipeline)
 
 
 def colliding(rows: pa.Table) -> Hashes:
@@ -51,7 +52,7 @@ class Streamed:
         """The epoch's changes."""
         self.context = context()
         for batch in batches:
-            self.operator.on_rows(colliding(batch), batch, self.state, self.context)
+            self.operator.on_rows(0, colliding(batch), batch, self.state, self.context)
         pieces = list(self.operator.finish(self.state, self.context))
         for changes in pieces:
             assert changes.count == changes.rows.num_rows
@@ -59,7 +60,7 @@ class Streamed:
         return [row for changes in pieces for row in changes.rows.to_pylist()]
 
     def table(self) -> pa.Table:
-        (table,) = self.state.tables.values()
+        table = self.state.tables[GROUPS]
         return self.operator.table(table.live())
 
 

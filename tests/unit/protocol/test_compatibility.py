@@ -8,7 +8,7 @@ from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity, StateTableSpec
 from tests.worlds.manifests import PIPELINE, ROWS, SOURCE
 
-APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 EXTRA = ROWS.append(pa.field("extra", pa.int64()))
 FEWER = pa.schema([ROWS.field("carrier")])
 RETYPED = pa.schema([ROWS.field("carrier"), pa.field("delay", pa.float32())])

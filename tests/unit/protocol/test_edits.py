@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.streams import an_edit
 
 FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
-APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), Stamp(Nonce("n"), 1))
 
 
@@ -20,9 +21,11 @@ def with_times(edit: EpochEdit, *times_us: tuple[int | None, ...], delays_us: tu
     return replace(edit, acks=acks, delays_us=delays_us)
 
 
-def after(parent: Manifest, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]) -> Manifest:
+def after(
+    parent: Manifest, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...], **more: Any
+) -> Manifest:
     edit = with_times(an_edit(parent), *times_us, delays_us=delays_us)
-    return committed(parent, edit, 5, Stamp(Nonce("m"), 2))
+    return committed(parent, replace(edit, **more), 5, Stamp(Nonce("m"), 2))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,41 @@ def test_the_watermark_never_goes_back_not_even_with_a_longer_delay_or_without_r
         after(first, (), (), delays_us=(None,)),
     ]:
         assert second.watermark_us == 60
+
+
+@pytest.mark.parametrize(
+    ("idle", "watermark_us"),
+    [
+        ((False, False), 10),
+        ((False, True), 60),  # the second input is not waited for
+        ((True, True), None),  # nobody is left who could say how late it is
+    ],
+)
+def test_an_idle_input_is_not_waited_for(idle: tuple[bool, ...], watermark_us: int | None) -> None:
+    assert after(FIRST, (70, 20), (70, 20), delays_us=(10, 10), idle=idle).watermark_us == watermark_us
+
+
+def test_an_idle_input_that_never_showed_a_time_does_not_hold_the_others() -> None:
+    assert after(FIRST, (70, None), (), delays_us=(10, 10), idle=(False, True)).watermark_us == 60
+    waiting = after(FIRST, (70, None), (), delays_us=(10, 10))
+    moved = after(waiting, (), (), delays_us=(10, 10), idle=(False, True))
+    assert (waiting.watermark_us, moved.watermark_us) == (None, 60)
+    # When it comes back with older rows, the watermark stays: they are late.
+    assert after(moved, (None, 5), (), delays_us=(10, 10)).watermark_us == 60
+
+
+def test_the_end_of_the_input_moves_the_watermark_and_never_back() -> None:
+    first = after(FIRST, (50,), (70,), delays_us=(10,))
+    assert after(first, (), (), delays_us=(10,), worked=False, at_least_us=99).watermark_us == 99
+    assert after(first, (), (), delays_us=(10,), worked=False, at_least_us=9).watermark_us == 60
+
+
+def test_a_worked_epoch_has_harvested_up_to_the_watermark_it_began_with() -> None:
+    first = after(FIRST, (50,), (70,), delays_us=(10,))
+    second = after(first, (80,), (80,), delays_us=(10,))
+    third = after(second, (), (), delays_us=(10,), worked=False)
+    assert [each.harvested_us for each in (first, second, third)] == [None, 60, 60]
+    assert third.watermark_us == 70
 
 
 def test_a_table_that_a_shard_does_not_name_keeps_its_runs() -> None:

@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.manifest_codec import (
     encode_manifest,
 )
 from dagster_ckpt.protocol.names import FileId, state_name
+from dagster_ckpt.protocol.pin import Pin, decode_pin
 from tests.worlds.manifests import SOURCE, a_change, a_manifest, a_run
 
 
@@ -38,7 +39,7 @@ def _edited(edit: Callable[[dict[str, Any]], object]) -> bytes:
 
 def test_people_can_read_a_manifest_with_zcat() -> None:
     fields = _json(encode_manifest(a_manifest()))
-    assert fields["format"] == 2
+    assert fields["format"] == 3
     assert fields["kind"] == "open"
     assert fields["pipeline"]["output"]["text"] == "carrier: string\ndelay: double"
 
@@ -50,9 +51,32 @@ def test_a_manifest_of_the_first_release_is_read() -> None:
     assert decode_manifest(written, "m") == expected
 
 
+def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
+    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    written = (Path(__file__).parent / "manifest-of-format-2.json.gz").read_bytes()
+    assert _json(written)["format"] == 2
+    assert decode_manifest(written, "m") == expected
+    pin = (Path(__file__).parent / "pin-of-format-2.json.gz").read_bytes()
+    assert decode_pin(pin, "p") == Pin("before", 7, expected)
+
+
+def test_an_older_stream_without_state_appends_and_had_as_many_rows_out_as_in() -> None:
+    def older(fields: dict[str, Any]) -> None:
+        fields["format"] = 2
+        fields["pipeline"]["tables"] = []
+        fields["runs"] = {}
+        fields["statistics"]["total_rows_in"] = 7
+        del fields["harvested_us"], fields["pipeline"]["appends"]
+        del fields["statistics"]["total_rows_out"], fields["statistics"]["total_late_rows"]
+
+    found = decode_manifest(_edited(older), "m")
+    assert found.pipeline.appends
+    assert (found.statistics.total_rows_out, found.statistics.total_late_rows) == (7, 0)
+
+
 @pytest.mark.parametrize("damage", [{"statistics": []}, {"pipeline": {}}, {"pipeline": {"tables": [7]}}])
 def test_a_damaged_manifest_of_the_first_release_is_damaged(damage: dict[str, Any]) -> None:
-    with pytest.raises(CorruptStateError, match="object=m, reason=expected tables and statistics"):
+    with pytest.raises(CorruptStateError, match="object=m, reason=expected a pipeline with tables, and statistics"):
         decode_manifest(_edited(lambda m: m.update(format=1, **damage)), "m")
 
 
@@ -147,7 +171,7 @@ def test_bytes_that_are_no_manifest_are_damage(data: bytes) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda m: m.update(format=3),
+        lambda m: m.update(format=4),
         lambda m: m.update(colour="red"),
         lambda m: m.update(kind="teleport"),
         lambda m: m["owner"].update(colour="red"),

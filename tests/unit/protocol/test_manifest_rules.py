@@ -48,7 +48,7 @@ BACK = rolled_back(OPENED, SECOND, "run-2")
 EMPTIED = rolled_back(OPENED, None, "run-2")
 AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
 
-APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), stamp(1))
 TWO_FILES = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, stamp(2))
 FOUR_FILES = committed(TWO_FILES, an_edit(TWO_FILES), 5, stamp(3))
@@ -169,6 +169,7 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("writer_is_the_parents", SECOND, THIRD, lambda m: replace(m, pipeline=replace(PIPELINE, keys=("x",)))),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=SECOND.watermark_us and 1)),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=None)),
+    ("harvest_is_the_parents_watermark", SECOND, THIRD, lambda m: replace(m, harvested_us=m.watermark_us and 1)),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=(1,))),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=())),
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(1, 4, 0, 2))),
@@ -199,6 +200,8 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("sources_read_on", FIRST, SECOND, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
     ("retained_grow_by_one", SECOND, THIRD, lambda m: replace(m, retained=(m.retained[-1], m.retained[-1]))),
     ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_rows_in=1)),
+    ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_rows_out=-1)),
+    ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_late_rows=-1)),
     ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_epochs=1)),
     ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, state_rows=-1)),
     ("nothing_is_undone", SECOND, THIRD, lambda m: replace(m, abandoned=(EpochRange(Epoch(1), Epoch(1)),))),

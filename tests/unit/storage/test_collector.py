@@ -298,7 +298,7 @@ def test_an_append_only_streams_files_stay_also_where_an_index_object_lists_them
     monkeypatch.setattr(indexed_lists, "TAIL_MAX", 20)
     world.writer.close("it is made anew")
     world.store = MemoryObjectStore(uuid4().hex, world.clock)
-    opening = an_opening("run", pipeline=replace(PIPELINE, tables=(), keys=()), retained=RETAINED)
+    opening = an_opening("run", pipeline=replace(PIPELINE, tables=(), keys=(), appends=True), retained=RETAINED)
     world.writer = open_stream(world.store, opening, world.clock)
     world.commit(30)
     assert world.writer.manifest.files.index

@@ -403,7 +403,7 @@ def test_a_pipeline_that_does_not_fit_its_state_is_refused_with_what_changed_and
 
 
 def test_a_pipeline_that_fits_an_older_epoch_may_go_back_to_it(world: World) -> None:
-    appending = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+    appending = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
     wider = replace(appending, output=ROWS.append(pa.field("extra", pa.int64())))
     closed(world, a_history(world, 2, pipeline=appending))
     second = world.open(an_opening("run-2", pipeline=wider))

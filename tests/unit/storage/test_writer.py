@@ -281,7 +281,7 @@ def test_long_lists_leave_the_manifest_and_are_read_back_whole(writers: Writers)
 
 
 def test_an_append_only_streams_table_is_the_list_of_all_its_files(writers: Writers) -> None:
-    pipeline: Pipeline = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=())
+    pipeline: Pipeline = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
     writer = writers(a_store(), an_opening(pipeline=pipeline))
     for _ in range(3):
         writer.commit(an_edit(writer.manifest))

@@ -1,0 +1,16 @@
+"""The inputs of a pipeline that has several."""
+
+from typing import Any
+
+from dagster_ckpt.protocol.manifest import Pipeline
+
+KEYS = "keys"
+"""The parameter with the key columns of each input: the first of one is compared with the first of the next."""
+
+
+def keys_of_inputs(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:
+    """The key columns of each input."""
+    if len(pipeline.inputs) == 1:
+        return (pipeline.keys,)
+    keys: Any = pipeline.parameters[KEYS]
+    return tuple(map(tuple, keys))

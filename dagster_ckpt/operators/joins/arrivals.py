@@ -1,0 +1,63 @@
+"""The rows that came in an epoch, by the hash of key and bucket, until `finish` looks for what they match.
+
+So what an epoch does never depends on how its rows were cut or ordered, and no output waits in memory. The rows are in
+a state table because an epoch may have more of them than memory; all of them expire when the epoch ends.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import from_plain
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.joins.bounds import Interval
+from dagster_ckpt.operators.joins.sides import HASH, ROW, Side, shaped
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.subkeys import subkey_hashes
+from dagster_ckpt.protocol.manifest import StateTableSpec
+
+BUCKET = "_bucket"
+ARRIVED = "_arrived"
+"""A time that is always 0: it lets rows expire that have none of their own."""
+
+MOMENT = pa.timestamp("us")
+
+
+def arrivals(side: Side) -> str:
+    """The name of the table with the rows of an input that came in this epoch."""
+    return f"{side.name}_arrivals"
+
+
+def arrivals_spec(side: Side) -> StateTableSpec:
+    """The table with the rows of an input that came in this epoch; empty between epochs."""
+    added = [(BUCKET, pa.int64()), (HASH, pa.int64()), (ROW, pa.int64()), (ARRIVED, MOMENT)]
+    fields = [pa.field(name, type_, nullable=False) for name, type_ in added]
+    return StateTableSpec(arrivals(side), pa.schema([*side.schema, *fields]), (ROW,), time=ARRIVED)
+
+
+def note(side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
+    """Put rows of an input, with the hashes of their keys, where `arrived` finds them."""
+    buckets = pa.array(interval.buckets(interval.places(side.number, side.times(rows))))
+    added = {
+        BUCKET: buckets,
+        HASH: pa.array(hashes.view(np.int64)),
+        ROW: context.row_numbers(rows.num_rows),
+        ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
+    }
+    table = state.table(arrivals(side))
+    table.put(subkey_hashes(hashes, [buckets]), shaped(arrivals_spec(side).schema, rows, added))
+
+
+def arrived(side: Side, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
+    """All rows of an input that came in this epoch, in pieces, with the hashes of key and bucket.
+
+    No row is noted until the last piece was taken.
+    """
+    for touched in state.table(arrivals(side)).touched():
+        yield touched.hashes, touched.after.rows
+
+
+def forget(side: Side, state: State) -> None:
+    """Let the rows go: everything was done with them."""
+    state.table(arrivals(side)).expire(1)

@@ -1,0 +1,75 @@
+"""What a join knows of each of its inputs, and the columns that its state has besides theirs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
+from dagster_ckpt.operators.joins.how import LEFT, JoinType
+from dagster_ckpt.protocol.manifest import InputSpec
+
+ROW = "_row"
+"""Tells rows apart that are equal in every column (`EpochContext.row_numbers`)."""
+HASH = "_hash"
+"""The hash of a row's key, as a signed number."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input of a join. `schema` has the columns that the join needs of it."""
+
+    number: int
+    keys: tuple[str, ...]
+    time: str
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, number: int, source: InputSpec, keys: tuple[str, ...], time: str, how: JoinType) -> "Side":
+        """Of rows that never come out only the key and the event time are needed."""
+        comes_out = number == LEFT or how.gives_pairs
+        used = [field for field in source.schema if comes_out or field.name in {*keys, time}]
+        return cls(number, keys, time, pa.schema(used))
+
+    @property
+    def name(self) -> str:
+        """What the tables of its state are called by."""
+        return "left" if self.number == LEFT else "right"
+
+    @property
+    def keys_and_time(self) -> tuple[str, ...]:
+        """The columns that say what a row matches."""
+        return tuple(name for name in self.schema.names if name in {*self.keys, self.time})
+
+    def times(self, rows: pa.Table) -> Positions:
+        """The event times in microseconds; 0 where it is null."""
+        times = flat(rows.column(self.time)).view(pa.int64())
+        numbers: Positions = (pc.fill_null(times, 0) if times.null_count else times).to_numpy()
+        return numbers
+
+    def matchable(self, rows: pa.Table) -> Mask:
+        """Which rows can match anything: null equals nothing, in a key as in the event time."""
+        return no_nulls(rows, self.keys_and_time)
+
+
+def no_nulls(rows: pa.Table, names: tuple[str, ...]) -> Mask:
+    """Which rows have a value in each of these columns."""
+    filled = np.ones(rows.num_rows, dtype=np.bool_)
+    for name in names:
+        if rows.column(name).null_count:
+            filled &= mask_of(pc.is_valid(flat(rows.column(name))))
+    return filled
+
+
+def shaped(schema: pa.Schema, rows: pa.Table, more: Mapping[str, pa.Array]) -> pa.Table:
+    """The rows with just these columns, of which some are `more`."""
+    columns = [more[name] if name in more else flat(rows.column(name)) for name in schema.names]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def numbers_of(rows: pa.Table, name: str) -> Positions:
+    """A column of int64 without nulls."""
+    numbers: Positions = flat(rows.column(name)).to_numpy()
+    return numbers

@@ -1,0 +1,101 @@
+"""What a window join keeps of one input: a row for each window that it is in, by where the window begins."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import from_plain, take
+from dagster_ckpt.lsm.table import Hashes, State, Timeline
+from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
+from dagster_ckpt.operators.joins.how import JoinType
+from dagster_ckpt.operators.joins.sides import HASH, ROW, Side, shaped
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.windows import FixedWindow
+from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
+
+START = "_start"
+"""Where a row's window begins."""
+
+_ROWS_MAX = 1 << 20
+"""So many rows are put at once, a row once for each window it is in."""
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """The timelines of one side: its rows by window, and, where it keeps what matches nothing, those without a time."""
+
+    side: Side
+    how: JoinType
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the state has besides those of the input."""
+        return START, HASH, ROW, ARRIVED
+
+    @property
+    def spec(self) -> StateTableSpec:
+        """The timeline of the rows by window; all rows of a window have one time."""
+        added = [
+            pa.field(START, self.side.schema.field(self.side.time).type, nullable=False),
+            pa.field(HASH, pa.int64(), nullable=False),
+            pa.field(ROW, pa.int64(), nullable=False),
+        ]
+        return StateTableSpec(
+            self.side.name, pa.schema([*self.side.schema, *added]), (START, ROW), SortKind.TIME, time=START
+        )
+
+    @property
+    def specs(self) -> tuple[StateTableSpec, ...]:
+        """All timelines of the side."""
+        return (self.spec, self._timeless) if self._keeps_unmatched else (self.spec,)
+
+    def timeline(self, state: State) -> Timeline:
+        """The rows by window."""
+        return state.timeline(self.spec.name)
+
+    def put(self, hashes: Hashes, rows: pa.Table, window: FixedWindow, state: State, context: EpochContext) -> None:
+        """Keep rows with an event time, each in all its windows. `hashes` are those of the keys."""
+        spec, times = self.spec, self.side.times(rows)
+        step = max(1, _ROWS_MAX // window.windows_of_a_row)
+        for first in range(0, len(times), step):
+            assigned = window.assigned(times[first : first + step])
+            at = assigned.rows + first
+            its_hashes, its_rows = hashes, rows
+            if window.windows_of_a_row > 1 or len(at) < len(times):
+                its_hashes, its_rows = hashes[at], take(rows, at)
+            added = {
+                START: pa.array(assigned.starts).view(spec.schema.field(START).type),
+                HASH: pa.array(its_hashes.view(np.int64)),
+                ROW: context.row_numbers(len(at)),
+            }
+            self.timeline(state).put(its_hashes, shaped(spec.schema, its_rows, added))
+
+    def put_timeless(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
+        """Keep rows without an event time until the epoch's end."""
+        added = {
+            ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
+            ROW: context.row_numbers(rows.num_rows),
+        }
+        state.timeline(self._timeless.name).put(hashes, shaped(self._timeless.schema, rows, added))
+
+    def timeless(self, state: State) -> Iterator[pa.Table]:
+        """The rows without an event time that came in this epoch, in pieces."""
+        if self._keeps_unmatched:
+            yield from state.timeline(self._timeless.name).scan(None, None)
+
+    def forget_timeless(self, state: State) -> None:
+        """Let them go: they have come out."""
+        if self._keeps_unmatched:
+            state.timeline(self._timeless.name).expire(1)
+
+    @property
+    def _keeps_unmatched(self) -> bool:
+        return self.how.keeps_unmatched(self.side.number)
+
+    @property
+    def _timeless(self) -> StateTableSpec:
+        added = [pa.field(ARRIVED, MOMENT, nullable=False), pa.field(ROW, pa.int64(), nullable=False)]
+        schema = pa.schema([*self.side.schema, *added])
+        return StateTableSpec(f"{self.side.name}_timeless", schema, (ARRIVED, ROW), SortKind.TIME, time=ARRIVED)

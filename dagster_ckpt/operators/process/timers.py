@@ -1,0 +1,107 @@
+"""Event-time timers, as a call of a process function sets them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
+from dagster_ckpt.operators.process.call_keys import CallKeys, spelled
+from dagster_ckpt.operators.process.due import DueTimeline
+from dagster_ckpt.operators.process.layout import TIME, entries, micros
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What a call that is given timers knows of them: the earliest one of each of its keys, and the watermark."""
+
+    earliest_us: Positions
+    watermark_us: int
+
+    @classmethod
+    def of(cls, keys: CallKeys, times_us: Positions, watermark_us: int) -> "Fired":
+        """`times_us` are those of the call's rows."""
+        earliest_us = np.full(len(keys), np.iinfo(np.int64).max)
+        np.minimum.at(earliest_us, keys.which, times_us)
+        return cls(earliest_us, watermark_us)
+
+
+class Timers:
+    """A timer is a key and a time: set twice, it is one. Good for one call alone, and for the keys it was given.
+
+    Both verbs take a table with the key columns and as many times, of the event time's type; where the time is null
+    there is no timer. They raise `InvalidPipelineError` for what does not fit.
+    """
+
+    def __init__(self, timeline: DueTimeline, keys: CallKeys, where: str, fired: Fired | None = None) -> None:
+        """`fired`: the call is given timers, not rows."""
+        self._timeline = timeline
+        self._keys = keys
+        self._where = where
+        self._fired = fired
+
+    def set(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
+        """Have these keys given to `on_watermark` once the watermark has reached these times.
+
+        In `on_watermark` itself a time must lie after that of the timer that was given, or it would never end.
+        """
+        which, times_us = self._pairs(keys, times)
+        if self._fired is not None:
+            early = np.flatnonzero(times_us <= self._fired.earliest_us[which])
+            if len(early):
+                key = spelled(take(self._keys.keys, which[early[:1]]), 0)
+                raise InvalidPipelineError(
+                    "a timer sets the next one for a later time than its own, or the watermark would never get past "
+                    f"it. key={key}, time={spelled_time(times_us[early[0]], self._type)}, {self._where}"
+                )
+        self._timeline.put(self._keys.hashes[which], self._entries(which, times_us))
+
+    def clear(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
+        """Take timers back; one that was not set is no error.
+
+        In `on_watermark` it is too late for those whose time has come: they are fired all the same.
+        """
+        which, times_us = self._pairs(keys, times)
+        if self._fired is not None:
+            to_come = np.flatnonzero(times_us > self._fired.watermark_us)
+            which, times_us = which[to_come], times_us[to_come]
+        self._timeline.delete(self._keys.hashes[which], self._entries(which, times_us))
+
+    @property
+    def _type(self) -> pa.DataType:
+        return self._timeline.spec.schema.field(TIME).type
+
+    def _pairs(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> tuple[Positions, Positions]:
+        """Distinct keys and times, without those whose time is null."""
+        which = self._keys.find(keys, self._where)
+        times = self._checked(times, len(which))
+        if times.null_count:
+            known = np.flatnonzero(mask_of(times.is_valid()))
+            which, times = which[known], times.drop_null()
+        times_us = micros(times)
+        order = np.lexsort((times_us, which))
+        which, times_us = which[order], times_us[order]
+        first = np.ones(len(which), dtype=np.bool_)
+        first[1:] = (which[1:] != which[:-1]) | (times_us[1:] != times_us[:-1])
+        return which[first], times_us[first]
+
+    def _checked(self, times: object, count: int) -> pa.Array:
+        if not isinstance(times, pa.Array | pa.ChunkedArray):
+            raise InvalidPipelineError(f"give times as an Arrow column. given={type(times).__name__}, {self._where}")
+        if times.type != self._type:
+            raise InvalidPipelineError(
+                f"times have the type of the event time: cast them. type={times.type}, needed={self._type}, "
+                f"{self._where}"
+            )
+        if len(times) != count:
+            raise InvalidPipelineError(f"give each key a time. keys={count}, times={len(times)}, {self._where}")
+        return flat(times)
+
+    def _entries(self, which: Positions, times_us: Positions) -> pa.Table:
+        return entries(self._timeline.spec, times_us, self._keys.hashes[which], take(self._keys.keys, which))
+
+
+def spelled_time(time_us: int, type_: pa.DataType) -> str:
+    """A time for people, also one that Python has no year for."""
+    return str(pa.array([time_us]).view(type_).cast(pa.string())[0])

@@ -1,0 +1,141 @@
+"""One epoch of a process function: when its methods are called, and with what."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import flat
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.process.call_keys import CallKeys
+from dagster_ckpt.operators.process.calling import called
+from dagster_ckpt.operators.process.due import DueTimeline
+from dagster_ckpt.operators.process.expiry import Expiry
+from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction
+from dagster_ckpt.operators.process.keyed_state import KeyedState
+from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS, hashes_in, micros
+from dagster_ckpt.operators.process.out import Out
+from dagster_ckpt.operators.process.timers import Fired, Timers
+from dagster_ckpt.protocol.manifest import Pipeline, StateTableSpec
+
+TIMERS_FIRED = "timers_fired"
+"""Timers that were given to `on_watermark`."""
+KEYS_EXPIRED = "keys_expired"
+"""Keys whose state was forgotten."""
+
+_BEGUN = "_process_begun"
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What there is to do in an epoch; it knows nothing that is not in the state or the context."""
+
+    function: ProcessFunction
+    pipeline: Pipeline
+    event_time: str | None
+    expire_after_us: int | None
+    state: State
+    context: EpochContext
+
+    def begin(self) -> Iterator[pa.Table]:
+        """What was due before any row of the epoch came, once in an epoch: timers, then state that expires.
+
+        First, because no row of the epoch is before the watermark: so timers see what they would have seen, had the
+        watermark come in an epoch of its own.
+        """
+        if not self.context.counters[_BEGUN]:
+            self.context.counters[_BEGUN] += 1
+            yield from self.fire()
+            if self.expiry is not None and self.context.watermark_us is not None:
+                gone = self.expiry.expire(self.context.watermark_us, self._forget)
+                self.context.counters[KEYS_EXPIRED] += gone
+
+    def fire(self) -> Iterator[pa.Table]:
+        """Call `on_watermark` for all timers that are due; what it returns."""
+        watermark_us = self.context.watermark_us
+        if self.timers is None or watermark_us is None:
+            return
+        for piece in self.timers.due(watermark_us + 1):
+            keys = CallKeys.of(hashes_in(piece), piece.select(self._keys))
+            fired = Fired.of(keys, micros(flat(piece.column(TIME))), watermark_us)
+            where = self._where("on_watermark")
+            state = self._reached(keys, where, fired)
+            made = self._called("on_watermark", piece.select([*self._keys, TIME]), state, where)
+            self.context.counters[TIMERS_FIRED] += piece.num_rows
+            if made is not None:
+                yield made
+
+    def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
+        """Call `on_rows` with rows of which none is late."""
+        keys = CallKeys.of(hashes, rows.select(self._keys))
+        if self.expiry is not None:
+            assert self.event_time is not None, "checks lets no state expire without an event time"
+            self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
+        where = self._where("on_rows")
+        made = self._called("on_rows", rows, self._reached(keys, where, None), where)
+        if self.timers is not None:
+            self.timers.write()
+        if made is not None:
+            self.out.put(made)
+
+    def end(self) -> None:
+        """Have entries that were worked off expire: so nothing is left of them, not even tombstones."""
+        if self.context.watermark_us is not None:
+            for name in (TIMERS, EXPIRY):
+                if name in self._specs:
+                    self.state.timeline(name).expire(self.context.watermark_us + 1)
+
+    @cached_property
+    def out(self) -> Out:
+        """What comes out while rows are taken in."""
+        return Out(self._specs[OUT], self.pipeline.output, self.state, self.context)
+
+    @cached_property
+    def timers(self) -> DueTimeline | None:
+        """All timers; None: the function sets none."""
+        if TIMERS not in self._specs:
+            return None
+        return DueTimeline(self.state.timeline(TIMERS), self._specs[TIMERS], self._bytes_max)
+
+    @cached_property
+    def expiry(self) -> Expiry | None:
+        """What makes state expire; None: nothing does."""
+        if self.expire_after_us is None:
+            return None
+        return Expiry(self.expire_after_us, self.state, self._specs[SEEN], self._specs[EXPIRY], self._bytes_max)
+
+    @cached_property
+    def _specs(self) -> dict[str, StateTableSpec]:
+        return {spec.name: spec for spec in self.pipeline.tables}
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(self.pipeline.keys)
+
+    @property
+    def _bytes_max(self) -> int:
+        return self.context.memory_bytes // 4
+
+    def _forget(self, keys: CallKeys) -> None:
+        KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
+
+    def _reached(self, keys: CallKeys, where: str, fired: Fired | None) -> KeyedState:
+        timers = None if self.timers is None else Timers(self.timers, keys, where, fired)
+        return KeyedState(self.function.state, self.state, keys, where, timers)
+
+    def _called(self, method: str, rows: pa.Table, state: KeyedState, where: str) -> pa.Table | None:
+        call = self.function.on_rows if method == "on_rows" else self.function.on_watermark
+        return called(lambda: call(rows, state, self._told), self.pipeline.output, where)
+
+    @cached_property
+    def _told(self) -> ProcessContext:
+        watermark = None
+        if self.context.watermark_us is not None and self.event_time is not None:
+            type_ = self.pipeline.inputs[0].schema.field(self.event_time).type
+            watermark = pa.scalar(self.context.watermark_us, type_)
+        return ProcessContext(int(self.context.epoch), watermark)
+
+    def _where(self, method: str) -> str:
+        return f"operator=process, method={type(self.function).__name__}.{method}"

@@ -1,0 +1,59 @@
+"""What an aggregate over windows may be, beside what every aggregate may: see `checks`."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import checks
+from dagster_ckpt.operators.late import ROW
+from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session, Tumbling
+
+DROP = "drop"
+KEEP = "keep"
+
+
+def fixed_window(window: object) -> FixedWindow:
+    """The window, which is a tumbling or a hopping one."""
+    if not isinstance(window, Tumbling | Hopping):
+        raise InvalidPipelineError(
+            f"write a window as tumbling('5 minutes') or hopping('10 minutes', '5 minutes'). window={window!r}"
+        )
+    return window
+
+
+def session_window(window: object) -> Session:
+    """The window, which is a session."""
+    if not isinstance(window, Session):
+        raise InvalidPipelineError(f"write a session window as session('30 minutes'). window={window!r}")
+    return window
+
+
+def time_of_window(event_time: str | None, schema: pa.Schema) -> str:
+    """The event-time column, which a window needs, and a timestamp of microseconds."""
+    if event_time is None:
+        raise InvalidPipelineError(
+            "a window needs event time: call with_watermark(column, delay) before it. event_time=None"
+        )
+    checks.check_event_time(event_time, schema)
+    return event_time
+
+
+def check_late(late: str, schema: pa.Schema) -> None:
+    """What becomes of late rows is known; where they are kept, all columns of the input can be."""
+    if late not in (DROP, KEEP):
+        raise InvalidPipelineError(f"late rows can be dropped or kept: late='drop' or late='keep'. late={late!r}")
+    if late == KEEP:
+        checks.check_columns(schema)
+        if ROW in schema.names:
+            raise InvalidPipelineError(f"late rows are kept with a column of this name: rename yours. column={ROW}")
+
+
+def check_window_names(names: Iterable[str], added: Iterable[str]) -> None:
+    """No key or aggregate has the name of a column that windows add to the table or to their state."""
+    taken = {name.casefold() for name in added}
+    for name in names:
+        if name.casefold() in taken:
+            raise InvalidPipelineError(
+                f"a window adds a column of this name itself: rename the key or aggregate. column={name}"
+            )

@@ -1,0 +1,159 @@
+"""Deduplication, its input cut into any epochs and batches, against loops over lists."""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.protocol.manifest import InputSpec
+from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
+
+KEYS = ("k", "part")
+SCHEMA = pa.schema(
+    [("v", pa.int64()), ("k", pa.string()), ("f", pa.float64()), ("at", TIME), ("part", pa.int16()), ("s", pa.string())]
+)
+ROWS = st.fixed_dictionaries(
+    {
+        "v": st.sampled_from([1, 2, 2**63 - 1, None]),
+        "k": st.sampled_from(["a", "b", None]),
+        "f": st.sampled_from([float("nan"), float("-inf"), 0.0, -0.0, 2.5, None]),
+        "at": st.integers(-10, 40) | st.integers(-10, 40) | st.integers(-10, 40) | st.none(),
+        "part": st.sampled_from([1, None]),
+        "s": st.sampled_from(["", "x", "é", None]),
+    }
+)
+EPOCHS = st.lists(st.lists(st.lists(ROWS, max_size=6), max_size=3), min_size=1, max_size=7)
+EXPIRIES = st.sampled_from([None, 1, 5, 20])
+DELAYS = st.sampled_from([0, 3, 100])
+Key = tuple[Any, ...]
+
+
+def total(value: Any) -> Any:
+    """A float by its bits, everything else as it is, null after all."""
+    if isinstance(value, float):
+        [bits] = struct.unpack(">q", struct.pack(">d", value))
+        return (False, bits if bits >= 0 else bits ^ 0x7FFFFFFFFFFFFFFF)
+    return (value is None, value.encode() if isinstance(value, str) else value or 0)
+
+
+def best(rows: Iterable[Row], keep: str, times: bool) -> Row:
+    """The row that is kept of these."""
+    names = [*(["at"] if times else []), "v", "f", *([] if times else ["at"]), "s"]
+    if keep == "first":
+        return min(rows, key=lambda row: [total(row[name]) for name in names])
+    return max(rows, key=lambda row: [(row[name] is not None, total(row[name])) for name in names])
+
+
+@dataclass
+class Oracle:
+    keep: str
+    times: bool
+    expire_after_us: int | None
+    kept: dict[Key, Row] = field(default_factory=dict)
+
+    def epoch(self, rows: Iterable[Row], watermark_us: int | None) -> tuple[list[Row], list[Row]]:
+        """The rows that were late, and those that came out or are the table."""
+        late, new = [], defaultdict[Key, list[Row]](list)
+        for row in rows:
+            if self.expire_after_us is not None and (
+                row["at"] is None or (watermark_us is not None and row["at"] < watermark_us)
+            ):
+                late.append(row)
+            else:
+                new[row["k"], row["part"]].append(row)
+        out = []
+        if self.keep == "first":
+            self._forget(watermark_us)
+        for key, its in new.items():
+            if self.keep == "last":
+                self.kept[key] = best([*its, *([self.kept[key]] if key in self.kept else [])], "last", self.times)
+            elif key not in self.kept:
+                self.kept[key] = best(its, "first", self.times)
+                out.append(self.kept[key])
+        if self.keep == "last":
+            self._forget(watermark_us)
+        appends = self.keep == "first" and self.expire_after_us is not None
+        return late, out if appends else list(self.kept.values())
+
+    def _forget(self, watermark_us: int | None) -> None:
+        if self.expire_after_us is not None and watermark_us is not None:
+            until = watermark_us - self.expire_after_us
+            self.kept = {key: row for key, row in self.kept.items() if row["at"] > until}
+
+
+def agree(stream: Stream, oracle: Oracle, cut: list[list[list[Row]]]) -> None:
+    table: list[Row] = []
+    for batches in (*cut, []):
+        seen, watermark_us = len(stream.late), stream.watermark_us
+        changes = stream.epoch(*(pa.Table.from_pylist(batch, schema=SCHEMA) for batch in batches))
+        late, wanted = oracle.epoch([row for batch in batches for row in batch], watermark_us)
+        assert in_any_order(stream.late[seen:]) == in_any_order(late)
+        if stream.operator.pipeline.appends:
+            assert in_any_order(changes) == in_any_order(wanted)
+        else:
+            table = replayed(table, changes)
+            assert in_any_order(table) == in_any_order(wanted)
+            assert in_any_order(stream.table()) == in_any_order(table), "the change log leads to the table"
+
+
+@st.composite
+def operators(draw: st.DrawFn) -> tuple[Deduplicate, Oracle]:
+    keep, times, expire_after_us = draw(st.sampled_from(["first", "last"])), draw(st.booleans()), draw(EXPIRIES)
+    times = times or keep == "last" or expire_after_us is not None
+    operator = Deduplicate.build(KEYS, InputSpec((), SCHEMA), keep, "at" if times else None, expire_after_us)
+    return operator, Oracle(keep, times, expire_after_us)
+
+
+@settings(max_examples=300)
+@given(EPOCHS, operators(), DELAYS, st.sampled_from([1, 2, 1000]))
+def test_every_epoch_keeps_the_rows_it_should(
+    cut: list[list[list[Row]]], pair: tuple[Deduplicate, Oracle], delay_us: int, distinct: int
+) -> None:
+    operator, oracle = pair
+    agree(Stream.of(operator, delay_us, distinct), oracle, cut)
+
+
+@settings(max_examples=60)
+@given(
+    EPOCHS,
+    operators(),
+    DELAYS,
+    st.sampled_from([1, 1000]),
+    st.sampled_from([[SHARDS], [SHARDS[:1], SHARDS[1:]]]),
+    st.sampled_from([1 << 12, 1 << 28]),
+)
+def test_the_same_over_the_real_engine(
+    cut: list[list[list[Row]]],
+    pair: tuple[Deduplicate, Oracle],
+    delay_us: int,
+    distinct: int,
+    tasks: list[tuple[Any, ...]],
+    memory_bytes: int,
+) -> None:
+    operator, oracle = pair
+    agree(Stream.on_engine(operator, delay_us, distinct, tasks, memory_bytes), oracle, cut)
+
+
+@settings(max_examples=150)
+@given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), EXPIRIES)
+def test_the_newest_rows_are_the_same_however_rows_in_order_are_cut_into_epochs(
+    rows: list[Row], places: list[int], expire_after_us: int | None
+) -> None:
+    rows = sorted((row for row in rows if row["at"] is not None), key=lambda row: row["at"])
+    tables = []
+    for cuts in (places, ()):
+        edges = [0, *sorted({min(place, len(rows)) for place in cuts}), len(rows)]
+        stream = Stream.of(Deduplicate.build(KEYS, InputSpec((), SCHEMA), "last", "at", expire_after_us))
+        for first, last in pairwise(edges):
+            stream.epoch(pa.Table.from_pylist(rows[first:last], schema=SCHEMA))
+        stream.epoch()
+        assert stream.late == []
+        tables.append(in_any_order(stream.table()))
+    assert tables[0] == tables[1]

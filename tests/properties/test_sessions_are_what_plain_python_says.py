@@ -1,0 +1,70 @@
+"""Sessions, their input cut into any epochs and batches, against loops over lists."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.operators.windows import Session
+from tests.properties.windows_in_python import (
+    DELAYS,
+    SHARDS,
+    Epochs,
+    Sessions,
+    agree,
+    by_window,
+    cut_at,
+    epochs_of,
+    in_order,
+    on_engine,
+    rows_with,
+    stream_of,
+)
+from tests.unit.operators.windowed_streams import Row
+
+ROWS = rows_with(["a", "a", "a", None], [1])
+GAPS = st.sampled_from([1, 4, 10]).map(Session)
+
+
+@settings(max_examples=100)
+@given(epochs_of(ROWS), GAPS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
+def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
+    cut: Epochs, window: Session, early: bool, delay_us: int, distinct: int
+) -> None:
+    agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)
+
+
+@settings(max_examples=40)
+@given(
+    epochs_of(ROWS),
+    GAPS,
+    st.booleans(),
+    DELAYS,
+    st.sampled_from([1, 1000]),
+    st.sampled_from([[SHARDS], [SHARDS[:1], SHARDS[1:]]]),
+    st.sampled_from([1 << 12, 1 << 28]),
+)
+def test_the_same_over_the_real_engine(
+    cut: Epochs,
+    window: Session,
+    early: bool,
+    delay_us: int,
+    distinct: int,
+    tasks: list[tuple[Shard, ...]],
+    memory_bytes: int,
+) -> None:
+    stream = on_engine(stream_of(window, early, delay_us, distinct), tasks, memory_bytes)
+    agree(stream, Sessions(window), cut)
+
+
+@settings(max_examples=60)
+@given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), GAPS, st.booleans())
+def test_rows_in_order_give_the_same_sessions_however_they_are_cut_into_epochs(
+    rows: list[Row], places: list[int], window: Session, early: bool
+) -> None:
+    tables = []
+    for cut in (cut_at(in_order(rows), places), cut_at(in_order(rows), ())):
+        stream = stream_of(window, early, 0, 1000)
+        agree(stream, Sessions(window), cut)
+        assert stream.late == []
+        tables.append(by_window(stream.table()))
+    assert tables[0] == tables[1]

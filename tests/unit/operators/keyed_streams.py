@@ -1,0 +1,229 @@
+"""Drive an operator of one input epoch by epoch, with the watermark that its rows move. Each epoch is a restart."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators import EpochContext
+from dagster_ckpt.operators.aggregate import RunningAggregate
+from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.protocol.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.task_state import open_state
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.unit.operators.dict_state import DictState
+
+Row = dict[str, Any]
+Keyed = RunningAggregate | Deduplicate
+TIME = pa.timestamp("us", "UTC")
+SHARDS = (Shard(0), Shard(1))
+STORES = count()
+
+
+def again(operator: Keyed) -> Keyed:
+    """The operator of a process that knows the manifest alone."""
+    parameters = json.loads(json.dumps(operator.pipeline.parameters))
+    rebuilt = type(operator).from_pipeline(replace(operator.pipeline, parameters=parameters))
+    assert rebuilt.pipeline == operator.pipeline
+    return rebuilt
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    """The rows, with times in microseconds."""
+    plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    rows: list[Row] = pa.Table.from_arrays(plain, names=table.column_names).to_pylist()
+    return rows
+
+
+def hashes_of(rows: pa.Table, keys: Sequence[str], distinct: int) -> Hashes:
+    """As if there were so many hashes; spread over the shards, since the greatest bits say which."""
+    numbers = [sum(map(ord, repr(tuple(row.values())))) % distinct for row in rows.select(list(keys)).to_pylist()]
+    return np.array(numbers, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass
+class Worked:
+    """What came of an epoch."""
+
+    late: list[Row] = field(default_factory=list)
+    changes: list[Row] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+
+
+def through(operator: Keyed, context: EpochContext, state: State, batches: Iterable[tuple[Hashes, pa.Table]]) -> Worked:
+    """Take rows through an operator."""
+    worked = Worked(counters=context.counters)
+    for hashes, batch in batches:
+        late = operator.on_rows(0, hashes, batch.select(operator.pipeline.inputs[0].schema.names), state, context)
+        assert (np.diff(late) > 0).all(), "positions of late rows ascend"
+        worked.late += rows_of(batch.take(pa.array(late)))
+    for changes in operator.finish(state, context):
+        assert changes.count == changes.rows.num_rows
+        worked.changes += rows_of(changes.rows)
+    return worked
+
+
+class World(Protocol):
+    """Where an operator works, and its state lies between epochs."""
+
+    def work(self, operator: Keyed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked: ...
+
+    def live(self, table: str) -> pa.Table: ...
+
+
+@dataclass
+class DictWorld:
+    """A dict for each table."""
+
+    state: DictState
+
+    def work(self, operator: Keyed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked:
+        hashed = [(hashes_of(batch, operator.pipeline.keys, distinct), batch) for batch in batches]
+        worked = through(operator, context, self.state, hashed)
+        self.state.next_epoch()
+        return worked
+
+    def live(self, table: str) -> pa.Table:
+        return self.state.tables[table].live()
+
+
+@dataclass
+class EngineWorld:
+    """The real engine: each epoch in tasks of its own, that know the manifest of the epoch before and nothing else."""
+
+    pipeline: Pipeline
+    tasks: Sequence[tuple[Shard, ...]]
+    memory_bytes: int
+    store: MemoryObjectStore = field(init=False)
+    manifest: Manifest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryObjectStore(f"keyed-{next(STORES)}")
+        beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), self.pipeline, len(SHARDS))
+        self.manifest = created(beginning, Stamp(Nonce("n"), 0))
+
+    def work(self, operator: Keyed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked:
+        engine = Engine(SystemClock(), budget=MemoryBudget(self.memory_bytes))
+        epoch, whole = Epoch(self.manifest.version + 1), Worked()
+        runs: dict[str, list[Any]] = {spec.name: [() for _ in SHARDS] for spec in self.pipeline.tables}
+        for shards in self.tasks:
+            its_context = replace(context, epoch=epoch, shards=shards, of=len(SHARDS), counters=Counter())
+            file = FileId(Term(1), epoch, shards[0], attempt=0)
+            with open_state(self.store, self.manifest, shards, file, engine, operator.logged) as state:
+                state.compact()
+                worked = through(operator, its_context, state, self._of(shards, operator, batches, distinct))
+                for shard, tables in state.flush().items():
+                    for table in tables:
+                        runs[table.table][shard] = table.runs
+            whole.late += worked.late
+            whole.changes += worked.changes
+            whole.counters.update(worked.counters)
+        lists = {name: tuple(of_shards) for name, of_shards in runs.items()}
+        self.manifest = replace(self.manifest, version=Version(epoch), epoch=epoch, runs=lists)
+        return whole
+
+    def live(self, table: str) -> pa.Table:
+        return live_rows(self.store, self.manifest, table)
+
+    def _of(
+        self, shards: tuple[Shard, ...], operator: Keyed, batches: Sequence[pa.Table], distinct: int
+    ) -> Iterable[tuple[Hashes, pa.Table]]:
+        for batch in batches:
+            hashes = hashes_of(batch, operator.pipeline.keys, distinct)
+            mine = np.flatnonzero(np.isin(hashes >> np.uint64(63), np.array(shards, dtype=np.uint64)))
+            yield hashes[mine], batch.take(pa.array(mine)).combine_chunks()
+
+
+@dataclass
+class Stream:
+    """An operator, fed epoch by epoch. `late` and `out` are all rows that were late, and that were appended."""
+
+    operator: Keyed
+    delay_us: int = 0
+    distinct: int = 1000
+    world: World = field(default_factory=lambda: DictWorld(DictState({})))
+    watermark_us: int | None = None
+    greatest_us: int | None = None
+    late: list[Row] = field(default_factory=list)
+    out: list[Row] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    number: int = 1
+
+    @classmethod
+    def of(cls, operator: Keyed, delay_us: int = 0, distinct: int = 1000) -> "Stream":
+        """A stream whose state are dicts."""
+        return cls(operator, delay_us, distinct, DictWorld(DictState.of(operator.pipeline)))
+
+    @classmethod
+    def on_engine(
+        cls, operator: Keyed, delay_us: int, distinct: int, tasks: Sequence[tuple[Shard, ...]], memory_bytes: int
+    ) -> "Stream":
+        """A stream on the real engine."""
+        return cls(operator, delay_us, distinct, EngineWorld(operator.pipeline, tasks, memory_bytes))
+
+    def epoch(self, *batches: pa.Table) -> list[Row]:
+        """The epoch's changes."""
+        operator = self.operator = again(self.operator)
+        self.number += 1
+        context = EpochContext(Epoch(self.number), (Shard(0),), 1, self.watermark_us, Epoch(0), memory_bytes=1 << 20)
+        worked = self.world.work(operator, context, batches, self.distinct)
+        self.late += worked.late
+        self.counters = {name: worked.counters[name] for name in operator.counters}
+        self._move(batches)
+        if operator.pipeline.appends:
+            assert {row.pop("_change_type") for row in worked.changes} <= {"insert"}
+            self.out += worked.changes
+        return worked.changes
+
+    def table(self) -> list[Row]:
+        """The stream's table."""
+        if self.operator.logged is None:
+            return self.out
+        return rows_of(self.operator.table(self.world.live(self.operator.logged)))
+
+    def held(self) -> dict[str, int]:
+        """How many rows each state table has."""
+        return {spec.name: self.world.live(spec.name).num_rows for spec in self.operator.pipeline.tables}
+
+    def _move(self, batches: Iterable[pa.Table]) -> None:
+        """The watermark follows the greatest event time, from the next epoch on, and never goes back."""
+        [event_time] = self.operator.event_times
+        if event_time is None:
+            return
+        times = [time for batch in batches for time in batch.column(event_time).cast(pa.int64()).to_pylist()]
+        seen = [time for time in (*times, self.greatest_us) if time is not None]
+        if seen:
+            self.greatest_us = max(seen)
+            moved = self.greatest_us - self.delay_us
+            self.watermark_us = moved if self.watermark_us is None else max(self.watermark_us, moved)
+
+
+def replayed(table: list[Row], changes: Iterable[Row]) -> list[Row]:
+    """The table after the changes, each of which must fit what is there."""
+    table = list(table)
+    for change in changes:
+        row = dict(change)
+        if row.pop("_change_type") in {"update_preimage", "delete"}:
+            at = [repr(there) for there in table].index(repr(row))  # what a change says was there was there
+            del table[at]
+        else:
+            table.append(row)
+    return table
+
+
+def in_any_order(rows: Iterable[Row]) -> list[str]:
+    """The rows as texts, sorted: NaN is like NaN, and -0.0 is not like 0.0."""
+    return sorted(repr(sorted(row.items())) for row in rows)

@@ -1,0 +1,244 @@
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFunction, StateKind, ValueState
+from tests.unit.operators.dict_state import DictTable
+from tests.unit.operators.process_streams import ProcessStream, plain, rows
+
+CALLS = pa.schema([("k", pa.string()), ("said", pa.string()), ("watermark", pa.int64())])
+
+
+def said(table: pa.Table, text: str, context: ProcessContext) -> pa.Table:
+    """One row for each of the call's: what was called, and when."""
+    watermark = None if context.watermark is None else context.watermark.value
+    n = table.num_rows
+    return pa.table([table["k"], pa.array([text] * n), pa.array([watermark] * n, pa.int64())], schema=CALLS)
+
+
+def calls(made: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
+    return [(row["k"], row["said"]) for row in made]
+
+
+@dataclass(frozen=True)
+class Recorder(ProcessFunction):
+    """Sets a timer `after` each row, `again` after each timer, and says which calls it had."""
+
+    after: int = 10
+    again: int | None = None
+    log: list[tuple[str, int]] = field(default_factory=list)
+
+    output = CALLS
+    timers_within = timedelta(microseconds=10)
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        self.log.append(("rows", rows.num_rows))
+        state.timers.set(rows, later(rows["at"], self.after))
+        return said(rows, "rows", context)
+
+    def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        self.log.append(("timers", timers.num_rows))
+        assert timers.column_names == ["k", "_time"]
+        times = [time["_time"] for time in plain(timers)]
+        assert times == sorted(times)
+        if self.again is not None:
+            state.timers.set(timers, later(timers["_time"], self.again))
+        return said(timers, ",".join(map(str, times)), context)
+
+
+def later(times: pa.ChunkedArray, by_us: int) -> pa.ChunkedArray:
+    return pc.add(times, pa.scalar(timedelta(microseconds=by_us)))
+
+
+def test_a_timer_is_fired_in_the_first_epoch_whose_watermark_has_reached_it() -> None:
+    stream = ProcessStream(Recorder())
+    assert calls(stream.epoch(rows(("a", 1, 100)))) == [("a", "rows")]
+    assert stream.at(109) == []
+    assert stream.at(110) == [{"k": "a", "said": "110", "watermark": 110}]
+    assert stream.at(500) == []
+    assert stream.table("timers") == []
+
+
+def test_the_watermark_of_an_epoch_is_what_rows_of_earlier_ones_made_it() -> None:
+    stream = ProcessStream(Recorder(), delay_us=5)
+    first = stream.epoch(rows(("a", 1, 100)), rows(("b", 1, 300)))
+    second = stream.epoch(rows(("c", 1, 400)))
+    assert {row["watermark"] for row in first} == {None}
+    assert {row["watermark"] for row in second} == {295}
+
+
+def test_what_is_due_comes_before_the_rows_of_its_epoch() -> None:
+    function = Recorder()
+    stream = ProcessStream(function)
+    stream.epoch(rows(("a", 1, 100)))
+    function.log.clear()
+    made = stream.at(110, rows(("a", 1, 110)), rows(("b", 1, 111)))
+    assert function.log == [("timers", 1), ("rows", 1), ("rows", 1)]
+    assert calls(made) == [("a", "110"), ("a", "rows"), ("b", "rows")]
+
+
+def test_a_late_row_is_named_and_the_function_never_sees_it() -> None:
+    function = Recorder()
+    stream = ProcessStream(function)
+    made = stream.at(100, rows(("a", 1, 99), ("b", 2, 100), ("c", 3, None), ("d", 4, 3)), rows(("e", 5, 1)))
+    assert calls(made) == [("b", "rows"), ("c", "rows")]
+    assert [row["k"] for row in stream.late] == ["a", "d", "e"]
+    assert function.log == [("rows", 2)], "and a batch of late rows alone is no call"
+
+
+def test_a_stream_without_an_event_time_has_no_late_rows_and_no_watermark() -> None:
+    class Plain(ProcessFunction):
+        output = CALLS
+
+        def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            return said(rows, "rows", context)
+
+    stream = ProcessStream(Plain(), event_time=None)
+    stream.at(100)  # another input of a whole pipeline might have one
+    assert stream.epoch(rows(("a", 1, 3))) == [{"k": "a", "said": "rows", "watermark": None}]
+    assert stream.operator.horizon_us is None
+
+
+def test_an_epoch_without_rows_calls_nothing_but_for_timers() -> None:
+    function = Recorder()
+    stream = ProcessStream(function)
+    assert stream.epoch() == []
+    assert stream.epoch(rows()) == []
+    assert function.log == []
+
+
+def test_a_method_may_return_nothing_or_no_rows() -> None:
+    class Silent(Recorder):
+        def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> Any:
+            state.timers.set(rows, rows["at"])
+
+        def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            return CALLS.empty_table()
+
+    stream = ProcessStream(Silent())
+    assert stream.epoch(rows(("a", 1, 1))) == []
+    assert stream.epoch() == []
+    assert stream.counters["timers_fired"] == 1
+
+
+def test_a_timer_that_a_timer_sets_is_fired_in_the_same_epoch_where_it_is_due_too() -> None:
+    stream = ProcessStream(Recorder(again=7))
+    stream.epoch(rows(("a", 1, 0)))
+    assert calls(stream.at(30)) == [("a", "10"), ("a", "17"), ("a", "24")]
+    assert calls(stream.at(31)) == [("a", "31")]
+    assert [timer["_time"] for timer in stream.table("timers")] == [38]
+
+
+def test_a_timer_in_the_past_is_fired_at_the_end_of_its_own_epoch_whatever_the_cut() -> None:
+    for batches in ([rows(("a", 1, 50), ("b", 2, 50))], [rows(("a", 1, 50)), rows(("b", 2, 50))]):
+        function = Recorder(after=-10)
+        stream = ProcessStream(function)
+        made = stream.at(45, *batches)
+        assert calls(made) == [("a", "rows"), ("b", "rows"), ("a", "40,40"), ("b", "40,40")]
+        assert function.log == [("rows", len(batch)) for batch in batches] + [("timers", 2)]
+
+
+def test_a_timer_is_a_key_and_a_time_so_twice_is_once() -> None:
+    function = Recorder()
+    stream = ProcessStream(function)
+    stream.epoch(rows(("a", 1, 5), ("a", 2, 5)), rows(("a", 3, 5), ("b", 3, 5), ("a", 3, 6)))
+    assert len(stream.table("timers")) == 3
+    stream.at(100)
+    assert function.log[-1] == ("timers", 3)
+    assert stream.counters["timers_fired"] == 3
+
+
+def test_where_the_time_is_null_there_is_no_timer() -> None:
+    stream = ProcessStream(Recorder())
+    stream.epoch(rows(("a", 1, None), ("b", 1, 3)))
+    assert [timer["k"] for timer in stream.table("timers")] == ["b"]
+
+
+class Clearing(Recorder):
+    """A row with a value of 0 takes back the timer that one at the same time would have set."""
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> Any:
+        sets = pc.not_equal(rows["v"], 0)
+        stops = rows.filter(pc.invert(sets))
+        rows = rows.filter(sets)
+        state.timers.set(rows, later(rows["at"], self.after))
+        state.timers.clear(stops, later(stops["at"], self.after))
+
+
+def test_a_timer_can_be_taken_back() -> None:
+    stream = ProcessStream(Clearing())
+    stream.epoch(rows(("a", 1, 5), ("b", 1, 5), ("a", 1, 6)))
+    stream.at(0, rows(("a", 0, 5), ("c", 0, 5)))
+    assert calls(stream.at(50)) == [("b", "15,16"), ("a", "15,16")]
+
+
+def test_in_on_watermark_it_is_too_late_to_clear_what_is_due_but_not_what_is_to_come() -> None:
+    class Sole(Recorder):
+        """The first timer takes all others back."""
+
+        def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            for by_us in (1, 2, 3):
+                state.timers.clear(timers, later(timers["_time"], by_us))
+            return said(timers, "fired", context)
+
+    for memory_bytes in (1, 1 << 20):
+        stream = ProcessStream(Sole(), memory_bytes=memory_bytes)
+        stream.epoch(rows(*(("a", 1, time) for time in range(12))))
+        assert len(stream.at(20)) == 11, "10 to 20 were due together"
+        assert stream.table("timers") == [], "21 was taken back by then"
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 300, 1 << 20])
+def test_many_timers_come_in_several_calls_and_each_once(memory_bytes: int) -> None:
+    function = Recorder(again=100)
+    stream = ProcessStream(function, memory_bytes=memory_bytes)
+    stream.epoch(rows(*((f"k{number}", number, number % 7) for number in range(20))))
+    function.log.clear()
+    made = stream.at(50)
+    fired = [(key, time) for key, times in calls(made) for time in times.split(",")]
+    assert len({key for key, _ in fired}) == 20
+    assert sum(count for _, count in function.log) == 20
+    assert len(function.log) > 5, "a scan of this state comes in pieces"
+    assert len(stream.table("timers")) == 20
+    assert stream.counters["timers_fired"] == 20
+
+
+def test_no_tombstone_of_a_fired_timer_is_left() -> None:
+    """The real engine leaves a tombstone out where it has expired."""
+    stream = ProcessStream(Recorder())
+    stream.epoch(rows(("a", 1, 5)))
+    expired: list[int] = []
+    table = stream.state.tables["timers"]
+    stream.state.tables["timers"] = Watched(**vars(table), expired=expired)
+    stream.at(15)
+    assert expired == [16]
+
+
+def test_rows_come_out_as_they_were_returned_whatever_they_are() -> None:
+    nested = pa.struct([("a", pa.list_(pa.string())), ("b", pa.map_(pa.string(), pa.int32()))])
+
+    class Nested(ProcessFunction):
+        output = pa.schema([("n", nested), pa.field("v", pa.int64(), nullable=False)])
+        state: ClassVar[dict[str, StateKind]] = {"kept": ValueState(pa.schema([("n", nested)]))}
+
+        def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            values = pa.array([{"a": ["x", None], "b": [("y", 1)]}, None][: rows.num_rows], nested)
+            state.value("kept").put(pa.table({"k": rows["k"], "n": values}))
+            return pa.table([state.value("kept").get(rows)["n"], rows["v"]], schema=self.output)
+
+    stream = ProcessStream(Nested())
+    made = stream.epoch(rows(("a", 1, 1), ("b", 2, 1)))
+    assert made == [{"n": {"a": ["x", None], "b": [("y", 1)]}, "v": 1}, {"n": None, "v": 2}]
+
+
+@dataclass
+class Watched(DictTable):
+    expired: list[int] = field(default_factory=list)
+
+    def expire(self, until_us: int) -> None:
+        self.expired.append(until_us)
+        super().expire(until_us)
