@@ -66,7 +66,7 @@ simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wron
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,demo,dev,s3]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,demo,dev,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

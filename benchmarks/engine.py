@@ -82,7 +82,7 @@ class OneTask:
             with stopwatch.part("compact"):
                 state.compact()
             with stopwatch.part("on_rows"):
-                self.operator.on_rows(hashes, rows, state, context)
+                self.operator.on_rows(0, hashes, rows, state, context)
                 state.relieve()
             with stopwatch.part("finish"):
                 sum(changes.count for changes in self.operator.finish(state, context))

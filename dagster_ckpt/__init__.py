@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
     from dagster_ckpt.integration.io_manager import EpochIOManager as EpochIOManager
+    from dagster_ckpt.integration.late_rows import late_rows as late_rows
     from dagster_ckpt.integration.recovery import Recovery as Recovery
     from dagster_ckpt.integration.resources import CheckpointCoordinatorResource as CheckpointCoordinatorResource
     from dagster_ckpt.integration.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.sensor import build_recovery_sensor as build_recovery_sensor
     from dagster_ckpt.operators import agg as agg
+    from dagster_ckpt.operators.process import KeyedState as KeyedState
+    from dagster_ckpt.operators.process import ListState as ListState
+    from dagster_ckpt.operators.process import ProcessContext as ProcessContext
+    from dagster_ckpt.operators.process import ProcessFunction as ProcessFunction
+    from dagster_ckpt.operators.process import ValueState as ValueState
+    from dagster_ckpt.operators.windows import hopping as hopping
+    from dagster_ckpt.operators.windows import session as session
+    from dagster_ckpt.operators.windows import tumbling as tumbling
     from dagster_ckpt.runtime.declared import source as source
     from dagster_ckpt.runtime.stream import Stream as Stream
 
@@ -40,16 +49,25 @@ _HOMES = {
     "FencedError": "dagster_ckpt.errors",
     "IncompatibleStateError": "dagster_ckpt.errors",
     "InvalidPipelineError": "dagster_ckpt.errors",
+    "KeyedState": "dagster_ckpt.operators.process",
+    "ListState": "dagster_ckpt.operators.process",
     "LsmStateBackendResource": "dagster_ckpt.integration.resources",
+    "ProcessContext": "dagster_ckpt.operators.process",
+    "ProcessFunction": "dagster_ckpt.operators.process",
     "Recovery": "dagster_ckpt.integration.recovery",
     "StoreUnavailableError": "dagster_ckpt.errors",
     "Stream": "dagster_ckpt.runtime.stream",
     "StreamHistory": "dagster_ckpt.history",
+    "ValueState": "dagster_ckpt.operators.process",
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "hopping": "dagster_ckpt.operators.windows",
+    "late_rows": "dagster_ckpt.integration.late_rows",
+    "session": "dagster_ckpt.operators.windows",
     "source": "dagster_ckpt.runtime.declared",
     "streaming_asset": "dagster_ckpt.integration.asset",
+    "tumbling": "dagster_ckpt.operators.windows",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)

@@ -46,25 +46,46 @@ _BYTES = {
 }
 
 
-def milliseconds(duration: Duration, option: str) -> int:
-    """The duration in milliseconds: at least 1. `option` is what it is for, named in the error.
+def milliseconds(duration: Duration, option: str, least: int = 1) -> int:
+    """The duration in milliseconds: at least `least`, 0 or 1. `option` is what it is for, named in the error.
 
-    Raises `InvalidPipelineError` for a text that is no duration, and for one that is zero or negative.
+    Raises `InvalidPipelineError` for a text that is no duration, and for one that is too short.
     """
-    if isinstance(duration, timedelta):
-        length = duration / timedelta(milliseconds=1)
-    elif match := _NUMBER_AND_UNIT.fullmatch(str(duration)):
-        unit = match[2].lower()
-        factor = _MILLISECONDS.get(unit) or _MILLISECONDS.get(unit.removesuffix("s"))
-        length = float(match[1]) * factor if factor else 0
-    else:
-        length = 0
-    if not 1 <= length < _BEYOND:
+    length = _milliseconds(duration)
+    if length is None or not least <= length < _BEYOND:
+        above = "above zero, " if least else ""
         raise InvalidPipelineError(
-            f"{option} must be a length of time above zero, such as '500ms', '5s' or '10 minutes'. "
+            f"{option} must be a length of time {above}such as '500ms', '5s' or '10 minutes'. "
             f"{option}={_short(repr(duration))}"
         )
     return round(length)
+
+
+def microseconds(duration: Duration, option: str) -> int:
+    """The distance in time in microseconds, which may be negative or zero. `option` is as above.
+
+    Raises `InvalidPipelineError` for a text that is no distance in time.
+    """
+    negative = isinstance(duration, str) and duration.lstrip().startswith("-")
+    length = _milliseconds(duration.lstrip()[1:] if isinstance(duration, str) and negative else duration)
+    if length is None or not abs(length) * 1_000 < _BEYOND:
+        raise InvalidPipelineError(
+            f"{option} must be a distance in time, such as '-1 hour', '0s' or '10 minutes'. "
+            f"{option}={_short(repr(duration))}"
+        )
+    return round(length * (-1_000 if negative else 1_000))
+
+
+def _milliseconds(duration: Duration) -> float | None:
+    """The length as it is written; None for a text that is none."""
+    if isinstance(duration, timedelta):
+        return duration / timedelta(milliseconds=1)
+    match = _NUMBER_AND_UNIT.fullmatch(str(duration))
+    if match is None:
+        return None
+    unit = match[2].lower()
+    factor = _MILLISECONDS.get(unit) or _MILLISECONDS.get(unit.removesuffix("s"))
+    return float(match[1]) * factor if factor else None
 
 
 def size_bytes(size: Size, option: str, least: int = 1) -> int:

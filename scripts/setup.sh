@@ -127,7 +127,7 @@ venv_works || make_venv
 say "Installing Python packages (a few minutes if pip has none in its cache)"
 # use-pep517: an old pip would build PySpark in a way that newer ones have given up.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 \
-    --constraint constraints.txt --editable ".[${EXTRAS:-demo,dev,s3}]"
+    --constraint constraints.txt --editable ".[${EXTRAS:-demo,dev,s3,sketches}]"
 
 touch "$venv/.set-up"
 say "Set-up took $(($(date +%s) - started)) s"

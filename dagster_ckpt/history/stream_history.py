@@ -12,7 +12,7 @@ from dagster_ckpt.history.choice import choose
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.history.epoch_info import EpochInfo, info_of
 from dagster_ckpt.history.pin_info import PinInfo, pin_info
-from dagster_ckpt.history.table import table_of
+from dagster_ckpt.history.table import late_rows_of, table_of
 from dagster_ckpt.history.verification import Progress, Verification, verify
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest import Manifest, Retained
@@ -99,6 +99,18 @@ class StreamHistory:
             return table_of(self._chain.store, self._chain.clock, shown, columns)
 
         return self._answer(table, epoch)
+
+    def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
+        """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
+
+        Raises `InvalidPipelineError` where the stream's step does not say `late="keep"`.
+        """
+
+        def rows(newest: Manifest) -> pa.Table:
+            shown = self._chosen(newest, epoch, as_of)
+            return late_rows_of(self._chain.store, self._chain.clock, shown, of_input)
+
+        return self._answer(rows, epoch)
 
     def pin(self, epoch: int, name: str) -> PinInfo:
         """Keep a retained epoch readable, under that name, until it is unpinned. The same again changes nothing.

@@ -14,6 +14,7 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.crash_loop_check import evaluation_passed
+from dagster_ckpt.integration.late_rows import late_materializations
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata
 from dagster_ckpt.protocol.manifest import Manifest
 
@@ -79,6 +80,7 @@ class EpochEvents:
         self._newest_is_logged = False
         self._newest_since_ms = 0
         self._next_ms: int | None = None
+        self._late_rows_told = 0
 
     @property
     def newest(self) -> Told | None:
@@ -113,12 +115,26 @@ class EpochEvents:
             self._newest_is_logged = True
             self._log(self._newest)
 
+    def finish(self) -> None:
+        """The step ends with a result that carries the newest epoch, but not its late rows: those are told here."""
+        with self._lock:
+            if self._newest is not None:
+                self._log_late_rows(self._newest)
+
+    def _log_late_rows(self, told: Told) -> bool:
+        heard = True
+        for late in late_materializations(self._audience.asset_key, told.manifest, self._late_rows_told):
+            heard = self._tell(told, late) and heard
+        self._late_rows_told = told.manifest.statistics.total_late_rows
+        return heard
+
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms
 
     def _log(self, told: Told) -> None:
         began_ms = self._clock.monotonic_ms()
         heard = self._tell(told, self._audience.materialization(told))
+        heard = self._log_late_rows(told) and heard
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if heard else max(self._interval_ms, REST * cost_ms))
 

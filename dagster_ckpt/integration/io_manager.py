@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.integration.late_rows import stream_of_late_key
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 
@@ -44,10 +45,19 @@ def epochs_of_checkpoints(context: dg.InitResourceContext) -> EpochIOManager:
 
 
 def load_table(context: dg.InputContext, store: CheckpointStore) -> pa.Table:
-    """The table at the epoch that the input's metadata chooses."""
+    """The table, or the late rows, at the epoch that the input's metadata chooses."""
     metadata = context.definition_metadata or {}
     chosen = {name: _plain(metadata[name]) for name in CHOICES if name in metadata}
-    return store.stream(stream_name_of(context.asset_key)).read(epoch=chosen.get("epoch"), as_of=chosen.get("as_of"))
+    epoch, as_of = chosen.get("epoch"), chosen.get("as_of")
+    late = stream_of_late_key(context.asset_key)
+    try:
+        stream = store.stream(stream_name_of(context.asset_key))
+    except InvalidPipelineError:
+        if late is None:
+            raise
+        key, number = late
+        return store.stream(stream_name_of(key)).late_rows(number, epoch, as_of)
+    return stream.read(epoch=epoch, as_of=as_of)
 
 
 def as_annotated(table: pa.Table, annotation: Any) -> object:

@@ -70,7 +70,7 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
 def row_count(manifest: Manifest) -> int:
     """The rows of the stream's table: one for each live key, or each row that ever came in where there are no keys."""
     statistics = manifest.statistics
-    return statistics.state_rows if manifest.pipeline.tables else statistics.total_rows_in
+    return statistics.total_rows_out if manifest.pipeline.appends else statistics.state_rows
 
 
 def data_version(stream: str, manifest: Manifest) -> str:

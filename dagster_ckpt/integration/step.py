@@ -161,6 +161,7 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
         # Dagster's own interruption got lost on its way here: end as it would have.
         events.flush()
         raise dg.DagsterExecutionInterruptedError
+    events.finish()
     return final_result(context.instance, step.key, step.stream_name, _newest(step, result.manifest), events.newest)
 
 

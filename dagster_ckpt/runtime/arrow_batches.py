@@ -1,6 +1,6 @@
 """How Spark cuts rows into Arrow batches on their way to a task: few bytes at once, and little work for it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -15,19 +15,19 @@ _ROWS_OF_TEXT_KEYS_MAX = 2_048
 _UNCOUNTED = 2**31 - 1
 
 
-def limit_batches(session: SparkSession, schema: pa.Schema, keys: Collection[str], bytes_max: int) -> None:
-    """Set what the session's next query hands to a task at once: about `bytes_max` of the columns `schema`.
+def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Collection[str], bytes_max: int) -> None:
+    """Set what the session's next query hands to a task at once: about `bytes_max` of the columns of its inputs.
 
     Spark can count a batch's bytes after each row, which costs as much as all else it does there for a row. So it is
     told to only where a value, also one of a key, may have any length. Columns of a fixed width need no more than a
-    number of rows.
+    number of rows. `keys` are the first input's; those of the others are of the same types.
     """
-    widths = {field.name: _width(field.type) for field in schema}
-    row_bytes = sum(width or 0 for width in widths.values())
+    widths = [_width(field.type) for schema in inputs for field in schema]
+    row_bytes = sum(width or 0 for width in widths)
     rows = min(_ROWS_MAX, bytes_max // max(1, row_bytes))
-    if any(widths[key] is None for key in keys):
+    if any(_width(inputs[0].field(key).type) is None for key in keys):
         rows = min(rows, _ROWS_OF_TEXT_KEYS_MAX)
-    counted = None in widths.values()
+    counted = None in widths
     session.conf.set(_ROWS, str(max(1, rows)))
     session.conf.set(_BYTES, str(min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED))
 

@@ -1,10 +1,13 @@
 """All that can be found wrong with a stream before anything of it is opened or written."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.protocol.manifest import SourceIdentity
+from dagster_ckpt.runtime.dataflow import union_of
 from dagster_ckpt.runtime.pipeline import build_operator
 from dagster_ckpt.runtime.plan import analysed_plan, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.session import is_local, is_session_of_a_stream
@@ -28,13 +31,16 @@ def check_stream(job: StreamJob) -> CheckedStream:
             "a streaming asset's function returns a Stream: write Stream(df). "
             f"asset={job.asset}, returned={type(job.stream).__name__}"
         )
-    plan = analysed_plan(job.asset, job.stream.frame)
+    plans = [analysed_plan(job.asset, stream.frame) for stream in job.stream.inputs]
     session = job.stream.frame.sparkSession
-    if not is_session_of_a_stream(session):
-        raise InvalidPipelineError(
-            "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from the "
-            f"`spark` that the asset's function is given, as it is. asset={job.asset}"
-        )
+    for stream in job.stream.inputs:
+        # A session of the stream's, and for all inputs the same: they are read by one query.
+        own = stream.frame.sparkSession
+        if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
+            raise InvalidPipelineError(
+                "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from "
+                f"the `spark` that the asset's function is given, as it is. asset={job.asset}"
+            )
     scheme = job.address.url.split(":", maxsplit=1)[0]
     if scheme == "memory":
         raise InvalidPipelineError(
@@ -45,7 +51,19 @@ def check_stream(job: StreamJob) -> CheckedStream:
             "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
             f"store. asset={job.asset}, master={session.sparkContext.master}"
         )
-    refuse_stateful_steps(job.asset, plan)
-    sources = sources_of(job.asset, session, leaves(plan))
-    identities = [source.identity for source in sources]
+    for plan in plans:
+        refuse_stateful_steps(job.asset, plan)
+    # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
+    together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in job.stream.inputs])))
+    sources = sources_of(job.asset, session, together)
+    identities = _by_input(sources, [len(leaves(plan)) for plan in plans])
     return CheckedStream(sources, build_operator(job.asset, job.stream, identities))
+
+
+def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:
+    """What each input reads, of which `lines` says how many of the plan's streaming relations are its own."""
+    ends = list(accumulate(lines))
+    return [
+        tuple(source.identity for source in sources if any(end - count <= line < end for line in source.lines))
+        for count, end in zip(lines, ends, strict=True)
+    ]

@@ -40,6 +40,7 @@ from dagster_ckpt.runtime.plan import refuse_unknown_state
 from dagster_ckpt.runtime.scratch import Advance, Scratch
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
+from dagster_ckpt.runtime.watermarks import Watermarks
 from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter
 
@@ -71,8 +72,8 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `delays_us` says for each input how late a row may come, None where it has no watermark. `pulse` gets a sign of each
-    step that an epoch comes further.
+    `watermarks` says for each input how its rows move the watermark. `horizon_us` is the operator's: None where nothing
+    waits for the watermark. `pulse` gets a sign of each step that an epoch comes further.
     """
 
     asset: str
@@ -80,7 +81,8 @@ class DriverSetup:
     scratch: Scratch
     sources: tuple[Source, ...]
     layout: Layout
-    delays_us: tuple[int | None, ...]
+    watermarks: Watermarks
+    horizon_us: int | None
     timeout_ms: int
     on_commit: Callable[[CommittedEpoch], None]
     pulse: Pulse
@@ -95,6 +97,7 @@ class EpochDriver:
         self._job: EpochJob | None = None
         self._last_batch = setup.scratch.last_batch
         self._offsets = setup.scratch.offsets(self._last_batch)
+        self._rested_ms = setup.clock.monotonic_ms()
         shards = frozenset(map(Shard, range(setup.layout.shards)))
         self._coordinator = Coordinator(shards, retained=1)
 
@@ -104,8 +107,8 @@ class EpochDriver:
         A crash before the commit leaves files that nobody names, one after it a committed epoch: the next start goes on
         from the newest manifest either way.
         """
-        setup, clock = self._setup, self._setup.clock
-        began_ms = clock.monotonic_ms()
+        setup = self._setup
+        began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
         if setup.scratch.has_spark_state():
             refuse_unknown_state(setup.asset)
@@ -113,25 +116,31 @@ class EpochDriver:
         advances = setup.scratch.advances(batch_id)
         self.commit_beginnings()
         acks = self._acks(frame)
-        setup.pulse.sign()
-        positions = self._positions(advances)
-        commit_began_ms = clock.monotonic_ms()
-        manifest = self._commit(EpochEdit(acks, positions, batch_id, commit_began_ms - began_ms, setup.delays_us))
-        ended_ms = clock.monotonic_ms()
-        setup.pulse.sign()
+        made = self._made(acks, self._positions(advances), batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.scratch.offsets(batch_id)
-        setup.writer.check_term()
-        setup.on_commit(
-            CommittedEpoch(
-                manifest,
-                commit_ms=ended_ms - commit_began_ms,
-                epoch_ms=ended_ms - began_ms,
-                rows_per_second=manifest.statistics.rows_in * 1000 / max(1, ended_ms - began_ms),
-                lag_seconds=max(0, clock.now_ms() - self._oldest_ms(advances, batch_id)) / 1000,
-                counters=_counted(acks),
-            )
-        )
+        self._show(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
+
+    def harvest(self, frame: DataFrame) -> None:
+        """Make an epoch of the driver's own, of no row, in which all comes out that waited for the watermark.
+
+        `frame` is `words_of_own_epoch`. As safe as `work`.
+        """
+        setup = self._setup
+        began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
+        acks = self._acks(frame)
+        self._show(self._made(acks, self._known_positions(), self._last_batch, began_ms), lag_ms=0)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the watermark has moved since tasks have worked, so that rows may wait to come out."""
+        manifest = self._setup.writer.manifest
+        return self._setup.horizon_us is not None and manifest.harvested_us != manifest.watermark_us
+
+    @property
+    def quiet_ms(self) -> int:
+        """For how long no epoch was made."""
+        return self._setup.clock.monotonic_ms() - self._rested_ms
 
     def commit_beginnings(self) -> None:
         """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
@@ -145,14 +154,73 @@ class EpochDriver:
             replace(position, initial=initial, previous=position.current)
             for position, initial in zip(positions, initials, strict=True)
         )
-        nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
-        self._setup.writer.commit(EpochEdit(nothing, begun, self._last_batch, 0, self._setup.delays_us))
+        self._commit_without_work(begun)
+
+    def leave_idle_inputs(self) -> None:
+        """Move the watermark on, by an epoch without rows, where it waited only for inputs that are idle now."""
+        if self._setup.horizon_us is not None and self._setup.watermarks.would_move(self._setup.writer.manifest):
+            self._commit_without_work(self._known_positions())
+
+    def commit_end_of_input(self) -> None:
+        """Move the watermark past all that waits, by an epoch without rows: what was taken in is all there is."""
+        manifest, horizon_us = self._setup.writer.manifest, self._setup.horizon_us
+        times_us = [time_us for time_us in manifest.event_times_us if time_us is not None]
+        if horizon_us is None or not times_us:
+            return
+        end_us = max(times_us) + horizon_us
+        if manifest.watermark_us is None or manifest.watermark_us < end_us:
+            self._commit_without_work(self._known_positions(), end_us)
 
     def abort(self, reason: str) -> None:
         """Give up the epoch in work, from another thread: `work` raises soon."""
         job = self._job
         if job is not None:
             job.abort(reason)
+
+    def _made(
+        self, acks: tuple[ShardAck, ...], positions: tuple[SourcePosition, ...], batch_id: int, began_ms: int
+    ) -> CommittedEpoch:
+        """Commit what the tasks have made."""
+        setup, clock = self._setup, self._setup.clock
+        setup.pulse.sign()
+        commit_began_ms = clock.monotonic_ms()
+        watermarks = setup.watermarks
+        watermarks.saw(_newest(ack.event_times_us for ack in acks))
+        epoch_ms = commit_began_ms - began_ms
+        manifest = self._commit(EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, watermarks.idle))
+        ended_ms = clock.monotonic_ms()
+        setup.pulse.sign()
+        return CommittedEpoch(
+            manifest,
+            commit_ms=ended_ms - commit_began_ms,
+            epoch_ms=ended_ms - began_ms,
+            rows_per_second=manifest.statistics.rows_in * 1000 / max(1, ended_ms - began_ms),
+            lag_seconds=0.0,
+            counters=_counted(acks),
+        )
+
+    def _show(self, made: CommittedEpoch, lag_ms: int) -> None:
+        """Tell of an epoch that was committed."""
+        self._rested_ms = self._setup.clock.monotonic_ms()
+        self._setup.writer.check_term()
+        self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
+        self._setup.pulse.sign()
+
+    def _commit_without_work(self, positions: tuple[SourcePosition, ...], at_least_us: int | None = None) -> None:
+        watermarks = self._setup.watermarks
+        nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
+        self._setup.writer.commit(
+            EpochEdit(
+                nothing,
+                positions,
+                self._last_batch,
+                0,
+                watermarks.delays_us,
+                watermarks.idle,
+                worked=False,
+                at_least_us=at_least_us,
+            )
+        )
 
     def _check_is_next(self, batch_id: int) -> None:
         """Spark must go on exactly where the manifest ends: anything else would lose rows or count them twice."""
@@ -231,6 +299,14 @@ def final_error(words: Iterable[Word]) -> CheckpointError | None:
         if isinstance(word, ShardDecline) and word.error in _FINAL:
             return _FINAL[word.error](word.reason)
     return None
+
+
+def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """The greatest time of each input."""
+    return tuple(
+        max((time_us for time_us in of_input if time_us is not None), default=None)
+        for of_input in zip(*filter(None, times_us), strict=True)
+    )
 
 
 def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:

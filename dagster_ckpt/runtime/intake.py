@@ -1,11 +1,15 @@
 """A task's rows on their way in: in chunks of one size, counted, the wait for them measured."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.lsm.columns import flat, flatten
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
@@ -41,26 +45,31 @@ def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
 
 
 class Intake:
-    """What a task has taken in so far. `event_time` is the column with the rows' event time, None where none has one.
+    """What a task has taken in so far. `event_times` names each input's column with it, None where it has none.
 
     Begins with the task's work: `busy_ms` is all the time since, but for what was spent waiting for rows.
     """
 
-    def __init__(self, event_time: str | None, clock: Clock) -> None:
-        self._event_time = event_time
+    def __init__(self, event_times: tuple[str | None, ...], clock: Clock) -> None:
+        self._columns = event_times
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
         self._waited_ms = 0
         self.rows = 0
-        self.event_time_us: int | None = None
+        self._greatest_us: list[int | None] = [None for _ in event_times]
 
     @property
     def busy_ms(self) -> int:
         """How long the task has worked."""
         return self._clock.monotonic_ms() - self._began_ms - self._waited_ms
 
+    @property
+    def event_times_us(self) -> tuple[int | None, ...]:
+        """The greatest event time of each input."""
+        return tuple(self._greatest_us)
+
     def chunks(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The chunks, looked at as they pass."""
+        """The chunks, counted as they pass."""
         coming = iter(chunks)
         while True:
             asked_ms = self._clock.monotonic_ms()
@@ -69,13 +78,28 @@ class Intake:
             if chunk is None:
                 return
             self.rows += chunk.num_rows
-            self._see_times(chunk)
             yield chunk
 
-    def _see_times(self, chunk: pa.Table) -> None:
-        if self._event_time is None:
+    def see(self, number: int, rows: pa.Table) -> None:
+        """Rows of one input came in."""
+        column = self._columns[number]
+        if column is None:
             return
-        newest = pc.max(chunk.column(self._event_time))
+        newest = pc.max(rows.column(column))
         if newest.is_valid:
-            newest_us = int(newest.cast(pa.int64()).as_py())
-            self.event_time_us = newest_us if self.event_time_us is None else max(self.event_time_us, newest_us)
+            newest_us, known_us = int(newest.cast(pa.int64()).as_py()), self._greatest_us[number]
+            self._greatest_us[number] = newest_us if known_us is None else max(known_us, newest_us)
+
+
+def rows_by_input(chunk: pa.Table, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, Hashes, pa.Table]]:
+    """The rows of each input that has any in the chunk, with their hashes: flat tables of these schemas."""
+    hashes = flat(chunk.column(HASH)).to_numpy().view(np.uint64)
+    if len(schemas) == 1:
+        yield 0, hashes, flatten(chunk.select(schemas[0].names).cast(schemas[0]))
+        return
+    inputs = flat(chunk.column(INPUT)).to_numpy()
+    for number in np.unique(inputs).tolist():
+        mine = np.flatnonzero(inputs == number)
+        columns = flat(chunk.column(columns_of_input(number))).take(pa.array(mine)).flatten()
+        rows = pa.Table.from_arrays(columns, names=schemas[number].names)
+        yield number, np.take(hashes, mine), flatten(rows.cast(schemas[number]))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.clock import Clock
@@ -17,12 +18,13 @@ from dagster_ckpt.errors import (
     InvalidPipelineError,
 )
 from dagster_ckpt.history.damage import advised
+from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.collecting import CollectorThread
-from dagster_ckpt.runtime.dataflow import words_of_epochs
+from dagster_ckpt.runtime.dataflow import words_of_epochs, words_of_own_epoch
 from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
 from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
@@ -31,8 +33,10 @@ from dagster_ckpt.runtime.query import EpochQuery
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
+from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
+from dagster_ckpt.runtime.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
@@ -145,6 +149,8 @@ class _Run:
             self._pulse.sign()
             ending, reason = self._watched(query, driver)
             query.beside(driver.commit_beginnings)
+            if ending is Ending.INPUT_DONE:
+                self._let_out(query, driver)
         except AnalysisException as error:
             raise InvalidPipelineError(
                 f"Spark cannot run this as a stream. asset={self._job.asset}, reason={error}"
@@ -162,6 +168,7 @@ class _Run:
         """Wait until the query has ended or has to; then no epoch is in work."""
         while not query.wait(_TICK_S):
             query.beside(partial(self._rest, query, driver))
+            self._harvest_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
             if end is not None:
@@ -176,8 +183,29 @@ class _Run:
     def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
         driver.commit_beginnings()
+        driver.leave_idle_inputs()
         query.ask()
         self._pulse.sign()
+
+    def _harvest_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
+        options = self._job.options
+        continuous = options.mode is Mode.CONTINUOUS
+        if continuous and driver.is_due and driver.quiet_ms >= options.checkpoint_interval_ms:
+            query.between(partial(driver.harvest, self._own_words()))
+
+    def _let_out(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all."""
+        if self._job.stream.flushes:
+            query.beside(driver.commit_end_of_input)
+        while driver.is_due and self._reason_to_end() is None:
+            query.between(partial(driver.harvest, self._own_words()))
+            while not query.rests(_TICK_S):
+                self._hooks.on_idle()
+            query.raise_failure()
+
+    def _own_words(self) -> DataFrame:
+        return words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup())
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         reason = self._hooks.stop_reason()
@@ -215,14 +243,15 @@ class _Run:
         return forge(self._checked.sources, positions, files, manifest.batch_id, conf, self._clock.unique())
 
     def _driver_setup(self, scratch: Scratch) -> DriverSetup:
-        event_time = self._job.stream.event_time
+        operator = self._checked.operator
         return DriverSetup(
             asset=self._job.asset,
             writer=self._writer,
             scratch=scratch,
             sources=self._checked.sources,
             layout=self._layout(),
-            delays_us=(None if event_time is None else event_time.delay_ms * 1000,),
+            watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
+            horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
             timeout_ms=self._job.options.timeout_ms,
             on_commit=self._hooks.on_commit,
             pulse=self._pulse,
@@ -230,13 +259,14 @@ class _Run:
         )
 
     def _task_setup(self) -> TaskSetup:
-        event_time = self._job.stream.event_time
+        event_times = [stream.event_time for stream in self._job.stream.inputs]
         return TaskSetup(
             address=self._job.address,
             folder=self._job.folder,
             layout=self._layout(),
-            event_time=None if event_time is None else event_time.column,
+            event_times=tuple(None if each is None else each.column for each in event_times),
             engine=self._job.options.engine,
+            code=self._job.stream.code,
         )
 
     def _layout(self) -> Layout:
@@ -247,11 +277,18 @@ class _Run:
 
     def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
         options, pipeline = self._job.options, self._checked.operator.pipeline
-        frame = self._job.stream.frame
+        session = self._job.stream.frame.sparkSession
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
-        limit_batches(frame.sparkSession, pipeline.inputs[0].schema, pipeline.keys, chunk_bytes)
-        words = words_of_epochs(frame, pipeline, self._task_setup())
+        limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
+        words = words_of_epochs([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
         writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
         if options.mode is Mode.AVAILABLE_NOW:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=f"{options.checkpoint_interval_ms} milliseconds")
+
+
+def _watermark_of(stream: Stream) -> InputWatermark:
+    event_time = stream.event_time
+    if event_time is None:
+        return InputWatermark()
+    return InputWatermark(event_time.delay_ms * 1000, event_time.idle_after_ms)

@@ -11,6 +11,14 @@ from dagster_ckpt.lsm.table import Hashes
 HASH = "_hash"
 """The column that carries the 64-bit key hash from Spark's shuffle to the operator."""
 
+INPUT = "_input"
+"""Where there are several inputs: the column with the number of the one that a row is of."""
+
+
+def columns_of_input(number: int) -> str:
+    """Where there are several inputs: the struct with the columns of one; null in a row of another."""
+    return f"_input_{number}"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -1,6 +1,6 @@
 """From the user's `Stream` to a checked operator, before anything runs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -9,30 +9,37 @@ from pyspark.sql.types import StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import checks
-from dagster_ckpt.operators.agg import Function
-from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.runtime.layout import HASH
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream import StepInput, Stream
 
 
-def build_operator(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> RunningAggregate | AppendOnly:
-    """The operator that the stream's steps name, its columns and types checked. Raises `InvalidPipelineError`."""
-    if stream.keys and not stream.aggregations:
+def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
+    """The operator that the stream's steps name, its columns and types checked. Raises `InvalidPipelineError`.
+
+    `sources` says for each input what it reads.
+    """
+    if stream.keys and stream.step is None:
         raise InvalidPipelineError(
-            "keys alone do nothing: call aggregate(...) after key_by, or leave key_by out. "
-            f"asset={asset}, keys={', '.join(stream.keys)}"
+            "keys alone do nothing: call aggregate(...) or another step that keeps state after key_by, or leave key_by "
+            f"out. asset={asset}, keys={', '.join(stream.keys)}"
         )
+    inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
+    if stream.step is None:
+        return AppendOnly.build(inputs[0].spec)
+    operator = stream.step.build(inputs)
+    for number, each in enumerate(stream.inputs):
+        _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
+    return operator
+
+
+def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> StepInput:
     schema = arrow_schema(asset, stream.frame.schema)
     event_time = stream.event_time.column if stream.event_time else None
     checks.check_event_time(event_time, schema)
-    source = InputSpec(tuple(sources), schema)
-    if not stream.keys:
-        return AppendOnly.build(source)
-    operator = RunningAggregate.build(stream.keys, dict(stream.aggregations), source, event_time)
-    _check_collations(asset, stream)
-    return operator
+    return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time)
 
 
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
@@ -54,10 +61,8 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _check_collations(asset: str, stream: Stream) -> None:
+def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:
     """No text that is compared has a collation: Arrow does not know of them, so a task compares bytes."""
-    valued = [one for _, one in stream.aggregations if one.function is not Function.COUNT]
-    compared = {*stream.keys, *(name for one in valued for name in (one.column, one.by))}
     for field in stream.frame.schema.fields:
         type_ = field.dataType
         if field.name in compared and isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():

@@ -8,30 +8,31 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
 
-_KEEPS_A_ROW = (
-    "Stream(df).key_by(...).aggregate(...), which keeps one row a key, such as agg.first or agg.last of a column"
-)
-_COUNTS = "Stream(df).key_by(...).aggregate(...)"
+_COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
+_DEDUPLICATES = "Stream(df).key_by(...).deduplicate()"
+_EXPIRES = 'Stream(df).with_watermark(...).key_by(...).deduplicate(expire_after="1 hour")'
+_JOINS = "Stream(left).key_by(...).interval_join(Stream(right).key_by(...), ...), or join, instant_join, window_join"
+_PROCESSES = "Stream(df).key_by(...).process(...)"
 _NOTHING_YET = "nothing in this release"
 
 _STATEFUL = {
     "Aggregate": ("groupBy().agg() or distinct()", _COUNTS),
-    "Deduplicate": ("dropDuplicates() or distinct()", _KEEPS_A_ROW),
-    "DeduplicateWithinWatermark": ("dropDuplicatesWithinWatermark()", _KEEPS_A_ROW),
-    "Distinct": ("distinct()", _KEEPS_A_ROW),
+    "Deduplicate": ("dropDuplicates() or distinct()", _DEDUPLICATES),
+    "DeduplicateWithinWatermark": ("dropDuplicatesWithinWatermark()", _EXPIRES),
+    "Distinct": ("distinct()", _DEDUPLICATES),
     "EventTimeWatermark": ("withWatermark()", 'Stream(df).with_watermark("column", "delay")'),
     "Except": ("exceptAll() or subtract()", _NOTHING_YET),
-    "FlatMapGroupsInArrow": ("groupBy().applyInArrow()", _COUNTS),
-    "FlatMapGroupsInPandas": ("groupBy().applyInPandas()", _COUNTS),
-    "FlatMapGroupsInPandasWithState": ("applyInPandasWithState()", _COUNTS),
-    "FlatMapGroupsWithState": ("flatMapGroupsWithState()", _COUNTS),
+    "FlatMapGroupsInArrow": ("groupBy().applyInArrow()", _PROCESSES),
+    "FlatMapGroupsInPandas": ("groupBy().applyInPandas()", _PROCESSES),
+    "FlatMapGroupsInPandasWithState": ("applyInPandasWithState()", _PROCESSES),
+    "FlatMapGroupsWithState": ("flatMapGroupsWithState()", _PROCESSES),
     "GlobalLimit": ("limit()", _NOTHING_YET),
     "Intersect": ("intersect()", _NOTHING_YET),
     "LocalLimit": ("limit()", _NOTHING_YET),
     "Offset": ("offset()", _NOTHING_YET),
     "Sort": ("orderBy()", "sorting the stream's table where it is read"),
-    "TransformWithState": ("transformWithState()", _COUNTS),
-    "TransformWithStateInPySpark": ("transformWithState() or transformWithStateInPandas()", _COUNTS),
+    "TransformWithState": ("transformWithState()", _PROCESSES),
+    "TransformWithStateInPySpark": ("transformWithState() or transformWithStateInPandas()", _PROCESSES),
     "Window": ("a function over(Window)", _COUNTS),
 }
 """Spark's steps that keep state or need the whole stream, by the name of their logical plan; and ours instead."""
@@ -72,7 +73,7 @@ def refuse_stateful_steps(asset: str, plan: Any) -> None:
         if name in _STATEFUL:
             _refuse(asset, *_STATEFUL[name])
         if name == "Join" and all(child.isStreaming() for child in _children(node)):
-            _refuse(asset, "a join of two streams", _NOTHING_YET)
+            _refuse(asset, "a join of two streams", _JOINS)
 
 
 def refuse_unknown_state(asset: str) -> None:

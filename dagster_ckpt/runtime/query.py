@@ -55,6 +55,21 @@ class EpochQuery:
             finally:
                 self._at_work.release()
 
+    def between(self, act: Callable[[], None]) -> None:
+        """Do something in a thread of its own while no batch can be worked; nothing where one is.
+
+        It is drained, given up and fails as a batch is and does.
+        """
+        if not self._closed and self._at_work.acquire(blocking=False):
+            threading.Thread(target=self._act, args=(act,), name="between-batches", daemon=True).start()
+
+    def rests(self, timeout_s: float) -> bool:
+        """Whether nothing is in work; waits that long for it."""
+        if self._at_work.acquire(timeout=timeout_s):
+            self._at_work.release()
+            return True
+        return False
+
     def ask(self) -> None:
         """Return once Spark has answered for the query, or is known to be gone."""
         if self._query is not None:
@@ -63,10 +78,7 @@ class EpochQuery:
     def close(self, timeout_s: float) -> bool:
         """Let no further epoch begin. Whether the one in work has ended; waits that long for it."""
         self._closed = True
-        if self._at_work.acquire(timeout=timeout_s):
-            self._at_work.release()
-            return True
-        return False
+        return self.rests(timeout_s)
 
     def stop(self) -> None:
         """Stop the query and drop what it was about to do. `close` comes first, or an epoch in work is cut off."""
@@ -108,6 +120,16 @@ class EpochQuery:
                     self._closed = True
         self._ended.set()
         self._dropped.wait()
+
+    def _act(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
+            self._failure = error
+            self._closed = True
+            self._ended.set()
+        finally:
+            self._at_work.release()
 
     def _await_end(self, query: StreamingQuery) -> None:
         try:

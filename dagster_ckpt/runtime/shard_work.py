@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.late import is_late_table, keep_late, late_table
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.names import FileId, merged_name
-from dagster_ckpt.runtime.intake import Intake, chunks_of
-from dagster_ckpt.runtime.layout import HASH, Layout
+from dagster_ckpt.runtime.intake import Intake, chunks_of, rows_by_input
+from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.state import change_log, table_files
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
@@ -39,17 +39,18 @@ class ShardWork:
     term: Term
     attempt: int
     layout: Layout
-    event_time: str | None
+    event_times: tuple[str | None, ...]
     clock: Clock
     engine: Engine
 
     def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
         """Add the rows to the stream's table, a file for each chunk. One task of an epoch also merges older files."""
         [shard] = self.layout.shards_of(partition)
-        intake = Intake(self.event_time, self.clock)
+        intake = Intake(self.event_times, self.clock)
         merging = self._begin_merge(shard) if partition == 0 else None
         changes: list[ChangeRef] = []
         for chunk in intake.chunks(self._chunks(batches)):
+            intake.see(0, chunk)
             rows = chunk.select(operator.pipeline.output.names).cast(operator.pipeline.output)
             changes.extend(self._written(operator.changes(rows), self._file(shard, len(changes))))
         merged = None if merging is None else merging.result()
@@ -58,7 +59,7 @@ class ShardWork:
             changes=tuple(changes),
             rows_in=intake.rows,
             rows_out=intake.rows,
-            event_times_us=(intake.event_time_us,),
+            event_times_us=intake.event_times_us,
             milliseconds=intake.busy_ms,
             host=socket.gethostname(),
             merged_rows=0 if merged is None else merged.file.rows,
@@ -91,16 +92,19 @@ class ShardWork:
 
         What is counted for the task as a whole is given with the ACK of its first shard.
         """
-        intake = Intake(self.event_time, self.clock)
+        intake = Intake(self.event_times, self.clock)
         context = self._context(shards)
+        merging = self._begin_merge(shards[0]) if operator.pipeline.appends and shards[0] == 0 else None
         file = self._file(shards[0], 0)
         with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged) as state:
             state.compact()
-            rows_in, late_rows = self._take_in(operator, state, context, intake.chunks(self._chunks(batches)))
+            rows_in, late_rows = self._take_in(operator, state, context, intake, batches)
             rows_out, changes = self._finish(operator, state, context)
             tables = state.flush()
+            merged = None if merging is None else merging.result()
+            nothing = tuple(None for _ in self.event_times)
             first, *others = (
-                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=(None,), host=socket.gethostname())
+                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=nothing, host=socket.gethostname())
                 for shard, rows in zip(shards, rows_in, strict=True)
             )
             whole = replace(
@@ -109,11 +113,12 @@ class ShardWork:
                 rows_out=rows_out,
                 late_rows=late_rows,
                 state_rows=state.metrics.state_rows,
-                event_times_us=(intake.event_time_us,),
+                event_times_us=intake.event_times_us,
                 milliseconds=intake.busy_ms,
-                merged_rows=state.metrics.merged_rows,
+                merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
                 stall_ms=state.metrics.stall_ms,
                 counters=tuple((name, context.counters[name]) for name in operator.counters),
+                files_merged=merged,
             )
         return [whole, *others]
 
@@ -131,18 +136,28 @@ class ShardWork:
         return chunks_of(batches, self.engine.budget.chunk_bytes)
 
     def _take_in(
-        self, operator: Operator, state: TaskState, context: EpochContext, chunks: Iterable[pa.Table]
+        self,
+        operator: Operator,
+        state: TaskState,
+        context: EpochContext,
+        intake: Intake,
+        batches: Iterable[pa.RecordBatch],
     ) -> tuple[list[int], int]:
         """How many rows of each shard came in, and how many came too late."""
-        schema = operator.pipeline.inputs[0].schema
+        schemas = [source.schema for source in operator.pipeline.inputs]
+        kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in = np.zeros(len(context.shards), dtype=np.int64)
         late_rows = 0
-        for chunk in chunks:
-            hashes = flat(chunk.column(HASH)).to_numpy().view(np.uint64)
-            rows = flatten(chunk.select(schema.names).cast(schema))
-            shards = self.layout.shards_in(hashes) - np.uint16(context.shards[0])
-            rows_in += np.bincount(shards, minlength=len(rows_in))
-            late_rows += operator.on_rows(hashes, rows, state, context)
+        for chunk in intake.chunks(self._chunks(batches)):
+            for number, hashes, rows in rows_by_input(chunk, schemas):
+                intake.see(number, rows)
+                shards = self.layout.shards_in(hashes) - np.uint16(context.shards[0])
+                rows_in += np.bincount(shards, minlength=len(rows_in))
+                late = operator.on_rows(number, hashes, rows, state, context)
+                late_rows += len(late)
+                time = self.event_times[number]
+                if len(late) and time is not None and late_table(number) in kept:
+                    keep_late(state.timeline(late_table(number)), hashes, rows, late, time, context)
             state.relieve()
         return rows_in.tolist(), late_rows
 
@@ -153,6 +168,7 @@ class ShardWork:
             rows_out += changes.count
             if operator.logged is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
+                state.relieve()
         return rows_out, files
 
     def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:

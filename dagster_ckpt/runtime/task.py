@@ -34,14 +34,16 @@ ORDER_PROPERTY = "dagster_ckpt.epoch"
 class TaskSetup:
     """What the tasks of every epoch are told.
 
-    `address` may hold secrets: it travels in the closure and is never shown.
+    `address` may hold secrets: it travels in the closure and is never shown. `code` is the user's own operator, where
+    the stream has one: no manifest holds code.
     """
 
     address: StoreAddress
     folder: str
     layout: Layout
-    event_time: str | None
+    event_times: tuple[str | None, ...]
     engine: EngineOptions = field(default_factory=EngineOptions)
+    code: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,13 @@ class EpochOrder:
         return cls(**json.loads(text))
 
 
-def epoch_task(setup: TaskSetup) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out."""
+def epoch_task(
+    setup: TaskSetup, *, rowless: bool = False
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out.
+
+    A task of a `rowless` epoch, which is the driver's own, takes no row in: what Spark gives it only makes it run.
+    """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -70,6 +77,8 @@ def epoch_task(setup: TaskSetup) -> Callable[[Iterator[pa.RecordBatch]], Iterato
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
         order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
+        if rowless:
+            batches = (batch.slice(0, 0) for batch in batches)
         yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), batches))
 
     return work
@@ -85,7 +94,7 @@ def words_of(
     shards = setup.layout.shards_of(partition)
     try:
         work = _begun(setup, order, attempt)
-        operator = from_pipeline(work.manifest.pipeline)
+        operator = from_pipeline(work.manifest.pipeline, setup.code)
         if isinstance(operator, AppendOnly):
             return [work.append(operator, partition, batches)]
         return [*work.transform(operator, shards, batches)]
@@ -108,7 +117,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
         term=order.term,
         attempt=attempt,
         layout=setup.layout,
-        event_time=setup.event_time,
+        event_times=setup.event_times,
         clock=clock,
         engine=engine_of(setup.engine, store),
     )

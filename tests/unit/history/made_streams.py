@@ -133,7 +133,7 @@ class MadeStream:
         context = EpochContext(file.epoch, (file.shard,), SHARDS, manifest.watermark_us, Epoch(0), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
-            operator.on_rows(hashes, rows, state, context)
+            operator.on_rows(0, hashes, rows, state, context)
             rows_out = sum(changes.count for changes in operator.finish(state, context))
             tables = state.flush()[file.shard]
             state_rows = state.metrics.state_rows

@@ -248,9 +248,9 @@ def test_every_number_is_told_every_time_because_each_is_a_plot(manifest: Manife
 
 
 def test_a_keyed_table_has_a_row_a_key_and_an_append_only_one_a_row_each() -> None:
-    statistics = Statistics(state_rows=12, total_rows_in=3_000)
+    statistics = Statistics(state_rows=12, total_rows_out=3_000)
     assert row_count(a_manifest(statistics=statistics)) == 12
-    append_only = replace(PIPELINE, operator="append", keys=(), tables=())
+    append_only = replace(PIPELINE, operator="append", keys=(), tables=(), appends=True)
     assert row_count(a_manifest(statistics=statistics, pipeline=append_only)) == 3_000
 
 

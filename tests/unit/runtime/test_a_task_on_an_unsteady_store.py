@@ -67,7 +67,7 @@ def writer(unsteady: FaultyStore) -> Iterator[StreamWriter]:
 
 def test_no_epoch_and_no_reader_is_lost_to_single_failures(unsteady: FaultyStore, writer: StreamWriter) -> None:
     engine = EngineOptions(cache=None)
-    setup = TaskSetup(StoreAddress("memory://unsteady"), "counts", Layout.keyed(2, 1), None, engine)
+    setup = TaskSetup(StoreAddress("memory://unsteady"), "counts", Layout.keyed(2, 1), (None,), engine)
     faults = EveryThird()
     unsteady.decide = faults
     for batch in range(EPOCHS):

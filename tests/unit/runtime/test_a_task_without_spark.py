@@ -31,7 +31,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
 @pytest.fixture
 def setup(tmp_path: Path) -> TaskSetup:
-    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), "at")
+    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), ("at",))
 
 
 @pytest.fixture

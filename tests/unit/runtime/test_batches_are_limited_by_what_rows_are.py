@@ -24,7 +24,7 @@ def limits(
     fields: list[tuple[str, pa.DataType]], keys: Collection[str] = (), bytes_max: int = 1 << 24
 ) -> tuple[int, int]:
     session = Settings()
-    limit_batches(session, pa.schema(fields), keys, bytes_max)  # type: ignore[arg-type]
+    limit_batches(session, [pa.schema(fields)], keys, bytes_max)  # type: ignore[arg-type]
     return int(session["maxRecordsPerBatch"]), int(session["maxBytesPerBatch"])
 
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.runtime.intake import Intake, chunks_of
+from dagster_ckpt.runtime.intake import Intake, chunks_of, rows_by_input
+from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 
 
 def batches_of(*rows: int) -> list[pa.RecordBatch]:
@@ -54,13 +55,34 @@ def test_the_wait_for_rows_is_no_work() -> None:
             yield pa.table({"at": pa.array([5, 7, None], pa.timestamp("us"))})
         clock.ms += 100
 
-    intake = Intake("at", clock)  # type: ignore[arg-type]
-    for _ in intake.chunks(coming()):
+    intake = Intake(("at",), clock)  # type: ignore[arg-type]
+    for chunk in intake.chunks(coming()):
+        intake.see(0, chunk)
         clock.ms += 3
-    assert (intake.rows, intake.event_time_us, intake.busy_ms) == (9, 7, 9)
+    assert (intake.rows, intake.event_times_us, intake.busy_ms) == (9, (7,), 9)
 
 
 def test_rows_without_an_event_time_show_none() -> None:
-    intake = Intake("at", Ticking())  # type: ignore[arg-type]
-    list(intake.chunks([pa.table({"at": pa.nulls(2, pa.timestamp("us"))})]))
-    assert intake.event_time_us is None
+    intake = Intake(("at", None), Ticking())  # type: ignore[arg-type]
+    for chunk in intake.chunks([pa.table({"at": pa.nulls(2, pa.timestamp("us"))})]):
+        intake.see(0, chunk)
+        intake.see(1, chunk)
+    assert intake.event_times_us == (None, None)
+
+
+def test_rows_of_several_inputs_are_told_apart() -> None:
+    schemas = [pa.schema([("a.b", pa.int64()), ("t", pa.string())]), pa.schema([("x", pa.float64())])]
+    left, right = pa.struct(schemas[0]), pa.struct(schemas[1])
+    chunk = pa.table(
+        {
+            INPUT: pa.array([0, 1, 0], pa.int32()),
+            HASH: pa.array([1, -1, 3], pa.int64()),
+            columns_of_input(0): pa.array([{"a.b": 5, "t": None}, None, {"a.b": None, "t": "z"}], left),
+            columns_of_input(1): pa.array([None, {"x": 0.5}, None], right),
+        }
+    )
+    [first, second] = rows_by_input(chunk, schemas)
+    assert (first[0], first[1].tolist()) == (0, [1, 3])
+    assert first[2].to_pylist() == [{"a.b": 5, "t": None}, {"a.b": None, "t": "z"}]
+    assert (second[0], second[1].tolist(), second[2].to_pylist()) == (1, [2**64 - 1], [{"x": 0.5}])
+    assert [found[2].schema for found in (first, second)] == schemas

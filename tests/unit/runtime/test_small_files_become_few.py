@@ -55,7 +55,7 @@ class AppendStream:
 
     def __post_init__(self) -> None:
         engine = EngineOptions(memory_limit_bytes=self.memory_limit_bytes)
-        self.setup = TaskSetup(StoreAddress(self.root.as_uri()), "events", Layout.unkeyed(SHARDS), None, engine)
+        self.setup = TaskSetup(StoreAddress(self.root.as_uri()), "events", Layout.unkeyed(SHARDS), (None,), engine)
         self.store = folder_store(self.setup.address.open(), "events")
         self.open()
 

@@ -1,0 +1,24 @@
+"""Tools for tests of a user's own: `run_batches` for assets, `ProcessKit` for process functions.
+
+The kit needs neither Spark nor Dagster, and importing it loads neither.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dagster_ckpt.testing.batches import run_batches as run_batches
+    from dagster_ckpt.testing.process_kit import ProcessKit as ProcessKit
+
+_HOMES = {"ProcessKit": "dagster_ckpt.testing.process_kit", "run_batches": "dagster_ckpt.testing.batches"}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'dagster_ckpt.testing' has no attribute {name!r}")
+        return getattr(import_module(home), name)

@@ -1,0 +1,190 @@
+"""Run a process function over given batches, in a test of the user's own: on the real state engine, without Spark."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.lsm.columns import flat, flatten, rows_equal, take
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
+from dagster_ckpt.operators.process.layout import HASH, INDEX, TIMERS, state_table
+from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner, RunRef
+from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.quantities import Duration, Size, milliseconds, size_bytes
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.snapshot import live_rows
+from dagster_ckpt.state.task_state import TaskState, open_state
+from dagster_ckpt.storage.memory import MemoryObjectStore
+
+_NAME = "kit"
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What one go at an epoch came to."""
+
+    rows: pa.Table
+    late: pa.Table
+
+
+class ProcessKit:
+    """A process function at work, epoch by epoch, as a stream would run it: all in this process, and in memory.
+
+    After each epoch everything but the state is thrown away, and the next one begins with a fresh copy of the function.
+    And each epoch is worked twice from the same state, as after a crash: `InvalidPipelineError` where the second time
+    other rows come out, for then the function goes by something that is neither in its rows nor in its state.
+    """
+
+    def __init__(
+        self,
+        function: ProcessFunction,
+        schema: pa.Schema,
+        *,
+        keys: Sequence[str],
+        event_time: str | None = None,
+        delay: Duration | None = None,
+        expire_after: Duration | None = None,
+        shards: int = 2,
+        memory_limit: Size = "64 MiB",
+    ) -> None:
+        """`schema` has the columns of the rows; the rest is what the stream's steps would say.
+
+        `delay` is how late a row may come (None: not at all). Raises `InvalidPipelineError` for what cannot work.
+        """
+        self._function = function
+        self._operator = ProcessOperator.build(
+            deepcopy(function),
+            tuple(keys),
+            InputSpec((), schema),
+            event_time,
+            expire_after_us=None if expire_after is None else 1_000 * milliseconds(expire_after, "expire_after"),
+        )
+        self._event_time = event_time
+        self._delay_us = 0 if delay is None else 1_000 * milliseconds(delay, "delay")
+        clock = SystemClock()
+        self._engine = Engine(clock, budget=MemoryBudget(size_bytes(memory_limit, "memory_limit")))
+        self._store = MemoryObjectStore(f"{_NAME}-{clock.unique()}")
+        beginning = Beginning(_NAME, StreamUuid(_NAME), Owner(_NAME, _NAME), self._operator.pipeline, shards)
+        self._manifest = created(beginning, Stamp(Nonce(_NAME), time_ms=0))
+        self._greatest_us: int | None = None
+        self._late = schema.empty_table()
+
+    def epoch(self, *batches: pa.Table) -> pa.Table:
+        """Work these batches as one epoch, perhaps none; the rows that it adds to the stream's table.
+
+        Rows are late by the watermark of the epochs before: this epoch's own rows move that of the next.
+        """
+        rows = [self._checked(batch) for batch in batches]
+        first, again = self._attempt(rows, 0, commit=False), self._attempt(rows, 1, commit=True)
+        if first.rows.num_rows != again.rows.num_rows or not rows_equal(first.rows, again.rows).all():
+            raise InvalidPipelineError(
+                "called again with the same rows and state, the function makes other rows: it must not go by the "
+                "clock, by chance, by the order of a set, or by what it keeps outside of its state. "
+                f"function={type(self._function).__name__}, epoch={self._manifest.epoch}"
+            )
+        self._late = pa.concat_tables([self._late, again.late])
+        self._move(rows)
+        return again.rows
+
+    def flush(self) -> pa.Table:
+        """The end of the input, with `on_end="flush"`: the watermark passes all rows, and the timers set for them."""
+        horizon_us = self._operator.horizon_us
+        if self._greatest_us is not None and horizon_us is not None:
+            self._raise_watermark(self._greatest_us + horizon_us)
+        return self.epoch()
+
+    @property
+    def watermark(self) -> pa.TimestampScalar | None:
+        """The watermark for the next epoch; None: it has not begun."""
+        us = self._manifest.watermark_us
+        schema = self._operator.pipeline.inputs[0].schema
+        return None if us is None else pa.scalar(us, schema.field(self._event_time).type)
+
+    @property
+    def late(self) -> pa.Table:
+        """All rows so far that were too late: the function has not seen them."""
+        return self._late
+
+    def state(self, name: str) -> pa.Table:
+        """What the state of this name holds, of all keys: the key's columns and its own, in no order."""
+        kind = self._function.state[name]
+        names = [*self._operator.pipeline.keys, *kind.schema.names]
+        rows = live_rows(self._store, self._manifest, state_table(name))
+        assert isinstance(kind, ListState) == (INDEX in rows.column_names), "a list's rows are numbered"
+        return rows.select(names)
+
+    def timers(self) -> pa.Table:
+        """The timers that are set, of all keys: the key's columns and `_time`, in no order."""
+        return live_rows(self._store, self._manifest, TIMERS).drop_columns([HASH])
+
+    def _checked(self, batch: pa.Table) -> pa.Table:
+        schema = self._operator.pipeline.inputs[0].schema
+        if not batch.schema.equals(schema):
+            raise InvalidPipelineError(
+                "a batch has the columns that the kit was told of: cast it. "
+                f"columns={batch.schema.to_string()!r}, schema={schema.to_string()!r}"
+            )
+        return flatten(batch)
+
+    def _attempt(self, batches: Sequence[pa.Table], attempt: int, *, commit: bool) -> _Attempt:
+        """A go at the epoch, on the state of the one before."""
+        operator = ProcessOperator.from_pipeline(self._operator.pipeline, deepcopy(self._function))
+        manifest = self._manifest
+        epoch, shards = Epoch(manifest.version + 1), tuple(map(Shard, range(manifest.shards)))
+        budget = self._engine.budget
+        watermark_us = manifest.watermark_us
+        context = EpochContext(epoch, shards, len(shards), watermark_us, Epoch(0), memory_bytes=budget.soft_bytes)
+        late = [self._late.slice(0, 0)]
+        file = FileId(Term(1), epoch, shards[0], attempt)
+        with open_state(self._store, manifest, shards, file, self._engine, operator.logged) as state:
+            state.compact()
+            for rows in batches:
+                late.append(take(rows, operator.on_rows(0, self._hashes(rows), rows, state, context)))
+                state.relieve()
+            made = [changes.rows.drop_columns([CHANGE_TYPE]) for changes in operator.finish(state, context)]
+            if commit:
+                self._manifest = _after(manifest, epoch, state)
+        rows = pa.concat_tables([operator.pipeline.output.empty_table(), *made])
+        return _Attempt(flatten(rows), pa.concat_tables(late))
+
+    def _hashes(self, rows: pa.Table) -> Hashes:
+        columns = rows.select(list(self._operator.pipeline.keys)).columns
+        return subkey_hashes(np.zeros(rows.num_rows, dtype=np.uint64), columns) << np.uint64(SHARD_BITS)
+
+    def _move(self, batches: Sequence[pa.Table]) -> None:
+        """These rows move the watermark of the next epoch."""
+        if self._event_time is None:
+            return
+        for rows in batches:
+            greatest = pc.max(flat(rows.column(self._event_time)).view(pa.int64())).as_py()
+            if greatest is not None:
+                self._greatest_us = greatest if self._greatest_us is None else max(self._greatest_us, greatest)
+        if self._greatest_us is not None:
+            self._raise_watermark(self._greatest_us - self._delay_us)
+
+    def _raise_watermark(self, watermark_us: int) -> None:
+        before_us = self._manifest.watermark_us
+        now_us = watermark_us if before_us is None else max(before_us, watermark_us)
+        self._manifest = replace(self._manifest, watermark_us=now_us)
+
+
+def _after(manifest: Manifest, epoch: Epoch, state: TaskState) -> Manifest:
+    """The manifest of the epoch whose state this is."""
+    lists = state.flush()
+    runs: dict[str, tuple[tuple[RunRef, ...], ...]] = {
+        spec.name: tuple(next(each.runs for each in lists[shard] if each.table == spec.name) for shard in sorted(lists))
+        for spec in manifest.pipeline.tables
+    }
+    return replace(manifest, version=Version(epoch), epoch=epoch, runs=runs)
