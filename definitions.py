@@ -5,8 +5,15 @@
 
 import dagster as dg
 
-from assets import STREAMS
+from assets import IN_TIME, STREAMS
 from resources import RESOURCES
 from sensors import SENSORS
 
-defs = dg.Definitions(assets=STREAMS, sensors=SENSORS, resources=RESOURCES)
+flights_in_time_job = dg.define_asset_job(
+    "flights_in_time_job",
+    selection=IN_TIME,
+    executor_def=dg.in_process_executor,
+    description="The streams that work through what there is, one after another in one Dagster run.",
+)
+
+defs = dg.Definitions(assets=STREAMS, sensors=SENSORS, resources=RESOURCES, jobs=[flights_in_time_job])

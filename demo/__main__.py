@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 def demo(report: Report) -> int:
     """The whole story."""
     began_s = time.monotonic()
-    report.title("A year of flights through four exactly-once streams")
+    report.title("A year of flights through seven exactly-once streams")
     year = _year(report)
     folder = run_folder.fresh()
     with ExitStack() as at_the_end:
@@ -87,7 +87,7 @@ def _year(report: Report) -> Year:
         f"{year.flights:,} of 2013, a file a day; {year.cancelled:,} were cancelled and have no departure: kept out",
     )
     records = prepared_weather(run_folder.PREPARED_WEATHER)
-    report.say("weather", f"{records:,} hourly records, a file a day; no stream reads them yet")
+    report.say("weather", f"{records:,} hourly records, a file a day")
     return year
 
 

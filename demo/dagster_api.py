@@ -128,6 +128,13 @@ class DagsterApi:
         results = self._ask(_RUNS)["runsOrError"]["results"]
         return [Run(result["runId"], result["jobName"], result["status"]) for result in results]
 
+    def run(self, id_: str) -> Run:
+        """One Dagster run. Raises DemoError where there is none."""
+        for run in self.runs():
+            if run.id == id_:
+                return run
+        raise DemoError(f"Dagster knows no such run. run={id_}")
+
     def terminate(self, runs: list[str]) -> None:
         """Ask Dagster runs to end, as the button does."""
         self._ask(_TERMINATE, runs=runs)

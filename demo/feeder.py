@@ -1,9 +1,14 @@
 """Drops the days into the input folder, so many a second, each in one atomic step."""
 
+import os
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+ORDER_S = 0.002
+"""Files that are dropped so far apart have an order."""
 
 
 def drop(day: Path, inbox: Path) -> None:
@@ -14,8 +19,13 @@ def drop(day: Path, inbox: Path) -> None:
     staging = inbox.with_name(f"{inbox.name}.staging")
     staging.mkdir(parents=True, exist_ok=True)
     inbox.mkdir(parents=True, exist_ok=True)
-    # A copy and not a link: its modification time, by which Spark orders files, is now.
-    shutil.copyfile(day, staging / day.name).rename(inbox / day.name)
+    # A copy and not a link: its modification time, by which Spark orders files, is now. Spark knows milliseconds only,
+    # and the disk's clock may be coarser: two days of one moment would come in any order.
+    copy = shutil.copyfile(day, staging / day.name)
+    now_ns = time.time_ns()
+    os.utime(copy, ns=(now_ns, now_ns))
+    time.sleep(ORDER_S)
+    copy.rename(inbox / day.name)
 
 
 @dataclass

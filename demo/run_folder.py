@@ -46,7 +46,11 @@ class RunFolder:
     @property
     def environment(self) -> dict[str, str]:
         """What tells the code location, wherever it is loaded, to work on this folder."""
-        return {"DAGSTER_CKPT_INPUT": str(self.inbox), "DAGSTER_CKPT_STORE": self.store}
+        return {
+            "DAGSTER_CKPT_INPUT": str(self.inbox),
+            "DAGSTER_CKPT_WEATHER": str(PREPARED_WEATHER),
+            "DAGSTER_CKPT_STORE": self.store,
+        }
 
 
 def fresh(runs: Path = RUNS) -> RunFolder:

@@ -9,6 +9,9 @@ import pytest
 from demo.batch import EXPECTED
 from demo.flights import Year
 
+NO_WEATHER = Path("none")
+"""What is not asked for is not read."""
+
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 
 
@@ -45,21 +48,42 @@ def inbox(tmp_path: Path) -> Path:
 
 
 def test_departures_are_the_flights_that_left(inbox: Path) -> None:
-    assert EXPECTED["departures"].of(inbox)["flight"].sort().to_list() == [1, 2]
+    assert EXPECTED["departures"].of(inbox, NO_WEATHER)["flight"].sort().to_list() == [1, 2]
 
 
 def test_delays_count_only_flights_that_left(inbox: Path) -> None:
-    assert EXPECTED["delay_by_carrier"].of(inbox).rows() == [("UA", 2, 3.0, 10.0)]
-    assert EXPECTED["delay_by_route"].of(inbox).rows() == [("EWR", "SFO", "UA", 2, 3.0, 10.0)]
+    assert EXPECTED["delay_by_carrier"].of(inbox, NO_WEATHER).rows() == [("UA", 2, 3.0, 10.0)]
+    assert EXPECTED["delay_by_route"].of(inbox, NO_WEATHER).rows() == [("EWR", "SFO", "UA", 2, 3.0, 10.0)]
 
 
 def test_an_aircraft_that_nobody_knows_is_a_row_too(inbox: Path) -> None:
-    table = EXPECTED["busiest_aircraft"].of(inbox).sort("tailnum")
+    table = EXPECTED["busiest_aircraft"].of(inbox, NO_WEATHER).sort("tailnum")
     assert table.rows() == [(None, 1, 0, None), ("N1", 3, 2, NOON + timedelta(minutes=10))]
 
 
-def test_the_keys_name_each_row_of_the_year_once(year: Year) -> None:
+def test_each_departure_has_the_latest_weather_of_the_hour_before(inbox: Path, tmp_path: Path) -> None:
+    weather = tmp_path.with_name(f"{tmp_path.name}-weather")
+    weather.mkdir()
+    moments = [NOON - timedelta(minutes=64), NOON - timedelta(minutes=50), NOON + timedelta(minutes=10)]
+    records = pl.DataFrame({"origin": "EWR", "measured_at": moments, "temp": [1.0, 2.0, 3.0]})
+    records = records.with_columns(pl.col("measured_at").cast(pl.Datetime("us", "UTC")))
+    records.with_columns(wind_speed=0.0, precip=0.0, visib=0.0).write_parquet(weather / "1.parquet")
+    table = EXPECTED["departures_with_weather"].of(inbox, weather).sort("departed_at")
+    assert table.select("flight", "temp").rows() == [(2, 2.0), (1, 3.0)]
+
+
+def test_hours_and_rotations_end_where_the_next_begins(inbox: Path) -> None:
+    hours = EXPECTED["delays_by_hour"].of(inbox, NO_WEATHER).sort("window_start")
+    assert [(row["window_start"], row["flights"]) for row in hours.to_dicts()] == [
+        (NOON - timedelta(hours=1), 1),
+        (NOON, 1),
+    ]
+    [rotation] = EXPECTED["aircraft_rotations"].of(inbox, NO_WEATHER).to_dicts()
+    assert (rotation["window_start"], rotation["flights"], rotation["miles"]) == (NOON - timedelta(minutes=4), 2, 5130)
+
+
+def test_the_keys_name_each_row_of_the_year_once(year: Year, weather: Path) -> None:
     folder = year.days[0].parent
     for name, expected in EXPECTED.items():
-        table = expected.of(folder)
+        table = expected.of(folder, weather)
         assert table.select(expected.key).n_unique() == table.height, name

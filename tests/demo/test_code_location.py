@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STREAMS = ["busiest_aircraft", "delay_by_carrier", "delay_by_route", "departures"]
+STREAMS = [
+    "aircraft_rotations",
+    "busiest_aircraft",
+    "delay_by_carrier",
+    "delay_by_route",
+    "delays_by_hour",
+    "departures",
+    "departures_with_weather",
+]
 
 LOADED = """
 import definitions
@@ -31,7 +39,7 @@ def test_it_loads_with_a_job_for_each_stream_and_the_recovery_sensor_on(tmp_path
     )
     assets, jobs, sensors = loaded.stdout.splitlines()
     assert assets.split() == STREAMS
-    assert jobs.split() == [f"{stream}_job" for stream in STREAMS]
+    assert jobs.split() == sorted(["flights_in_time_job", *(f"{stream}_job" for stream in STREAMS)])
     assert len(sensors.split()) == 1
 
 
@@ -50,7 +58,10 @@ def test_its_workspace_loads_from_any_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.dagster
-@pytest.mark.parametrize(("variable", "name"), [("DAGSTER_CKPT_INPUT", "INPUT"), ("DAGSTER_CKPT_STORE", "STORE")])
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [("DAGSTER_CKPT_INPUT", "INPUT"), ("DAGSTER_CKPT_WEATHER", "WEATHER"), ("DAGSTER_CKPT_STORE", "STORE")],
+)
 def test_the_environment_can_move_input_and_store(variable: str, name: str) -> None:
     printed = subprocess.run(
         [sys.executable, "-c", f"from resources.places import {name}; print({name})"],

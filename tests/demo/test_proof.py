@@ -24,19 +24,19 @@ def inbox(year: Year, tmp_path: Path) -> Path:
     return tmp_path / "inbox"
 
 
-def read(inbox: Path, spoil: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[str], pa.Table]:
+def read(inbox: Path, weather: Path, spoil: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[str], pa.Table]:
     """The right table of each stream, spoilt for busiest_aircraft."""
 
     def table(stream: str) -> pa.Table:
-        right = EXPECTED[stream].of(inbox)
+        right = EXPECTED[stream].of(inbox, weather)
         return (spoil(right) if stream == "busiest_aircraft" else right).to_arrow()
 
     return table
 
 
-def test_right_tables_are_equal_and_nothing_is_said(inbox: Path) -> None:
+def test_right_tables_are_equal_and_nothing_is_said(inbox: Path, weather: Path) -> None:
     screen = io.StringIO()
-    equal = prove(read(inbox, lambda table: table.reverse()), inbox, Report(Console(file=screen)))
+    equal = prove(read(inbox, weather, lambda table: table.reverse()), inbox, weather, Report(Console(file=screen)))
     assert equal == dict.fromkeys(EXPECTED, True)
     assert screen.getvalue() == ""
 
@@ -50,9 +50,9 @@ def test_right_tables_are_equal_and_nothing_is_said(inbox: Path) -> None:
     ],
 )
 def test_a_wrong_table_is_not_equal_and_its_rows_are_shown(
-    inbox: Path, spoil: Callable[[pl.DataFrame], pl.DataFrame], said: str
+    inbox: Path, weather: Path, spoil: Callable[[pl.DataFrame], pl.DataFrame], said: str
 ) -> None:
     screen = io.StringIO()
-    equal = prove(read(inbox, spoil), inbox, Report(Console(file=screen, width=200)))
+    equal = prove(read(inbox, weather, spoil), inbox, weather, Report(Console(file=screen, width=200)))
     assert [stream for stream, right in equal.items() if not right] == ["busiest_aircraft"]
     assert said in screen.getvalue()
