@@ -254,11 +254,12 @@ class EpochDriver:
     def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
         """What to raise for an epoch that was given up: trying again mends no damage and no release."""
         final = final_error(outcome.words)
-        if final is None:
-            return error
-        # A file may be missing because another writer has retired it.
-        self._setup.writer.check_term()
-        return final
+        if final is not None:
+            # A file may be missing because another writer has retired it.
+            self._setup.writer.check_term()
+            error = final
+        # Tasks do not know what the stream is called.
+        return type(error)(f"{error}, asset={self._setup.asset}")
 
     def _commit(self, edit: EpochEdit) -> Manifest:
         epoch = self._setup.writer.next_epoch

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import agg, tumbling
-from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, ValueState, agg, tumbling
+from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks
@@ -230,3 +231,76 @@ def test_a_key_that_was_silent_for_long_leaves_an_aggregate(stream: StreamUnderT
 
     stream.run(function)
     assert stream.rows() == [{"k": "a", "total": 13}]
+
+
+def test_a_process_function_of_the_users_own_keeps_state_and_sets_timers(stream: StreamUnderTest, inbox: Path) -> None:
+    class Silence(ProcessFunction):
+        """Tells of each key that was silent for five minutes."""
+
+        output = pa.schema([("k", pa.string()), ("since", pa.timestamp("us", "UTC"))])
+        state = {"last": ValueState(pa.schema([("at", pa.timestamp("us", "UTC"))]))}  # noqa: RUF012 (as users write it)
+        timers_within = timedelta(minutes=5)
+
+        def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None:
+            newest = rows.group_by("k").aggregate([("at", "max")]).rename_columns(["k", "at"])
+            keys = newest.select(["k"])
+            state.value("last").put(newest)
+            state.timers.set(keys, pc.add(newest.column("at"), timedelta(minutes=5)))
+
+        def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            last = state.value("last").get(timers.select(["k"]))
+            due = pc.equal(pc.add(last.column("at"), timedelta(minutes=5)), timers.column("_time"))
+            told = pa.table({"k": timers.column("k"), "since": last.column("at")}, schema=self.output)
+            return told.filter(due)
+
+    def function(spark: SparkSession) -> Stream:
+        return read(spark, inbox).process(Silence())
+
+    drop(inbox, 0, rows(("a", 1, 1), ("b", 1, 2)))
+    drop(inbox, 1, rows(("a", 3, 3)))
+    drop(inbox, 2, rows(("c", 7, 4)))
+    stream.run(function)
+    assert [(row["k"], row["since"]) for row in stream.table().to_pylist()] == [("b", minute(1))]
+    # The state and the timers are there after a restart.
+    drop(inbox, 3, rows(("c", 9, 5)))
+    stream.run(function)
+    assert sorted((row["k"], row["since"]) for row in stream.table().to_pylist()) == [
+        ("a", minute(3)),
+        ("b", minute(1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "said"),
+    [
+        (
+            lambda rows: rows.select(["k"]),
+            InvalidPipelineError,
+            r"this column is missing: add it\. column=v.*operator=process.*on_rows.*asset=flights/delays",
+        ),
+        (
+            lambda rows: rows["none"],
+            CheckpointDeclinedError,
+            r"the process function raised an error.*operator=process.*on_rows.*KeyError.*asset=flights/delays",
+        ),
+    ],
+)
+def test_what_a_process_function_does_wrong_is_told_and_nothing_is_lost(
+    stream: StreamUnderTest, inbox: Path, made: Callable[[pa.Table], Any], error: type[Exception], said: str
+) -> None:
+    class Passing(ProcessFunction):
+        output = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+        def __init__(self, made: Callable[[pa.Table], Any]) -> None:
+            self.made = made
+
+        def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            table: pa.Table = self.made(rows)
+            return table
+
+    drop(inbox, 0, rows(("a", 1, 1), ("b", 1, 2)))
+    with pytest.raises(error, match=said):
+        stream.run(lambda spark: read(spark, inbox).process(Passing(made)), replace(FAST, tolerable_failures=0))
+    assert stream.history().latest().epoch == 0
+    stream.run(lambda spark: read(spark, inbox).process(Passing(lambda rows: rows.select(["k", "v"]))))
+    assert stream.rows() == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
