@@ -23,7 +23,7 @@ def _told(place: Path) -> list[int]:
 @pytest.mark.timeout(400)
 def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_changes_nothing(tmp_path: Path) -> None:
     feed = Feed(tmp_path, STREAM)
-    stream = CheckpointStore((tmp_path / "checkpoints").as_uri()).stream(STREAM)
+    store = CheckpointStore((tmp_path / "checkpoints").as_uri())
     feed.drop(2)
     # Both use one Dagster instance, so the second need not take over.
     sleeper = writer(tmp_path, "sleeper", "home", {"mode": "continuous"})
@@ -40,7 +40,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
         finally:
             successor.kill()
         pd.testing.assert_frame_equal(feed.table(), feed.batch())
-        newest, told = stream.manifest(), _told(tmp_path)
+        newest, told = store.stream(STREAM).manifest(), _told(tmp_path)
 
         # Its task stood before the same gate and has long gone through: it has all it needs to commit.
         sleeper.send_signal(signal.SIGCONT)
@@ -48,7 +48,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
         assert "FencedError: another writer took over the stream" in (tmp_path / "sleeper.log").read_text()
     finally:
         sleeper.kill()
-    assert stream.manifest() == newest
+    assert store.stream(STREAM).manifest() == newest
     pd.testing.assert_frame_equal(feed.table(), feed.batch())
     assert _told(tmp_path) == told == sorted(told)
     assert told[-1] == newest.epoch

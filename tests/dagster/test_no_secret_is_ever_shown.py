@@ -88,8 +88,7 @@ def _objects(address: StoreAddress) -> list[str]:
 
 
 def _spark() -> list[str]:
-    session = SparkSession.getActiveSession()
-    assert session is not None
+    session = SparkSession.builder.getOrCreate()  # the one that the stream was run with; which is active, nobody says
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
     plans = [executions.apply(number).physicalPlanDescription() for number in range(executions.size())]
     assert any("MapInArrow" in plan for plan in plans)
