@@ -28,8 +28,7 @@ FAST = Part(
     ("-n", "2", "-m", f"not ({HEAVY})", "--ignore=tests/spark", "--ignore=tests/dagster", "--ignore=tests/chaos"),
 )
 # A file's tests share a session of Spark. In the order of their names: the longest, which kill processes, come first.
-# Three at a time on two cores: much of the time is spent waiting for something to be noticed.
-FULL = Part("heavy", ("-m", HEAVY, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"))
+FULL = Part("heavy", ("-m", HEAVY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
 
 
 @dataclass(frozen=True)
