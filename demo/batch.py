@@ -60,6 +60,7 @@ def _with_weather(inputs: Inputs) -> pl.LazyFrame:
         strategy="backward",
         tolerance="59m59s999999us",
         coalesce=False,
+        check_sortedness=False,  # it cannot be checked within groups; both were sorted above
     )
     return before.select(
         "departed_at",
