@@ -20,6 +20,7 @@ from dagster_ckpt import (
 from tests.chaos.small_spark import small_spark
 
 PLACE = Path(os.environ["DAGSTER_CKPT_TEST_PLACE"])
+EVENT_INTERVAL = os.environ.get("DAGSTER_CKPT_TEST_EVENT_INTERVAL", "1s")
 STREAMS = ["killed_as_job", "killed_as_asset", "contested"]
 
 
@@ -54,6 +55,6 @@ def _counting(name: str) -> dg.AssetsDefinition:
 
 defs = build_streaming_definitions(
     assets=[_counting(name) for name in STREAMS],
-    checkpoints=CheckpointCoordinatorResource(url=(PLACE / "checkpoints").as_uri(), event_interval="1s"),
+    checkpoints=CheckpointCoordinatorResource(url=(PLACE / "checkpoints").as_uri(), event_interval=EVENT_INTERVAL),
     spark=small_spark(),
 )

@@ -25,8 +25,10 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
     feed = Feed(tmp_path, STREAM)
     store = CheckpointStore((tmp_path / "checkpoints").as_uri())
     feed.drop(2)
-    # Both use one Dagster instance, so the second need not take over.
-    sleeper = writer(tmp_path, "sleeper", "home", {"mode": "continuous"})
+    # Both use one Dagster instance, so the second need not take over. The sleeper holds the event of its newest epoch
+    # back while it is stopped, and would tell it when it wakes up: an interval of a second would let it be stopped
+    # between its look at the term and Dagster's log, where nobody could hold it back.
+    sleeper = writer(tmp_path, "sleeper", "home", {"mode": "continuous"}, event_interval="15s")
     try:
         bring_into_the_middle(feed)
         before = term(tmp_path)

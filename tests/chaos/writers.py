@@ -15,7 +15,9 @@ from tests.chaos.world import Feed, until
 STREAM = "contested"
 
 
-def writer(place: Path, name: str, home: str, config: Mapping[str, object]) -> subprocess.Popen[bytes]:
+def writer(
+    place: Path, name: str, home: str, config: Mapping[str, object], event_interval: str = "1s"
+) -> subprocess.Popen[bytes]:
     """A process that materializes the stream with this run config; `home` is the folder of its Dagster instance."""
     folder = place / home
     folder.mkdir(exist_ok=True)
@@ -24,7 +26,12 @@ def writer(place: Path, name: str, home: str, config: Mapping[str, object]) -> s
         return subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.contender", STREAM, json.dumps(config)],
             cwd=ROOT,
-            env={**os.environ, "DAGSTER_HOME": str(folder), "DAGSTER_CKPT_TEST_PLACE": str(place)},
+            env={
+                **os.environ,
+                "DAGSTER_HOME": str(folder),
+                "DAGSTER_CKPT_TEST_PLACE": str(place),
+                "DAGSTER_CKPT_TEST_EVENT_INTERVAL": event_interval,
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
