@@ -8,7 +8,8 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
-from dagster_ckpt.operators.late import ROW, late_table
+from dagster_ckpt.operators.late import late_table
+from dagster_ckpt.operators.own_columns import ROW
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.state import change_log

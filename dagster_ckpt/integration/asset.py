@@ -10,7 +10,7 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
 from dagster_ckpt.integration.crash_loop_check import check_spec
-from dagster_ckpt.integration.names import is_plain, op_name_of, pool_name_of
+from dagster_ckpt.integration.names import IO_MANAGER_KEY, is_plain, op_name_of, pool_name_of
 from dagster_ckpt.integration.options import stream_options
 from dagster_ckpt.integration.parameters import read_parameters
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
@@ -19,9 +19,6 @@ from dagster_ckpt.integration.step import run_step
 from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import announce_settings
-
-IO_MANAGER_KEY = "epochs"
-"""The resource key of the IO manager through which ordinary assets read a stream's table."""
 
 _RESOURCES: Mapping[str, Any] = {
     # Whatever lies under this key: PySparkResource and LazyPySparkResource have no base class in common.

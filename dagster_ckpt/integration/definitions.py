@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from dagster_ckpt.integration.asset import IO_MANAGER_KEY
 from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.names import IO_MANAGER_KEY
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.sensor import build_recovery_sensor
 

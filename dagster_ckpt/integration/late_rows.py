@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import dagster as dg
 
 from dagster_ckpt.integration.jobs import require_streaming
+from dagster_ckpt.integration.names import IO_MANAGER_KEY
 from dagster_ckpt.operators.late import late_table
 from dagster_ckpt.protocol.manifest import Manifest
-
-IO_MANAGER_KEY = "epochs"
 
 _SUFFIX = "_late_rows"
 

@@ -1,4 +1,4 @@
-"""Names that Dagster sees: of ops, jobs, sensors and pools, made from asset keys, and our run tags.
+"""Names that Dagster sees: of ops, jobs, sensors and pools, made from asset keys; our resource key and run tags.
 
 Dagster refuses in an op's name what it allows in an asset key (dots, slashes, letters outside ASCII), so those get a
 name of their own that no other key can have.
@@ -10,6 +10,9 @@ from hashlib import sha256
 import dagster as dg
 
 from dagster_ckpt.protocol.names import name_of
+
+IO_MANAGER_KEY = "epochs"
+"""The resource key of the IO manager through which ordinary assets read a stream's table."""
 
 ATTEMPT_TAG = "dagster_ckpt/attempt"
 """Which relaunch in a row a Dagster run is; the first is 1."""

@@ -10,17 +10,18 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction, window_checks
+from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction
 from dagster_ckpt.operators.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
 from dagster_ckpt.operators.accumulators.distinct import NewValues
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import changes_between
 from dagster_ckpt.operators.distinct_table import VALUE, DistinctTable
 from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
-from dagster_ckpt.operators.late import before, late_tables
+from dagster_ckpt.operators.late import DROP, before, late_tables
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.plan import plan, plan_with_tables
-from dagster_ckpt.operators.time_to_live import AT, HASH, TimeToLive
+from dagster_ckpt.operators.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 
@@ -54,7 +55,7 @@ class RunningAggregate:
         source: InputSpec,
         event_time: str | None = None,
         expire_after_us: int | None = None,
-        late: str = window_checks.DROP,
+        late: str = DROP,
         *,
         updating: bool = False,
     ) -> "RunningAggregate":
@@ -76,7 +77,7 @@ class RunningAggregate:
         checks.check_state_names(keys, [*(field.name for field in grouped.fields), *added])
         output = pa.schema([*key_fields, *grouped.results])
         checks.check_columns(output)
-        kept_late = late_tables([source], [event_time]) if late == window_checks.KEEP else ()
+        kept_late = late_tables(late, [source], [event_time])
         read = {*keys, *grouped.values, event_time, CHANGE_TYPE if updating else None}
         used = schema if kept_late else pa.schema([field for field in schema if field.name in read])
         pipeline = Pipeline(
@@ -99,7 +100,7 @@ class RunningAggregate:
             pipeline.inputs[0],
             options["event_time"],
             options.get("expire_after_us"),
-            options.get("late", window_checks.DROP),
+            options.get("late", DROP),
             updating=options.get("updating", False),
         )
 

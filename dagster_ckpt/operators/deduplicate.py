@@ -10,10 +10,10 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators import checks, expiry_checks, window_checks
+from dagster_ckpt.operators import checks, expiry_checks
 from dagster_ckpt.operators.first_rows import FirstRows
 from dagster_ckpt.operators.kept_rows import KeptRows
-from dagster_ckpt.operators.late import late_tables
+from dagster_ckpt.operators.late import DROP, late_tables
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 
@@ -54,13 +54,13 @@ class Deduplicate:
         keep: str = Keep.FIRST,
         event_time: str | None = None,
         expire_after_us: int | None = None,
-        late: str = window_checks.DROP,
+        late: str = DROP,
     ) -> "Deduplicate":
         """Check the operator; raises `InvalidPipelineError`. The output has all columns of the input."""
         _check(keys, source.schema, keep, event_time, expire_after_us, late)
         rows = _rows(source.schema, keys, Keep(keep), event_time, expire_after_us)
         expiry_checks.check_names_are_free(source.schema, rows.added)
-        kept_late = late_tables([source], [event_time]) if late == window_checks.KEEP else ()
+        kept_late = late_tables(late, [source], [event_time])
         pipeline = Pipeline(
             operator=NAME,
             parameters={

@@ -3,7 +3,8 @@
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators import checks, window_checks
+from dagster_ckpt.operators import checks
+from dagster_ckpt.operators.late import DROP, check_late
 from dagster_ckpt.operators.row_order import has_total_order
 
 _LENGTH_MAX_US = 2**62
@@ -22,7 +23,7 @@ def check_event_time_for(step: str, event_time: str | None, schema: pa.Schema) -
 def check_expiry(step: str, expire_after_us: int | None, late: str, event_time: str | None, schema: pa.Schema) -> None:
     """A time to live is a length of event time; rows are late only where there is one."""
     if expire_after_us is None:
-        if late != window_checks.DROP:
+        if late != DROP:
             raise InvalidPipelineError(
                 f"without expire_after no row is ever too late: leave late= out. step={step}, late={late!r}"
             )
@@ -32,7 +33,7 @@ def check_expiry(step: str, expire_after_us: int | None, late: str, event_time: 
         raise InvalidPipelineError(
             f"expire_after must be a length of time above zero. step={step}, expire_after_us={expire_after_us}"
         )
-    window_checks.check_late(late, schema)
+    check_late(late, schema)
 
 
 def check_names_are_free(schema: pa.Schema, added: list[str]) -> None:

@@ -13,8 +13,9 @@ from dagster_ckpt.lsm.words import chosen
 from dagster_ckpt.operators.accumulators.extremes import End
 from dagster_ckpt.operators.changes import changes_between
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.row_choice import RowChoice, in_time
-from dagster_ckpt.operators.time_to_live import AT, HASH, TimeToLive
+from dagster_ckpt.operators.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
 ROWS = "rows"

@@ -6,13 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, Timeline
+from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
+from dagster_ckpt.operators.own_columns import ROW, whole_number
 from dagster_ckpt.protocol.manifest import InputSpec, SortKind, StateTableSpec
 
-ROW = "_row"
-"""Tells late rows apart that are equal in every column."""
+DROP = "drop"
+KEEP = "keep"
 
 _PREFIX = "_late_"
 
@@ -26,12 +29,29 @@ def is_late_table(name: str) -> bool:
     return name.startswith(_PREFIX)
 
 
-def late_tables(inputs: Sequence[InputSpec], event_times: Sequence[str | None]) -> tuple[StateTableSpec, ...]:
-    """A timeline for the late rows of each input that has an event time. They never expire."""
+def check_late(late: str, schema: pa.Schema) -> None:
+    """What becomes of late rows is known; where they are kept, all columns of the input can be.
+
+    Raises `InvalidPipelineError`.
+    """
+    if late not in (DROP, KEEP):
+        raise InvalidPipelineError(f"late rows can be dropped or kept: late='drop' or late='keep'. late={late!r}")
+    if late == KEEP:
+        checks.check_columns(schema)
+        if ROW in schema.names:
+            raise InvalidPipelineError(f"late rows are kept with a column of this name: rename yours. column={ROW}")
+
+
+def late_tables(
+    late: str, inputs: Sequence[InputSpec], event_times: Sequence[str | None]
+) -> tuple[StateTableSpec, ...]:
+    """A timeline for the late rows of each input that has an event time, where they are kept. They never expire."""
+    if late != KEEP:
+        return ()
     return tuple(
         StateTableSpec(
             late_table(number),
-            pa.schema([*source.schema, pa.field(ROW, pa.int64(), nullable=False)]),
+            pa.schema([*source.schema, whole_number(ROW)]),
             keys=(time, ROW),
             sort=SortKind.TIME,
             time=time,
@@ -47,8 +67,7 @@ def keep_late(
     """Keep the late ones of these rows in their table. One without an event time has no place there."""
     late = late[mask_of(pc.is_valid(flat(rows.column(time)).take(pa.array(late))))]
     if len(late):
-        numbers = context.row_numbers(len(late))
-        kept = take(rows, late).append_column(pa.field(ROW, pa.int64(), nullable=False), numbers)
+        kept = take(rows, late).append_column(whole_number(ROW), context.row_numbers(len(late)))
         timeline.put(hashes[late], kept)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.operators import aggregate, append, deduplicate, process, session_aggregate, window_aggregate
 from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.joins import interval, windowed
+from dagster_ckpt.operators.joins import appending, interval, windowed
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.protocol.manifest import Pipeline
 
@@ -21,11 +21,11 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     aggregate.NAME: aggregate.COUNTERS,
     deduplicate.NAME: deduplicate.COUNTERS,
-    interval.NAME: interval.COUNTERS,
+    interval.NAME: appending.COUNTERS,
     process.NAME: process.COUNTERS,
     session_aggregate.NAME: session_aggregate.COUNTERS,
     window_aggregate.NAME: window_aggregate.COUNTERS,
-    windowed.NAME: windowed.COUNTERS,
+    windowed.NAME: appending.COUNTERS,
 }
 
 

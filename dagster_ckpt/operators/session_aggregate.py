@@ -8,21 +8,22 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, joined, take, taken
 from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.table import FoundAll, Hashes, State, Touched
+from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators import window_checks
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.session_state import Replaced, SessionsForGood, SessionState, SessionsUntilClosed
 from dagster_ckpt.operators.sessions import Spans, United, folded, spans_of_rows, united
 from dagster_ckpt.operators.windowed_state import (
     WINDOW_END,
     WINDOW_START,
-    WINDOWS,
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
+    WindowedOperator,
     WindowedState,
     WindowOptions,
-    micros,
     rows_at,
     times_of,
 )
@@ -36,7 +37,7 @@ COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
 
 
 @dataclass(frozen=True)
-class SessionAggregate:
+class SessionAggregate(WindowedOperator):
     """One row per key and session with the aggregates over the rows in it.
 
     A session ends a gap after its last row, but a row at that very moment still joins it. So it is closed when the
@@ -46,10 +47,7 @@ class SessionAggregate:
     it, and where it has no event time.
     """
 
-    pipeline: Pipeline
-    options: WindowOptions
     window: Session
-    windowed: WindowedState
     kept: SessionState
 
     @classmethod
@@ -61,7 +59,7 @@ class SessionAggregate:
         event_time: str | None,
         window: Session,
         early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
-        late: str = window_checks.DROP,
+        late: str = DROP,
     ) -> "SessionAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`. `source.schema` is as with `WindowAggregate`."""
         window = window_checks.session_window(window)
@@ -69,7 +67,7 @@ class SessionAggregate:
         options = WindowOptions(window, aggregations, time, early, late)
         windowed = WindowedState.of(keys, options, source.schema)
         kept: SessionState = SessionsForGood(windowed) if early else SessionsUntilClosed(windowed)
-        return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, window, windowed, kept)
+        return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "SessionAggregate":
@@ -80,16 +78,8 @@ class SessionAggregate:
         return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (self.options.event_time,)
-
-    @property
     def horizon_us(self) -> int:
         return self.window.gap_us + 1
-
-    @property
-    def logged(self) -> str | None:
-        return WINDOWS if self.options.early else None
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -158,12 +148,6 @@ class SessionAggregate:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         return self.kept.finish(state, context)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.windowed.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.windowed.table(state_rows)
 
 
 def _by_time(rows: Positions, key_of_row: Positions, times: Positions) -> Positions:

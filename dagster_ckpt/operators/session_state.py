@@ -11,6 +11,7 @@ from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.operators.windowed_state import (
     ENDS,
@@ -20,7 +21,6 @@ from dagster_ckpt.operators.windowed_state import (
     WINDOWS_CLOSED,
     WindowedState,
     due,
-    micros,
 )
 from dagster_ckpt.protocol.manifest import StateTableSpec
 

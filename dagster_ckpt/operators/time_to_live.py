@@ -15,11 +15,11 @@ from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.accumulators.accumulator import known
 from dagster_ckpt.operators.late import before
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.own_columns import HASH, hash_column, hashes_in, whole_number
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
 EXPIRIES = "expiries"
 """The timeline."""
-HASH = "_hash"
 AT = "_expiry_of"
 """The event time that a key had when its entry was put."""
 _LEAST = np.iinfo(np.int64).min
@@ -41,7 +41,7 @@ class TimeToLive:
         """The timeline: one entry for every key of the table that has a time."""
         keys = [self.table.schema.field(key) for key in self.table.keys]
         at = pa.field(AT, self.table.schema.field(self.time).type, nullable=False)
-        schema = pa.schema([at, *keys, pa.field(HASH, pa.int64(), nullable=False)])
+        schema = pa.schema([at, *keys, whole_number(HASH)])
         return StateTableSpec(EXPIRIES, schema, (AT, *self.table.keys), SortKind.TIME, time=AT)
 
     def until_us(self, context: EpochContext) -> int | None:
@@ -84,7 +84,7 @@ class TimeToLive:
 
     def _judged(self, entries: pa.Table, state: State, context: EpochContext) -> tuple[Hashes, pa.Table]:
         """Delete the keys of these entries that have to leave; entries for those that live on."""
-        hashes = flat(entries.column(HASH)).to_numpy().view(np.uint64)
+        hashes = hashes_in(entries)
         table = state.table(self.table.name)
         found = table.get(hashes, entries.select(list(self.table.keys)))
         asked = np.flatnonzero(found.present)
@@ -107,4 +107,4 @@ class TimeToLive:
 
     def _entries(self, hashes: Hashes, rows: pa.Table) -> pa.Table:
         columns = [rows.column(name) for name in (self.time, *self.table.keys)]
-        return pa.Table.from_arrays([*columns, pa.array(hashes.view(np.int64))], schema=self.expiries.schema)
+        return pa.Table.from_arrays([*columns, hash_column(hashes)], schema=self.expiries.schema)

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import window_checks
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.operators.windowed_state import (
@@ -20,6 +21,7 @@ from dagster_ckpt.operators.windowed_state import (
     WINDOWS,
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
+    WindowedOperator,
     WindowedState,
     WindowOptions,
     due,
@@ -37,7 +39,7 @@ _ROWS_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
-class WindowAggregate:
+class WindowAggregate(WindowedOperator):
     """One row per key and window with the aggregates over the rows in it.
 
     A window is closed when the watermark has reached its end. Then its row comes out, once, and nothing of it is kept;
@@ -45,10 +47,7 @@ class WindowAggregate:
     windows it is in that are not closed. It is late where all are, and where it has no event time.
     """
 
-    pipeline: Pipeline
-    options: WindowOptions
     window: FixedWindow
-    windowed: WindowedState
 
     @classmethod
     def build(
@@ -59,7 +58,7 @@ class WindowAggregate:
         event_time: str | None,
         window: FixedWindow,
         early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
-        late: str = window_checks.DROP,
+        late: str = DROP,
     ) -> "WindowAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`.
 
@@ -71,7 +70,7 @@ class WindowAggregate:
         options = WindowOptions(window, aggregations, time, early, late)
         windowed = WindowedState.of(keys, options, source.schema)
         tables = [windowed.windows(expire=False)] if early else [windowed.windows(expire=True), windowed.ends()]
-        return cls(windowed.pipeline(NAME, options, source, tables), options, window, windowed)
+        return cls(windowed.pipeline(NAME, options, source, tables), options, windowed, window)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "WindowAggregate":
@@ -82,16 +81,8 @@ class WindowAggregate:
         return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (self.options.event_time,)
-
-    @property
     def horizon_us(self) -> int:
         return self.window.size_us
-
-    @property
-    def logged(self) -> str | None:
-        return WINDOWS if self.options.early else None
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -152,9 +143,3 @@ class WindowAggregate:
             yield inserts(self.table(found.rows))
         table.expire(until_us)
         state.timeline(ENDS).expire(until_us)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.windowed.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.windowed.table(state_rows)

@@ -6,11 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import checks
-from dagster_ckpt.operators.late import ROW
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session, Tumbling
-
-DROP = "drop"
-KEEP = "keep"
 
 
 def fixed_window(window: object) -> FixedWindow:
@@ -37,16 +33,6 @@ def time_of_window(event_time: str | None, schema: pa.Schema) -> str:
         )
     checks.check_event_time(event_time, schema)
     return event_time
-
-
-def check_late(late: str, schema: pa.Schema) -> None:
-    """What becomes of late rows is known; where they are kept, all columns of the input can be."""
-    if late not in (DROP, KEEP):
-        raise InvalidPipelineError(f"late rows can be dropped or kept: late='drop' or late='keep'. late={late!r}")
-    if late == KEEP:
-        checks.check_columns(schema)
-        if ROW in schema.names:
-            raise InvalidPipelineError(f"late rows are kept with a column of this name: rename yours. column={ROW}")
 
 
 def check_window_names(names: Iterable[str], added: Iterable[str]) -> None:

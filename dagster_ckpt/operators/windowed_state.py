@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
@@ -14,8 +13,9 @@ from dagster_ckpt.operators.accumulators.accumulator import Columns, filled, kno
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import changes_between
 from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
-from dagster_ckpt.operators.late import late_tables
+from dagster_ckpt.operators.late import DROP, check_late, late_tables
 from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.own_columns import HASH, hash_column, hashes_in, micros, whole_number
 from dagster_ckpt.operators.windows import Window, window_as_json, window_from_json
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
 
@@ -30,7 +30,6 @@ WINDOWS_OPENED = "windows_opened"
 WINDOWS_CLOSED = "windows_closed"
 """Windows of a key that came out in the epoch. With early results none does: they are there from their first row on."""
 
-_KEY_HASH = "_hash"
 _PIECE_ROWS_MAX = 1 << 18
 """So many windows come out at once: what is kept for each may be far more than what says that it is due."""
 
@@ -77,8 +76,8 @@ class WindowedState:
         """Check what all kinds of windows need. Raises `InvalidPipelineError`."""
         checks.check_keys(keys, schema)
         checks.check_aggregations(options.aggregations, keys, schema, options.event_time)
-        window_checks.check_window_names([*keys, *options.aggregations], [WINDOW_START, WINDOW_END, _KEY_HASH])
-        window_checks.check_late(options.late, schema)
+        window_checks.check_window_names([*keys, *options.aggregations], [WINDOW_START, WINDOW_END, HASH])
+        check_late(options.late, schema)
         grouped = GroupedState.of(options.aggregations, schema, options.event_time)
         checks.check_state_names(keys, [field.name for field in grouped.fields])
         time = schema.field(options.event_time).type
@@ -93,16 +92,14 @@ class WindowedState:
         """The fingerprint of an operator with this state."""
         keys = tuple(field.name for field in self.keys)
         read = {*keys, *self.grouped.values, options.event_time}
-        if options.late == window_checks.DROP:
+        if options.late == DROP:
             source = replace(source, schema=pa.schema([field for field in source.schema if field.name in read]))
-        else:
-            tables = [*tables, *late_tables([source], [options.event_time])]
         return Pipeline(
             operator=operator,
             parameters=options.parameters(),
             inputs=(source,),
             keys=keys,
-            tables=tuple(tables),
+            tables=(*tables, *late_tables(options.late, [source], [options.event_time])),
             output=self.output,
             appends=not options.early,
         )
@@ -124,7 +121,7 @@ class WindowedState:
 
     def ends(self) -> StateTableSpec:
         """The timeline `ENDS`."""
-        schema = pa.schema([self.end, *self.keys, self.start, pa.field(_KEY_HASH, pa.int64(), nullable=False)])
+        schema = pa.schema([self.end, *self.keys, self.start, whole_number(HASH)])
         return StateTableSpec(ENDS, schema, (WINDOW_END, *self.key_names), SortKind.TIME, time=WINDOW_END)
 
     def windows_of(self, keys: pa.Table, starts: Positions) -> pa.Table:
@@ -139,7 +136,7 @@ class WindowedState:
     def ends_of(self, hashes: Hashes, state_rows: pa.Table) -> pa.Table:
         """The rows of `ENDS` for windows of keys with these hashes."""
         columns = state_rows.select([WINDOW_END, *self.key_names]).columns
-        return pa.Table.from_arrays([*columns, pa.array(hashes.view(np.int64))], schema=self.ends().schema)
+        return pa.Table.from_arrays([*columns, hash_column(hashes)], schema=self.ends().schema)
 
     def table(self, state_rows: pa.Table) -> pa.Table:
         """The stream's table from rows of `WINDOWS`."""
@@ -156,18 +153,35 @@ class WindowedState:
         return pa.array(times).view(self.start.type)
 
 
+@dataclass(frozen=True)
+class WindowedOperator:
+    """The part of `Operator` that is the same for windows of every kind."""
+
+    pipeline: Pipeline
+    options: WindowOptions
+    windowed: WindowedState
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return (self.options.event_time,)
+
+    @property
+    def logged(self) -> str | None:
+        return WINDOWS if self.options.early else None
+
+    def changes_of(self, touched: Touched) -> Changes:
+        return self.windowed.changes_of(touched)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        return self.windowed.table(state_rows)
+
+
 def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
     """The rows of `ENDS` before a moment, in pieces, with the hashes of their keys."""
     for piece in state.timeline(ENDS).scan(None, until_us):
         for first in range(0, piece.num_rows, _PIECE_ROWS_MAX):
             part = piece.slice(first, _PIECE_ROWS_MAX)
-            yield flat(part.column(_KEY_HASH)).to_numpy().view(np.uint64), part
-
-
-def micros(column: pa.Array | pa.ChunkedArray) -> Positions:
-    """The times of a column without nulls in microseconds."""
-    times: Positions = flat(column).view(pa.int64()).to_numpy()
-    return times
+            yield hashes_in(part), part
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:

@@ -53,10 +53,13 @@ def check_stream(job: StreamJob) -> CheckedStream:
         )
     for plan in plans:
         refuse_stateful_steps(job.asset, plan)
-    # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
-    together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in job.stream.inputs])))
+    of_inputs = [leaves(plan) for plan in plans]
+    together = of_inputs[0]
+    if len(plans) > 1:
+        # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
+        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in job.stream.inputs])))
     sources = sources_of(job.asset, session, together)
-    identities = _by_input(sources, [len(leaves(plan)) for plan in plans])
+    identities = _by_input(sources, list(map(len, of_inputs)))
     return CheckedStream(sources, build_operator(job.asset, job.stream, identities))
 
 

@@ -42,8 +42,8 @@ def words_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
 
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
-    """All inputs in one plan, in the order in which `words_of_epochs` has them: its sources are the query's."""
-    return inputs[0] if len(inputs) == 1 else _union(inputs, [frame.withColumn(HASH, F.lit(0)) for frame in inputs])
+    """Several inputs in one plan, in the order in which `words_of_epochs` has them: its sources are the query's."""
+    return _union(inputs, [frame.withColumn(HASH, F.lit(0)) for frame in inputs])
 
 
 def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:

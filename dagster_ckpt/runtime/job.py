@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.clock import Clock
@@ -192,20 +191,20 @@ class _Run:
         options = self._job.options
         continuous = options.mode is Mode.CONTINUOUS
         if continuous and driver.is_due and driver.quiet_ms >= options.checkpoint_interval_ms:
-            query.between(partial(driver.harvest, self._own_words()))
+            query.between(partial(self._harvest, driver))
 
     def _let_out(self, query: EpochQuery, driver: EpochDriver) -> None:
         """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all."""
         if self._job.stream.flushes:
             query.beside(driver.commit_end_of_input)
         while driver.is_due and self._reason_to_end() is None:
-            query.between(partial(driver.harvest, self._own_words()))
+            query.between(partial(self._harvest, driver))
             while not query.rests(_TICK_S):
                 self._hooks.on_idle()
             query.raise_failure()
 
-    def _own_words(self) -> DataFrame:
-        return words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup())
+    def _harvest(self, driver: EpochDriver) -> None:
+        driver.harvest(words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         reason = self._hooks.stop_reason()

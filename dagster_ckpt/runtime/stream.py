@@ -34,13 +34,6 @@ class OnEnd(StrEnum):
     FLUSH = "flush"
 
 
-class Late(StrEnum):
-    """What becomes of rows that come after the watermark has passed them. They are counted either way."""
-
-    DROP = "drop"
-    KEEP = "keep"
-
-
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """Which column tells when a row happened, and how much later than the newest one a row may still come.
@@ -163,7 +156,7 @@ class Stream:
         were closed are counted; `late="keep"` keeps them to be looked at. `on_end="flush"` closes all windows when an
         available_now run has worked all there is; `"keep"` leaves those open that the watermark has not passed.
         """
-        return WindowedStream(self, window, early, Late(late), OnEnd(on_end))
+        return WindowedStream(self, window, early, late, OnEnd(on_end))
 
     def interval_join(
         self,
@@ -205,7 +198,7 @@ class Stream:
         reach_us = milliseconds(expire_after, "expire_after") * 1_000
 
         def build(inputs: Sequence[StepInput]) -> Operator:
-            return IntervalJoin.build(*_sides(inputs), -reach_us, reach_us, how, late)
+            return IntervalJoin.expiring(*_sides(inputs), reach_us, how, late)
 
         return self._with_step(Step("join", build, (other,), on_end=OnEnd(on_end)))
 
@@ -316,7 +309,7 @@ class WindowedStream:
     stream: Stream
     window: Window
     early: bool
-    late: Late
+    late: str
     on_end: OnEnd
 
     def aggregate(self, **aggregations: Aggregation) -> Stream:
@@ -327,8 +320,8 @@ class WindowedStream:
             [rows] = inputs
             options = (rows.keys, aggregations, rows.spec, rows.event_time)
             if isinstance(self.window, Session):
-                return SessionAggregate.build(*options, self.window, self.early, str(self.late))
-            return WindowAggregate.build(*options, self.window, self.early, str(self.late))
+                return SessionAggregate.build(*options, self.window, self.early, self.late)
+            return WindowAggregate.build(*options, self.window, self.early, self.late)
 
         step = Step("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)

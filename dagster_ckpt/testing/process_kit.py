@@ -14,8 +14,9 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.columns import flat, flatten, rows_equal, take
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
-from dagster_ckpt.operators.process.layout import HASH, INDEX, TIMERS, state_table
+from dagster_ckpt.operators.process.layout import INDEX, TIMERS, state_table
 from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created

@@ -29,7 +29,7 @@ KINDS = {"insert": "+I", "update_postimage": "+U"}
 def test_rows_of_products(name: str, options: dict[str, Any]) -> None:
     file = cases_of("deduplicate.json")
     (case,) = (case for case in file["cases"] if case["name"].startswith(name))
-    stream = Stream.of(Deduplicate.build(("product",), InputSpec((), SCHEMA), **options), DELAY_US)
+    stream = Stream(Deduplicate.build(("product",), InputSpec((), SCHEMA), **options), DELAY_US)
     kinds = options["keep"] == "last"
     for part in ("before", "after"):
         out = [change for row in file["input"][part] for change in stream.epoch(batch(row))]
@@ -43,7 +43,7 @@ def test_all_rows_in_one_epoch_leave_the_same_table_where_nothing_is_forgotten()
     rows = [row for part in ("before", "after") for row in file["input"][part]]
     for name, options in CASES:
         (case,) = (case for case in file["cases"] if case["name"].startswith(name))
-        stream = Stream.of(Deduplicate.build(("product",), InputSpec((), SCHEMA), **options), DELAY_US)
+        stream = Stream(Deduplicate.build(("product",), InputSpec((), SCHEMA), **options), DELAY_US)
         stream.epoch(*(batch(row) for row in reversed(rows)))
         left: dict[str, tuple[Any, ...]] = defaultdict(tuple)
         for row in [*case["out_before"], *case["out_after"]]:

@@ -13,7 +13,8 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.windows import Hopping, Session, Tumbling, Window
 from tests.golden.cases import cases_of, micros
-from tests.unit.operators.windowed_streams import TIME, Row, Stream, table_of, windowed
+from tests.unit.operators.keyed_streams import TIME, Row
+from tests.unit.operators.windowed_streams import Stream, table_of, windowed
 
 SECOND = 1_000_000
 MILLISECOND = 1_000

@@ -117,7 +117,7 @@ def test_every_epoch_keeps_the_rows_it_should(
     cut: list[list[list[Row]]], pair: tuple[Deduplicate, Oracle], delay_us: int, distinct: int
 ) -> None:
     operator, oracle = pair
-    agree(Stream.of(operator, delay_us, distinct), oracle, cut)
+    agree(Stream(operator, delay_us, distinct), oracle, cut)
 
 
 @settings(max_examples=60)
@@ -150,7 +150,7 @@ def test_the_newest_rows_are_the_same_however_rows_in_order_are_cut_into_epochs(
     tables = []
     for cuts in (places, ()):
         edges = [0, *sorted({min(place, len(rows)) for place in cuts}), len(rows)]
-        stream = Stream.of(Deduplicate.build(KEYS, InputSpec((), SCHEMA), "last", "at", expire_after_us))
+        stream = Stream(Deduplicate.build(KEYS, InputSpec((), SCHEMA), "last", "at", expire_after_us))
         for first, last in pairwise(edges):
             stream.epoch(pa.Table.from_pylist(rows[first:last], schema=SCHEMA))
         stream.epoch()

@@ -83,7 +83,7 @@ def operator(expire_after_us: int) -> RunningAggregate:
 def test_keys_leave_and_begin_anew(
     cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int
 ) -> None:
-    agree(Stream.of(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
+    agree(Stream(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
 
 
 @settings(max_examples=60)
@@ -142,7 +142,7 @@ def test_an_aggregate_of_a_table_that_changes_is_that_of_its_rows(
     epochs: list[dict[int, Row | None]], chance: Any, size: int, on_engine: bool
 ) -> None:
     operator = RunningAggregate.build(("k",), EXACT, InputSpec((), CHANGES), updating=True)
-    stream = Stream.on_engine(operator, 0, 2, [SHARDS], 1 << 28) if on_engine else Stream.of(operator)
+    stream = Stream.on_engine(operator, 0, 2, [SHARDS], 1 << 28) if on_engine else Stream(operator)
     upstream: dict[int, Row] = {}
     table: list[Row] = []
     for epoch in epochs:

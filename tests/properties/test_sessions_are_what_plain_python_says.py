@@ -11,15 +11,13 @@ from tests.properties.windows_in_python import (
     Epochs,
     Sessions,
     agree,
-    by_window,
-    cut_at,
+    agree_however_cut,
     epochs_of,
-    in_order,
     on_engine,
     rows_with,
     stream_of,
 )
-from tests.unit.operators.windowed_streams import Row
+from tests.unit.operators.keyed_streams import Row
 
 ROWS = rows_with(["a", "a", "a", None], [1])
 GAPS = st.sampled_from([1, 4, 10]).map(Session)
@@ -61,10 +59,4 @@ def test_the_same_over_the_real_engine(
 def test_rows_in_order_give_the_same_sessions_however_they_are_cut_into_epochs(
     rows: list[Row], places: list[int], window: Session, early: bool
 ) -> None:
-    tables = []
-    for cut in (cut_at(in_order(rows), places), cut_at(in_order(rows), ())):
-        stream = stream_of(window, early, 0, 1000)
-        agree(stream, Sessions(window), cut)
-        assert stream.late == []
-        tables.append(by_window(stream.table()))
-    assert tables[0] == tables[1]
+    agree_however_cut(window, early, rows, places)

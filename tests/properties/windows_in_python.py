@@ -1,40 +1,21 @@
 """Windows and sessions as loops over lists, and an operator over either state against them."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.operators import EpochContext, agg
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline, RunRef
-from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.memory import MemoryBudget
-from dagster_ckpt.state.snapshot import live_rows
-from dagster_ckpt.state.task_state import open_state
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from tests.unit.operators.windowed_streams import (
-    TIME,
-    Row,
-    Stream,
-    Windowed,
-    Worked,
-    hashes_of,
-    table_of,
-    through,
-    windowed,
-)
+from tests.unit.operators.keyed_streams import TIME, Row
+from tests.unit.operators.windowed_streams import Stream, table_of, windowed
 
 KEYS = ("k", "part")
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int16()), ("v", pa.int64()), ("s", pa.string()), ("at", TIME)])
@@ -232,55 +213,6 @@ def replayed(table: Table, changes: Iterable[Row]) -> Table:
     return table
 
 
-@dataclass
-class EngineWorld:
-    """The real engine: each epoch in tasks of its own, that know the manifest of the epoch before and nothing else."""
-
-    pipeline: Pipeline
-    tasks: Sequence[tuple[Shard, ...]]
-    memory_bytes: int
-    store: MemoryObjectStore = field(init=False)
-    manifest: Manifest = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.store = MemoryObjectStore(f"windows-{next(STORES)}")
-        beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), self.pipeline, len(SHARDS))
-        self.manifest = created(beginning, Stamp(Nonce("n"), 0))
-
-    def work(self, operator: Windowed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked:
-        engine = Engine(SystemClock(), budget=MemoryBudget(self.memory_bytes))
-        epoch, whole = Epoch(self.manifest.version + 1), Worked()
-        runs: dict[str, list[tuple[RunRef, ...]]] = {spec.name: [() for _ in SHARDS] for spec in self.pipeline.tables}
-        for shards in self.tasks:
-            its_context = replace(context, epoch=epoch, shards=shards, of=len(SHARDS), counters=Counter())
-            file = FileId(Term(1), epoch, shards[0], attempt=0)
-            with open_state(self.store, self.manifest, shards, file, engine, operator.logged) as state:
-                state.compact()
-                mine = self._of(shards, operator, batches, distinct)
-                worked = through(operator, its_context, state, mine, state.relieve)
-                for shard, tables in state.flush().items():
-                    for table in tables:
-                        runs[table.table][shard] = table.runs
-            whole.late += worked.late
-            whole.changes += worked.changes
-            whole.counters.update(worked.counters)
-        lists = {name: tuple(of_shards) for name, of_shards in runs.items()}
-        self.manifest = replace(self.manifest, version=Version(epoch), epoch=epoch, runs=lists)
-        return whole
-
-    def live(self, operator: Windowed) -> pa.Table:
-        assert operator.logged is not None
-        return live_rows(self.store, self.manifest, operator.logged)
-
-    def _of(
-        self, shards: tuple[Shard, ...], operator: Windowed, batches: Sequence[pa.Table], distinct: int
-    ) -> Iterable[tuple[Any, pa.Table]]:
-        for batch in batches:
-            hashes = hashes_of(batch, operator.pipeline.keys, distinct)
-            mine = np.flatnonzero(np.isin(hashes >> np.uint64(63), np.array(shards, dtype=np.uint64)))
-            yield hashes[mine], batch.take(pa.array(mine)).combine_chunks()
-
-
 def agree(stream: Stream, oracle: Oracle, cut: Epochs) -> None:
     """Every epoch, and the end of the stream, gives what the oracle says."""
     early = not stream.operator.pipeline.appends
@@ -317,9 +249,19 @@ def stream_of(window: FixedWindow | Session, early: bool, delay_us: int, distinc
 
 
 def on_engine(stream: Stream, tasks: Sequence[tuple[Shard, ...]], memory_bytes: int) -> Stream:
-    """The stream in a world with the real engine."""
-    stream.world = EngineWorld(stream.operator.pipeline, tasks, memory_bytes)
-    return stream
+    """A stream like this one on the real engine."""
+    return Stream.on_engine(stream.operator, stream.delay_us, stream.distinct, tasks, memory_bytes)
+
+
+def agree_however_cut(window: FixedWindow | Session, early: bool, rows: list[Row], places: Iterable[int]) -> None:
+    """Rows in order are never late, and make the same table cut at these places as in one epoch."""
+    tables = []
+    for cut in (cut_at(in_order(rows), places), cut_at(in_order(rows), ())):
+        stream = stream_of(window, early, 0, 1000)
+        agree(stream, oracle_of(window), cut)
+        assert stream.late == []
+        tables.append(by_window(stream.table()))
+    assert tables[0] == tables[1]
 
 
 def in_order(rows: list[Row]) -> list[Row]:

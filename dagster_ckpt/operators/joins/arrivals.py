@@ -12,8 +12,9 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import from_plain
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins.bounds import Interval
-from dagster_ckpt.operators.joins.sides import HASH, ROW, Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, shaped
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
@@ -31,9 +32,8 @@ def arrivals(side: Side) -> str:
 
 def arrivals_spec(side: Side) -> StateTableSpec:
     """The table with the rows of an input that came in this epoch; empty between epochs."""
-    added = [(BUCKET, pa.int64()), (HASH, pa.int64()), (ROW, pa.int64()), (ARRIVED, MOMENT)]
-    fields = [pa.field(name, type_, nullable=False) for name, type_ in added]
-    return StateTableSpec(arrivals(side), pa.schema([*side.schema, *fields]), (ROW,), time=ARRIVED)
+    added = [*map(whole_number, (BUCKET, HASH, ROW)), pa.field(ARRIVED, MOMENT, nullable=False)]
+    return StateTableSpec(arrivals(side), pa.schema([*side.schema, *added]), (ROW,), time=ARRIVED)
 
 
 def note(side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
@@ -41,7 +41,7 @@ def note(side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: 
     buckets = pa.array(interval.buckets(interval.places(side.number, side.times(rows))))
     added = {
         BUCKET: buckets,
-        HASH: pa.array(hashes.view(np.int64)),
+        HASH: hash_column(hashes),
         ROW: context.row_numbers(rows.num_rows),
         ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
     }

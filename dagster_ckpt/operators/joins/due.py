@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, stack
+from dagster_ckpt.lsm.columns import Positions, stack
 from dagster_ckpt.lsm.table import Timeline
+from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
 Stretch = tuple[int | None, int]
@@ -56,8 +57,8 @@ def _read(timeline: Timeline, spec: StateTableSpec, stretch: Stretch, bytes_max:
 
 
 def _times(rows: pa.Table, spec: StateTableSpec) -> Positions:
-    times: Positions = flat(rows.column(spec.time)).view(pa.int64()).to_numpy()
-    return times
+    assert spec.time is not None, "a timeline has a time"
+    return micros(rows.column(spec.time))
 
 
 def _shorter(stretch: Stretch, times: Positions) -> list[Stretch]:

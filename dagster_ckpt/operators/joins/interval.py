@@ -1,34 +1,34 @@
 """The interval join: rows of two inputs with equal keys whose event times lie near each other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.inputs import KEYS, keys_of_inputs
+from dagster_ckpt.lsm.columns import Positions, take
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import join_checks
+from dagster_ckpt.operators.joins.appending import AppendingJoin, pipeline_of
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, forget, note
 from dagster_ckpt.operators.joins.bounds import Interval
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.interval_state import IntervalState
 from dagster_ckpt.operators.joins.meeting import Arrived, Meeting
-from dagster_ckpt.operators.joins.output import PAIRS, ROWS_UNMATCHED, Output, Pieces, output_of, pairs_at_once
-from dagster_ckpt.operators.joins.sides import HASH, ROW, Side
-from dagster_ckpt.operators.late import before, late_tables
+from dagster_ckpt.operators.joins.output import PAIRS, Pieces, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.sides import Side
+from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.window_checks import DROP, KEEP
+from dagster_ckpt.operators.own_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 
 NAME = "interval_join"
-COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 
 @dataclass(frozen=True)
-class IntervalJoin:
+class IntervalJoin(AppendingJoin):
     """Pairs with equal keys and `left.time + lower <= right.time <= left.time + upper`, in the epoch of the later row.
 
     Null equals nothing. A row that nothing matches comes out, where the join type keeps it, in the first epoch whose
@@ -36,11 +36,8 @@ class IntervalJoin:
     row is late where its event time is before the watermark.
     """
 
-    pipeline: Pipeline
-    how: JoinType
     interval: Interval
     states: tuple[IntervalState, IntervalState]
-    output: Output
 
     @classmethod
     def build(
@@ -64,25 +61,9 @@ class IntervalJoin:
         left, right = (IntervalState(side, type_) for side in sides)
         output = output_of(*sides, type_)
         join_checks.check_output(output.schema)
-        if late == DROP:
-            inputs = [replace(source, schema=side.schema) for source, side in zip(inputs, sides, strict=True)]
-        pipeline = Pipeline(
-            operator=NAME,
-            parameters={
-                KEYS: [list(key) for key in keys],
-                "event_times": list(event_times),
-                "lower_us": lower_us,
-                "upper_us": upper_us,
-                "how": str(type_),
-                "late": str(late),
-            },
-            inputs=tuple(inputs),
-            keys=tuple(keys[LEFT]),
-            tables=(*left.specs, *right.specs, *(late_tables(inputs, event_times) if late == KEEP else ())),
-            output=output.schema,
-            appends=True,
-        )
-        return cls(pipeline, type_, Interval(lower_us, upper_us), (left, right), output)
+        options = {"lower_us": lower_us, "upper_us": upper_us, "how": str(type_)}
+        pipeline = pipeline_of(NAME, inputs, sides, options, (*left.specs, *right.specs), output, late)
+        return cls(pipeline, type_, output, Interval(lower_us, upper_us), (left, right))
 
     @classmethod
     def expiring(
@@ -112,29 +93,13 @@ class IntervalJoin:
         return cls.build(pipeline.inputs, keys, times, *bounds_us, options["how"], options["late"])
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return tuple(state.side.time for state in self.states)
-
-    @property
     def horizon_us(self) -> int | None:
         waits = any(self.how.keeps_unmatched(number) for number in (LEFT, RIGHT))
         return self.interval.horizon_us if waits else None
 
-    @property
-    def logged(self) -> None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
-
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         side = self._side(number)
-        late = before(flat(rows.column(side.time)), context.watermark_us)
-        wanted = np.ones(rows.num_rows, dtype=np.bool_)
-        wanted[late] = False
-        if not self.how.keeps_unmatched(number):
-            wanted &= side.matchable(rows)  # what matches nothing never comes out
+        late, wanted = side.wanted(rows, self.how, context.watermark_us)
         if not wanted.all():
             hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
         if rows.num_rows:
@@ -154,15 +119,9 @@ class IntervalJoin:
             for number, kept in enumerate(self.states):
                 until_us = self.interval.until_us(number, context.watermark_us)
                 for rows in kept.due(until_us, state):
-                    yield from pieces.add(self._unmatched(number, rows, context))
+                    yield from pieces.add(self.unmatched(number, rows, context))
                 kept.expire(until_us, state)
         yield from pieces.rest()
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no table of the state is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("no table of the state is logged")
 
     def _side(self, number: int) -> Side:
         return self.states[number].side
@@ -173,7 +132,7 @@ class IntervalJoin:
         """Let rows that came in meet what there is of the other input, then keep them."""
         matchable = self._side(number).matchable(rows)
         if not matchable.all():
-            yield self._unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
+            yield self.unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
             hashes, rows = hashes[matchable], take(rows, np.flatnonzero(matchable))
         if rows.num_rows == 0:
             return
@@ -213,7 +172,3 @@ class IntervalJoin:
         if self.how is JoinType.SEMI:
             yield self.output.alone(number, partners)
         kept.have_matched(meeting.hashes[at], partners, state)
-
-    def _unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
-        context.counters[ROWS_UNMATCHED] += rows.num_rows
-        return self.output.alone(number, rows)

@@ -10,7 +10,8 @@ from dagster_ckpt.lsm.columns import Mask, Positions, take
 from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.joins.arrivals import BUCKET, arrivals_spec
 from dagster_ckpt.operators.joins.how import JoinType
-from dagster_ckpt.operators.joins.sides import ROW, Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, shaped
+from dagster_ckpt.operators.own_columns import ROW, whole_number
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
 
@@ -77,14 +78,14 @@ class IntervalState:
     def _rows(self) -> StateTableSpec:
         # A row of an anti join comes out of its timeline alone.
         names = self.side.keys_and_time if self.how is JoinType.ANTI else self.side.schema.names
-        fields = [*map(self.side.schema.field, names), _whole_number(BUCKET), _whole_number(ROW)]
+        fields = [*map(self.side.schema.field, names), whole_number(BUCKET), whole_number(ROW)]
         keys = (*self.side.keys, BUCKET, ROW)
         return StateTableSpec(self.side.name, pa.schema(fields), keys, time=self.side.time)
 
     @property
     def _unmatched(self) -> StateTableSpec:
         time = self.side.time
-        schema = pa.schema([*self.side.schema, _whole_number(ROW)])
+        schema = pa.schema([*self.side.schema, whole_number(ROW)])
         return StateTableSpec(f"{self.side.name}_unmatched", schema, (time, ROW), SortKind.TIME, time=time)
 
 
@@ -93,7 +94,3 @@ def _only(hashes: Hashes, rows: pa.Table, chosen: Positions) -> tuple[Hashes, pa
     if len(chosen) < len(hashes):
         hashes, rows = hashes[chosen], take(rows, chosen)
     return hashes, rows, np.arange(len(chosen))
-
-
-def _whole_number(name: str) -> pa.Field:
-    return pa.field(name, pa.int64(), nullable=False)

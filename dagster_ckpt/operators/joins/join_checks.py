@@ -8,7 +8,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import checks, window_checks
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session, Tumbling
+from dagster_ckpt.operators.late import check_late
+from dagster_ckpt.operators.windows import FixedWindow, Session
 from dagster_ckpt.protocol.manifest import InputSpec
 
 _BOUND_US_MAX = 1 << 60
@@ -32,7 +33,7 @@ def checked_sides(
     _check_keys(inputs, keys)
     _check_times(inputs, times)
     for source in inputs:
-        window_checks.check_late(late, source.schema)
+        check_late(late, source.schema)
     left, right = (
         Side.of(number, source, key, time, type_)
         for number, source, key, time in zip((LEFT, RIGHT), inputs, keys, times, strict=True)
@@ -78,11 +79,7 @@ def window_of_join(window: object) -> FixedWindow:
             "the rows of each input make sessions of their own, so there is no session of both: join by tumbling or "
             f"hopping windows, or use interval_join. window={window!r}"
         )
-    if not isinstance(window, Tumbling | Hopping):
-        raise InvalidPipelineError(
-            f"write a window as tumbling('5 minutes') or hopping('10 minutes', '5 minutes'). window={window!r}"
-        )
-    return window
+    return window_checks.fixed_window(window)
 
 
 def check_names(sides: tuple[Side, Side], how: JoinType, added: Iterable[str], state: Iterable[str]) -> None:

@@ -13,7 +13,8 @@ from dagster_ckpt.operators.joins.arrivals import BUCKET
 from dagster_ckpt.operators.joins.bounds import Interval
 from dagster_ckpt.operators.joins.how import LEFT
 from dagster_ckpt.operators.joins.matching import Matches, within
-from dagster_ckpt.operators.joins.sides import HASH, Side, numbers_of
+from dagster_ckpt.operators.joins.sides import Side, numbers_of
+from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.operators.subkeys import subkey_hashes
 
 
@@ -82,7 +83,7 @@ class Arrived:
             asks[group_of[at]] = True
             rows = firsts[asks]
             beside = buckets[rows] + step
-            key_hashes = numbers_of(self.rows, HASH)[rows].view(np.uint64)
+            key_hashes = hashes_in(self.rows)[rows]
             hashes = subkey_hashes(key_hashes, [pa.array(beside)])
             yield _Question(rows, beside, hashes, at, (np.cumsum(asks) - 1)[group_of[at]])
 

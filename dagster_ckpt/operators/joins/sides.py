@@ -8,13 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
+from dagster_ckpt.operators.accumulators.accumulator import filled
 from dagster_ckpt.operators.joins.how import LEFT, JoinType
+from dagster_ckpt.operators.late import before
+from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.protocol.manifest import InputSpec
-
-ROW = "_row"
-"""Tells rows apart that are equal in every column (`EpochContext.row_numbers`)."""
-HASH = "_hash"
-"""The hash of a row's key, as a signed number."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,16 @@ class Side:
 
     def times(self, rows: pa.Table) -> Positions:
         """The event times in microseconds; 0 where it is null."""
-        times = flat(rows.column(self.time)).view(pa.int64())
-        numbers: Positions = (pc.fill_null(times, 0) if times.null_count else times).to_numpy()
-        return numbers
+        return micros(filled(flat(rows.column(self.time)), 0))
+
+    def wanted(self, rows: pa.Table, how: JoinType, watermark_us: int | None) -> tuple[Positions, Mask]:
+        """Which rows are too late, and which of the others may come out, with a match or without."""
+        late = before(flat(rows.column(self.time)), watermark_us)
+        wanted = np.ones(rows.num_rows, dtype=np.bool_)
+        wanted[late] = False
+        if not how.keeps_unmatched(self.number):
+            wanted &= self.matchable(rows)  # what matches nothing never comes out
+        return late, wanted
 
     def matchable(self, rows: pa.Table) -> Mask:
         """Which rows can match anything: null equals nothing, in a key as in the event time."""

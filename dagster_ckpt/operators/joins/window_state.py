@@ -10,8 +10,9 @@ from dagster_ckpt.lsm.columns import from_plain, take
 from dagster_ckpt.lsm.table import Hashes, State, Timeline
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.how import JoinType
-from dagster_ckpt.operators.joins.sides import HASH, ROW, Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, shaped
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.operators.windows import FixedWindow
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
@@ -39,8 +40,8 @@ class WindowState:
         """The timeline of the rows by window; all rows of a window have one time."""
         added = [
             pa.field(START, self.side.schema.field(self.side.time).type, nullable=False),
-            pa.field(HASH, pa.int64(), nullable=False),
-            pa.field(ROW, pa.int64(), nullable=False),
+            whole_number(HASH),
+            whole_number(ROW),
         ]
         return StateTableSpec(
             self.side.name, pa.schema([*self.side.schema, *added]), (START, ROW), SortKind.TIME, time=START
@@ -67,7 +68,7 @@ class WindowState:
                 its_hashes, its_rows = hashes[at], take(rows, at)
             added = {
                 START: pa.array(assigned.starts).view(spec.schema.field(START).type),
-                HASH: pa.array(its_hashes.view(np.int64)),
+                HASH: hash_column(its_hashes),
                 ROW: context.row_numbers(len(at)),
             }
             self.timeline(state).put(its_hashes, shaped(spec.schema, its_rows, added))
@@ -96,6 +97,6 @@ class WindowState:
 
     @property
     def _timeless(self) -> StateTableSpec:
-        added = [pa.field(ARRIVED, MOMENT, nullable=False), pa.field(ROW, pa.int64(), nullable=False)]
+        added = [pa.field(ARRIVED, MOMENT, nullable=False), whole_number(ROW)]
         schema = pa.schema([*self.side.schema, *added])
         return StateTableSpec(f"{self.side.name}_timeless", schema, (ARRIVED, ROW), SortKind.TIME, time=ARRIVED)

@@ -1,39 +1,39 @@
 """The window join and the instant join: rows of two inputs with equal keys that are in the same window."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, joined, take
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.inputs import KEYS, keys_of_inputs
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import join_checks
+from dagster_ckpt.operators.joins.appending import AppendingJoin, pipeline_of
 from dagster_ckpt.operators.joins.due import due_together
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.matching import Matches, of_equal_keys
-from dagster_ckpt.operators.joins.output import PAIRS, ROWS_UNMATCHED, Output, Pieces, output_of, pairs_at_once
-from dagster_ckpt.operators.joins.sides import HASH, no_nulls, numbers_of
+from dagster_ckpt.operators.joins.output import PAIRS, Pieces, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.sides import no_nulls
 from dagster_ckpt.operators.joins.window_state import START, WindowState
-from dagster_ckpt.operators.late import before, late_tables
+from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.operators.subkeys import subkey_hashes
-from dagster_ckpt.operators.window_checks import DROP, KEEP
 from dagster_ckpt.operators.windowed_state import WINDOW_END, WINDOW_START
 from dagster_ckpt.operators.windows import FixedWindow, Tumbling, window_as_json, window_from_json
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 
 NAME = "window_join"
-COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 _INSTANT = Tumbling(1)
 """An instant is a window in which only one moment lies."""
 
 
 @dataclass(frozen=True)
-class WindowedJoin:
+class WindowedJoin(AppendingJoin):
     """Rows of both inputs with equal keys in the same window, or with the same event time where there is no window.
 
     They wait until the watermark has reached the window's end, then the window's result comes out as a whole. So the
@@ -42,11 +42,8 @@ class WindowedJoin:
     watermark: all windows of any other row are open.
     """
 
-    pipeline: Pipeline
-    how: JoinType
     window: FixedWindow | None
     states: tuple[WindowState, WindowState]
-    output: Output
 
     @classmethod
     def build(
@@ -74,24 +71,9 @@ class WindowedJoin:
         time = left.side.schema.field(left.side.time).type
         output = output_of(*sides, type_, [pa.field(name, time, nullable) for name in added])
         join_checks.check_output(output.schema)
-        if late == DROP:
-            inputs = [replace(source, schema=side.schema) for source, side in zip(inputs, sides, strict=True)]
-        pipeline = Pipeline(
-            operator=NAME,
-            parameters={
-                KEYS: [list(key) for key in keys],
-                "event_times": list(event_times),
-                "window": None if window is None else window_as_json(window),
-                "how": str(type_),
-                "late": str(late),
-            },
-            inputs=tuple(inputs),
-            keys=tuple(keys[LEFT]),
-            tables=(*left.specs, *right.specs, *(late_tables(inputs, event_times) if late == KEEP else ())),
-            output=output.schema,
-            appends=True,
-        )
-        return cls(pipeline, type_, window, (left, right), output)
+        options = {"window": None if window is None else window_as_json(window), "how": str(type_)}
+        pipeline = pipeline_of(NAME, inputs, sides, options, (*left.specs, *right.specs), output, late)
+        return cls(pipeline, type_, output, window, (left, right))
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "WindowedJoin":
@@ -102,28 +84,12 @@ class WindowedJoin:
         return cls.build(pipeline.inputs, keys, times, window, options["how"], options["late"])
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return tuple(state.side.time for state in self.states)
-
-    @property
     def horizon_us(self) -> int:
         return self._windows.size_us
 
-    @property
-    def logged(self) -> None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
-
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         kept = self.states[number]
-        late = before(flat(rows.column(kept.side.time)), context.watermark_us)
-        wanted = np.ones(rows.num_rows, dtype=np.bool_)
-        wanted[late] = False
-        if not self.how.keeps_unmatched(number):
-            wanted &= kept.side.matchable(rows)  # what matches nothing never comes out
+        late, wanted = kept.side.wanted(rows, self.how, context.watermark_us)
         timed = no_nulls(rows, (kept.side.time,))
         if not timed.all():
             at = np.flatnonzero(wanted & ~timed)
@@ -140,7 +106,7 @@ class WindowedJoin:
         pieces = Pieces(self.output.schema, context.memory_bytes // 2)
         for number, kept in enumerate(self.states):
             for rows in kept.timeless(state):
-                yield from pieces.add(self._unmatched(number, self._in_no_window(rows), context))
+                yield from pieces.add(self.unmatched(number, self._in_no_window(rows), context))
             kept.forget_timeless(state)
         if context.watermark_us is not None:
             until_us = context.watermark_us - self._windows.size_us + 1
@@ -151,12 +117,6 @@ class WindowedJoin:
             for timeline in timelines:
                 timeline.expire(until_us)
         yield from pieces.rest()
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no table of the state is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("no table of the state is logged")
 
     @property
     def _windows(self) -> FixedWindow:
@@ -173,11 +133,11 @@ class WindowedJoin:
         if self.how is JoinType.SEMI:
             yield self.output.alone(LEFT, take(lefts, np.flatnonzero(matches.matched)))
         if self.how.keeps_unmatched(LEFT):
-            yield self._unmatched(LEFT, take(lefts, np.flatnonzero(~matches.matched)), context)
+            yield self.unmatched(LEFT, take(lefts, np.flatnonzero(~matches.matched)), context)
         if self.how.keeps_unmatched(RIGHT):
             alone = np.ones(rights.num_rows, dtype=np.bool_)
             alone[matches.partners_matched] = False
-            yield self._unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
+            yield self.unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
 
     def _matches(self, lefts: pa.Table, rights: pa.Table) -> Matches:
         """What each left row matches: the right rows of its key in its window."""
@@ -186,7 +146,7 @@ class WindowedJoin:
             [flat(rows.column(name)) for name in (START, *side.keys)] for rows, side in zip(both, sides, strict=True)
         ]
         keys = [joined(pair) for pair in zip(*columns, strict=True)]
-        hashes = np.concatenate([numbers_of(rows, HASH) for rows in both]).view(np.uint64)
+        hashes = np.concatenate([hashes_in(rows) for rows in both])
         table = pa.Table.from_arrays(keys, names=[str(place) for place in range(len(keys))])
         matchable = no_nulls(lefts, self.states[LEFT].side.keys)
         return of_equal_keys(subkey_hashes(hashes, keys[:1]), table, lefts.num_rows, matchable)
@@ -204,7 +164,3 @@ class WindowedJoin:
             return rows
         nothing = pa.nulls(rows.num_rows, self.output.schema.field(WINDOW_START).type)
         return rows.append_column(WINDOW_START, nothing).append_column(WINDOW_END, nothing)
-
-    def _unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
-        context.counters[ROWS_UNMATCHED] += rows.num_rows
-        return self.output.alone(number, rows)

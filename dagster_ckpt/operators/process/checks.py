@@ -7,7 +7,8 @@ from datetime import timedelta
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators import checks, window_checks
+from dagster_ckpt.operators import checks
+from dagster_ckpt.operators.late import check_late
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.kinds import ListState, StateKind, ValueState
 from dagster_ckpt.operators.process.layout import OWN_COLUMNS
@@ -34,7 +35,7 @@ def check_process(
     checks.check_state_names(keys, (*OWN_COLUMNS, KEY, PRESENT))
     _check_rows(source.schema, function)
     checks.check_event_time(event_time, source.schema)
-    window_checks.check_late(late, source.schema)
+    check_late(late, source.schema)
     _check_output(function, keys, source.schema)
     _check_state(function, keys)
     _check_timers(function, event_time)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.table import Hashes, Timeline
-from dagster_ckpt.operators.process.layout import hashes_in
+from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import State
+from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.call_keys import CallKeys
 from dagster_ckpt.operators.process.due import DueTimeline
-from dagster_ckpt.operators.process.layout import EXPIRY, LAST, SEEN, entries, hashes_in, micros
+from dagster_ckpt.operators.process.layout import EXPIRY, LAST, SEEN, entries
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
 _UNKNOWN = np.iinfo(np.int64).min

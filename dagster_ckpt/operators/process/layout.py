@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.own_columns import HASH, hash_column, whole_number
 from dagster_ckpt.operators.process.kinds import ListState, StateKind
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
@@ -20,7 +20,6 @@ OUT = "out"
 """Rows that came out while rows were taken in. It is empty between epochs."""
 
 TIME = "_time"
-HASH = "_hash"
 INDEX = "_index"
 ROWS = "_rows"
 LAST = "_last"
@@ -51,9 +50,9 @@ def tables_of_state(declared: Mapping[str, StateKind], keys: pa.Schema) -> list[
     tables = []
     for name, kind in declared.items():
         if isinstance(kind, ListState):
-            rows = pa.schema([*keys, _number(INDEX), *kind.schema])
+            rows = pa.schema([*keys, whole_number(INDEX), *kind.schema])
             tables.append(StateTableSpec(state_table(name), rows, (*names, INDEX)))
-            tables.append(StateTableSpec(size_table(name), pa.schema([*keys, _number(ROWS)]), names))
+            tables.append(StateTableSpec(size_table(name), pa.schema([*keys, whole_number(ROWS)]), names))
         else:
             tables.append(StateTableSpec(state_table(name), pa.schema([*keys, *kind.schema]), names))
     return tables
@@ -61,7 +60,7 @@ def tables_of_state(declared: Mapping[str, StateKind], keys: pa.Schema) -> list[
 
 def timeline(name: str, keys: pa.Schema, time: pa.DataType) -> StateTableSpec:
     """Times of keys: a key may have several, and each once."""
-    schema = pa.schema([pa.field(TIME, time, nullable=False), *keys, _number(HASH)])
+    schema = pa.schema([pa.field(TIME, time, nullable=False), *keys, whole_number(HASH)])
     return StateTableSpec(name, schema, (TIME, *keys.names), SortKind.TIME, TIME)
 
 
@@ -79,20 +78,4 @@ def out_table(output: pa.Schema) -> StateTableSpec:
 def entries(spec: StateTableSpec, times_us: Positions, hashes: Hashes, keys: pa.Table) -> pa.Table:
     """The rows of a timeline for n keys, each with its time and hash."""
     times = pa.array(times_us).view(spec.schema.field(TIME).type)
-    return pa.Table.from_arrays([times, *keys.columns, pa.array(hashes.view(np.int64))], schema=spec.schema)
-
-
-def hashes_in(rows: pa.Table) -> Hashes:
-    """The key hashes that rows of a timeline carry."""
-    hashes: Hashes = flat(rows.column(HASH)).to_numpy().view(np.uint64)
-    return hashes
-
-
-def micros(times: pa.Array) -> Positions:
-    """Timestamps without nulls as microseconds since the Unix epoch."""
-    numbers: Positions = times.view(pa.int64()).to_numpy()
-    return numbers
-
-
-def _number(name: str) -> pa.Field:
-    return pa.field(name, pa.int64(), nullable=False)
+    return pa.Table.from_arrays([times, *keys.columns, hash_column(hashes)], schema=spec.schema)

@@ -12,7 +12,7 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.changes import inserts
-from dagster_ckpt.operators.late import before, late_tables
+from dagster_ckpt.operators.late import DROP, before, late_tables
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.process.checks import check_function, check_process
 from dagster_ckpt.operators.process.function import ProcessFunction
@@ -25,7 +25,6 @@ from dagster_ckpt.operators.process.layout import (
     timeline,
 )
 from dagster_ckpt.operators.process.work import KEYS_EXPIRED, TIMERS_FIRED, EpochWork
-from dagster_ckpt.operators.window_checks import DROP, KEEP
 from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 
@@ -60,14 +59,12 @@ class ProcessOperator:
         """
         function = check_process(function, keys, source, event_time, late, expire_after_us)
         tables = _tables(function, keys, source.schema, event_time, expire_after_us)
-        if late == KEEP:
-            tables.extend(late_tables((source,), (event_time,)))
         pipeline = Pipeline(
             operator=NAME,
             parameters={"event_time": event_time, "late": late, "expire_after_us": expire_after_us},
             inputs=(source,),
             keys=keys,
-            tables=tuple(tables),
+            tables=(*tables, *late_tables(late, (source,), (event_time,))),
             output=function.output,
             appends=True,
         )

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import flat, flatten
+from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.process.layout import NUMBER, OUT, micros
+from dagster_ckpt.operators.own_columns import micros
+from dagster_ckpt.operators.process.layout import NUMBER, OUT
 from dagster_ckpt.protocol.manifest import HASH_MAX, StateTableSpec
 
 
@@ -39,7 +40,7 @@ class Out:
         until_us = None
         for piece in self._timeline.scan(None, None):
             if piece.num_rows:
-                until_us = int(micros(flat(piece.column(NUMBER)))[-1]) + 1
+                until_us = int(micros(piece.column(NUMBER))[-1]) + 1
                 rows = flatten(piece.select(self._output.names))
                 yield pa.Table.from_arrays(rows.columns, schema=self._output)
         if until_us is not None:

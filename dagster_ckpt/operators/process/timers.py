@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
+from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.process.call_keys import CallKeys, spelled
 from dagster_ckpt.operators.process.due import DueTimeline
-from dagster_ckpt.operators.process.layout import TIME, entries, micros
+from dagster_ckpt.operators.process.layout import TIME, entries
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.call_keys import CallKeys
 from dagster_ckpt.operators.process.calling import called
 from dagster_ckpt.operators.process.due import DueTimeline
 from dagster_ckpt.operators.process.expiry import Expiry
 from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction
 from dagster_ckpt.operators.process.keyed_state import KeyedState
-from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS, hashes_in, micros
+from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.out import Out
 from dagster_ckpt.operators.process.timers import Fired, Timers
 from dagster_ckpt.protocol.manifest import Pipeline, StateTableSpec
@@ -59,7 +60,7 @@ class EpochWork:
             return
         for piece in self.timers.due(watermark_us + 1):
             keys = CallKeys.of(hashes_in(piece), piece.select(self._keys))
-            fired = Fired.of(keys, micros(flat(piece.column(TIME))), watermark_us)
+            fired = Fired.of(keys, micros(piece.column(TIME)), watermark_us)
             where = self._where("on_watermark")
             state = self._reached(keys, where, fired)
             made = self._called("on_watermark", piece.select([*self._keys, TIME]), state, where)

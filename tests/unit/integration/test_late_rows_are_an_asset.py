@@ -12,7 +12,7 @@ from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.events import Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.late_rows import late_key, stream_of_late_key
 from dagster_ckpt.integration.metadata import Pace
-from dagster_ckpt.operators.late import late_tables
+from dagster_ckpt.operators.late import KEEP, late_tables
 from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Statistics
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, a_manifest
@@ -51,7 +51,7 @@ def test_the_asset_hangs_below_its_stream_and_is_loaded_as_a_streams_table_is() 
 
 
 def keeping(epoch: int, total_late_rows: int) -> Manifest:
-    tables = late_tables([SOURCE], ["at"])
+    tables = late_tables(KEEP, [SOURCE], ["at"])
     return a_manifest(
         version=Version(epoch),
         epoch=Epoch(epoch),

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created
 from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.names import FileId
@@ -27,7 +29,7 @@ from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
 
 Row = dict[str, Any]
-Keyed = RunningAggregate | Deduplicate
+Keyed = RunningAggregate | Deduplicate | WindowAggregate | SessionAggregate
 TIME = pa.timestamp("us", "UTC")
 SHARDS = (Shard(0), Shard(1))
 STORES = count()
@@ -63,13 +65,24 @@ class Worked:
     counters: Counter[str] = field(default_factory=Counter)
 
 
-def through(operator: Keyed, context: EpochContext, state: State, batches: Iterable[tuple[Hashes, pa.Table]]) -> Worked:
+def nothing() -> None:
+    """What a state in memory does after each batch."""
+
+
+def through(
+    operator: Keyed,
+    context: EpochContext,
+    state: State,
+    batches: Iterable[tuple[Hashes, pa.Table]],
+    relieve: Callable[[], None] = nothing,
+) -> Worked:
     """Take rows through an operator."""
     worked = Worked(counters=context.counters)
     for hashes, batch in batches:
         late = operator.on_rows(0, hashes, batch.select(operator.pipeline.inputs[0].schema.names), state, context)
         assert (np.diff(late) > 0).all(), "positions of late rows ascend"
         worked.late += rows_of(batch.take(pa.array(late)))
+        relieve()
     for changes in operator.finish(state, context):
         assert changes.count == changes.rows.num_rows
         worked.changes += rows_of(changes.rows)
@@ -124,7 +137,8 @@ class EngineWorld:
             file = FileId(Term(1), epoch, shards[0], attempt=0)
             with open_state(self.store, self.manifest, shards, file, engine, operator.logged) as state:
                 state.compact()
-                worked = through(operator, its_context, state, self._of(shards, operator, batches, distinct))
+                mine = self._of(shards, operator, batches, distinct)
+                worked = through(operator, its_context, state, mine, state.relieve)
                 for shard, tables in state.flush().items():
                     for table in tables:
                         runs[table.table][shard] = table.runs
@@ -149,12 +163,15 @@ class EngineWorld:
 
 @dataclass
 class Stream:
-    """An operator, fed epoch by epoch. `late` and `out` are all rows that were late, and that were appended."""
+    """An operator, fed epoch by epoch. `late` and `out` are all rows that were late, and that were appended.
+
+    Its state are dicts, where no other world is given.
+    """
 
     operator: Keyed
     delay_us: int = 0
     distinct: int = 1000
-    world: World = field(default_factory=lambda: DictWorld(DictState({})))
+    elsewhere: World | None = None
     watermark_us: int | None = None
     greatest_us: int | None = None
     late: list[Row] = field(default_factory=list)
@@ -162,15 +179,15 @@ class Stream:
     counters: dict[str, int] = field(default_factory=dict)
     number: int = 1
 
-    @classmethod
-    def of(cls, operator: Keyed, delay_us: int = 0, distinct: int = 1000) -> "Stream":
-        """A stream whose state are dicts."""
-        return cls(operator, delay_us, distinct, DictWorld(DictState.of(operator.pipeline)))
+    def __post_init__(self) -> None:
+        self.world: World = (
+            DictWorld(DictState.of(self.operator.pipeline)) if self.elsewhere is None else self.elsewhere
+        )
 
     @classmethod
     def on_engine(
         cls, operator: Keyed, delay_us: int, distinct: int, tasks: Sequence[tuple[Shard, ...]], memory_bytes: int
-    ) -> "Stream":
+    ) -> Self:
         """A stream on the real engine."""
         return cls(operator, delay_us, distinct, EngineWorld(operator.pipeline, tasks, memory_bytes))
 

@@ -14,7 +14,7 @@ EXPIRING: dict[str, Any] = {"event_time": "at", "expire_after_us": 10}
 
 
 def stream(schema: pa.Schema = SCHEMA, delay_us: int = 0, **options: Any) -> Stream:
-    return Stream.of(Deduplicate.build(("k",), InputSpec((), schema), **options), delay_us, distinct=1)
+    return Stream(Deduplicate.build(("k",), InputSpec((), schema), **options), delay_us, distinct=1)
 
 
 def batch(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> pa.Table:

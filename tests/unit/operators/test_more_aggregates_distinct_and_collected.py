@@ -34,7 +34,7 @@ EXPIRING: dict[str, Any] = {"event_time": "at", "expire_after_us": 1000}
 
 
 def running(schema: pa.Schema, options: dict[str, Any] | None = None, **aggregations: agg.Aggregation) -> Stream:
-    return Stream.of(RunningAggregate.build(("k",), aggregations, InputSpec((), schema), **(options or {})), distinct=1)
+    return Stream(RunningAggregate.build(("k",), aggregations, InputSpec((), schema), **(options or {})), distinct=1)
 
 
 def rows(type_: pa.DataType, values: list[Any], key: str = "a") -> pa.Table:

@@ -17,7 +17,7 @@ pytest.importorskip("datasketches", reason="needs dagster-ckpt[sketches]")
 
 
 def running(schema: pa.Schema, **aggregations: agg.Aggregation) -> Stream:
-    return Stream.of(RunningAggregate.build(("k",), aggregations, InputSpec((), schema)), distinct=1)
+    return Stream(RunningAggregate.build(("k",), aggregations, InputSpec((), schema)), distinct=1)
 
 
 def rows(type_: pa.DataType, values: Any, key: str = "a") -> pa.Table:

@@ -28,7 +28,7 @@ FLOATS = [agg.sum("f"), agg.avg("f")]
 
 def stream(schema: pa.Schema = SCHEMA, **aggregations: Aggregation) -> Stream:
     operator = RunningAggregate.build(("k",), aggregations or AGGREGATES, InputSpec((), schema), updating=True)
-    return Stream.of(operator, distinct=1)
+    return Stream(operator, distinct=1)
 
 
 def batch(*rows: tuple[str, str | None, int | None]) -> pa.Table:

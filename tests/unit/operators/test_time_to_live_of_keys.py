@@ -16,7 +16,7 @@ AGGREGATES = {"rows": agg.count(), "total": agg.sum("v"), "kinds": agg.count_dis
 
 def stream(delay_us: int = 0, expire_after_us: int | None = 10, late: str = "drop") -> Stream:
     operator = RunningAggregate.build(("k",), AGGREGATES, InputSpec((), SCHEMA), "at", expire_after_us, late)
-    return Stream.of(operator, delay_us, distinct=1)
+    return Stream(operator, delay_us, distinct=1)
 
 
 def batch(*rows: tuple[str | None, int | None, int | None]) -> pa.Table:

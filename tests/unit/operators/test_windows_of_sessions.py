@@ -9,7 +9,8 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.sessions import Spans, spans_of_rows, united
 from dagster_ckpt.operators.windows import Session
 from tests.unit.operators.dict_state import DictTable
-from tests.unit.operators.windowed_streams import Row, Stream, at, spans, table_of, windowed
+from tests.unit.operators.keyed_streams import Row
+from tests.unit.operators.windowed_streams import Stream, at, spans, table_of, windowed
 
 TEN = Session(10)
 BOTH = pytest.mark.parametrize("early", [False, True])

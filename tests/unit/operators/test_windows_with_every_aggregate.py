@@ -7,9 +7,10 @@ import pytest
 
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session, Tumbling, Window
+from tests.unit.operators.keyed_streams import Row, rows_of
 from tests.unit.operators.streams import Streamed, build
 from tests.unit.operators.test_a_pipeline_is_enough_to_read_its_table import EVERY, HERE
-from tests.unit.operators.windowed_streams import Row, Stream, rows_of, windowed
+from tests.unit.operators.windowed_streams import Stream, windowed
 
 SCHEMA = pa.schema(
     [

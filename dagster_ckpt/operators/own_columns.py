@@ -1,0 +1,34 @@
+"""Columns that operators add to the user's in their state, and how they are written and read. Part of its format."""
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.table import Hashes
+
+HASH = "_hash"
+"""The hash of a row's key, as a signed number: whoever scans a timeline needs it to look the key up."""
+ROW = "_row"
+"""Tells rows apart that are equal in every column (`EpochContext.row_numbers`)."""
+
+
+def whole_number(name: str) -> pa.Field:
+    """A column of whole numbers, one in every row."""
+    return pa.field(name, pa.int64(), nullable=False)
+
+
+def hash_column(hashes: Hashes) -> pa.Array:
+    """The column `HASH` of rows whose keys have these hashes."""
+    return pa.array(hashes.view(np.int64))
+
+
+def hashes_in(rows: pa.Table) -> Hashes:
+    """The key hashes that the rows carry in the column `HASH`."""
+    hashes: Hashes = flat(rows.column(HASH)).to_numpy().view(np.uint64)
+    return hashes
+
+
+def micros(column: pa.Array | pa.ChunkedArray) -> Positions:
+    """The times of a column without nulls in microseconds since the Unix epoch."""
+    times: Positions = flat(column).view(pa.int64()).to_numpy()
+    return times
