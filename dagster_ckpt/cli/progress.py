@@ -1,10 +1,19 @@
-"""A bar that shows how far a long command is: on a terminal only, and on stderr, so that no output is mixed with it."""
+"""What shows how far a long command is: on a terminal only, and on stderr, so that no output is mixed with it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 OfBytes = Callable[[int, int], None]
 
@@ -27,3 +36,13 @@ def shown_progress() -> Iterator[Callable[[str], OfBytes]]:
             return lambda done, total: bars.update(task, completed=done, total=total)
 
         yield bar_of
+
+
+@contextmanager
+def shown_wait(what: str) -> Iterator[None]:
+    """Says what is waited for, and how long it has taken, while it takes."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bars.add_task(what, total=None)
+        yield

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.class_archive import use_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,11 +47,13 @@ _SESSION = {
 def announce_settings(environ: MutableMapping[str, str]) -> None:
     """Write the settings a context must be started with into `PYSPARK_SUBMIT_ARGS`, for a JVM that is started later.
 
-    What the user sets in his own Spark configuration beats them. Without effect once Spark runs.
+    What the user sets in his own Spark configuration beats them. Without effect once Spark runs. Where there is an
+    archive of Spark's classes, `SPARK_SUBMIT_OPTS` names it.
     """
     given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     missing = [f"--conf {name}={value}" for name, value in {**_NEEDED, **_FASTER}.items() if name not in given]
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
+    use_archive(environ)
 
 
 @contextmanager

@@ -1,18 +1,20 @@
 """One Spark for all of these tests, started as a stream needs it; each test's streams get a session of their own."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.session import announce_settings, open_session
 from tests.spark.streams import StreamUnderTest
 
 
 @pytest.fixture(scope="session")
 def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
+    announce_settings(os.environ)
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("dagster-ckpt-tests")
@@ -21,8 +23,6 @@ def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.warehouse.dir", str(warehouse))
-        .config("spark.stage.maxConsecutiveAttempts", "1")
-        .config("spark.python.unix.domain.socket.enabled", "true")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
