@@ -36,7 +36,7 @@ def run_growth(growth: Growth, folder: Path, tell: Tell) -> dict[str, object]:
     tell(f"{growth.keys:,} keys are put in")
     spark = start(folder)
     inbox, store = Inbox(folder / "inbox", growth.keys, Spread.UNIFORM), folder / "store"
-    ours = Ours(spark, inbox.folder, store, retained=1)
+    ours = Ours.totals(spark, inbox.folder, store, retained=1)
     inbox.put_each_key(growth.fill_rows)
     ours.work(seen=RetiredFiles(store).seen)
     tell(f"triggers of {growth.rows:,} rows at {growth.keys:,} keys")

@@ -12,9 +12,10 @@ from pathlib import Path
 from benchmarks.alone import run_alone
 from benchmarks.commits import run_commits
 from benchmarks.growth import run_growth
-from benchmarks.plan import PLANS, Alone, Cell, Commits, Growth, Race
+from benchmarks.plan import PLANS, Alone, Cell, Commits, Growth, Race, StepRace
 from benchmarks.progress import Tell, shown
 from benchmarks.race import run_race
+from benchmarks.step_race import run_step_race
 
 
 def main(plan: str, name: str, folder: Path) -> None:
@@ -28,6 +29,8 @@ def _measure(cell: Cell, folder: Path, tell: Tell) -> object:
     match cell:
         case Race():
             return run_race(cell, folder, tell)
+        case StepRace():
+            return run_step_race(cell, folder, tell)
         case Growth():
             return run_growth(cell, folder, tell)
         case Alone():

@@ -8,9 +8,8 @@ from time import perf_counter
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.inputs import COLUMNS
 from benchmarks.session import read_inbox
-from dagster_ckpt import CheckpointStore, Stream, agg
+from dagster_ckpt import CheckpointStore, InvalidPipelineError, Stream, agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
@@ -31,34 +30,56 @@ def _ignore(manifest: Manifest) -> None: ...
 
 
 class Ours:
-    """A side whose state is a stream in the store at `folder`. `retained`: how many epochs stay readable."""
+    """A side whose state is a stream in the store at `folder`. `retained`: how many epochs stay readable.
 
-    def __init__(self, spark: SparkSession, inbox: Path, folder: Path, retained: int = 20) -> None:
-        self.session = open_session(spark)
-        stream = Stream(read_inbox(self.session, inbox)).key_by("k")
-        self._stream = stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w"))
+    `stream` is made in a session of `open_session`.
+    """
+
+    def __init__(self, stream: Stream, folder: Path, retained: int = 20) -> None:
+        self.session = stream.frame.sparkSession
+        self._stream = stream
         self._address = StoreAddress(folder.as_uri())
         self._retained = retained
 
-    def work(self, seen: Seen = _ignore) -> list[float]:
-        """Seconds from one commit to the next; the first also has what opening the stream took.
+    @classmethod
+    def totals(cls, spark: SparkSession, inbox: Path, folder: Path, retained: int = 20) -> "Ours":
+        """A running count, sum and maximum per key."""
+        stream = Stream(read_inbox(open_session(spark), inbox)).key_by("k")
+        return cls(stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w")), folder, retained)
 
-        `seen` is called with each manifest, in that time.
+    def work(self, seen: Seen = _ignore) -> list[float]:
+        """Seconds of each epoch that took rows, from the commit before to its own.
+
+        The first also has what opening the stream took. Epochs without rows, which let out what waits for the watermark
+        when no file is left, are not counted, as Spark's are not. `seen` is called with each manifest, in that time.
         """
-        ends = [perf_counter()]
+        ends, rows = [perf_counter()], [self._rows_before()]
 
         def committed(manifest: Manifest) -> None:
             seen(manifest)
             ends.append(perf_counter())
+            rows.append(manifest.statistics.total_rows_in)
 
         job = StreamJob(NAME, self._stream, self._address, NAME, self._opening, JobOptions())
         run_stream(job, JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), SystemClock())
-        return [after - before for before, after in pairwise(ends)]
+        triggers = zip(pairwise(ends), pairwise(rows), strict=True)
+        return [after - before for (before, after), (had, has) in triggers if has > had]
 
     def results(self) -> pa.Table:
-        """As anybody reads them, through the store."""
+        """The table as anybody reads it, through the store."""
         self.work()
-        return CheckpointStore(self._address.url).stream(NAME).read().select(COLUMNS)
+        return CheckpointStore(self._address.url).stream(NAME).read()
+
+    @property
+    def state_bytes(self) -> int:
+        """What the newest epoch's state takes in the store."""
+        return CheckpointStore(self._address.url).stream(NAME).manifest().statistics.state_bytes
+
+    def _rows_before(self) -> int:
+        try:
+            return CheckpointStore(self._address.url).stream(NAME).manifest().statistics.total_rows_in
+        except InvalidPipelineError:
+            return 0  # nobody has opened it yet
 
     def _opening(self, pipeline: Pipeline) -> Opening:
         return Opening(

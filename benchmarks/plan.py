@@ -23,7 +23,17 @@ class Name(StrEnum):
     PANDAS = "transformWithStateInPandas"
     ROWS = "transformWithState"
     APPLY = "applyInPandasWithState"
+    SPARK = "Spark's own"
     NOTHING = "doing nothing"
+
+
+class Work(StrEnum):
+    """A step in event time, by the name that tables show."""
+
+    TUMBLING = "tumbling window"
+    SESSION = "session window"
+    DEDUPLICATE = "deduplicate"
+    INTERVAL_JOIN = "interval join"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,34 @@ class Race:
     def steps(self) -> int:
         """How often a side is set to work."""
         return len(self.sides) * (2 + self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRace:
+    """Our step and Spark's own in turns, as in a `Race`; `rows` a file of each input, one file of each a trigger.
+
+    A file is `span_s` of event time, rows out of order by up to half the watermark's delay of `delay_s`. `keys` are in
+    use at once, and with each file `moved` of them give way to new ones. `reach_s` is a window's size, a session's gap,
+    how long a join's rows wait. First both take `fill` files; then in each round `warm` that do not count, and
+    `counted`.
+    """
+
+    work: Work
+    keys: int
+    moved: int
+    rows: int
+    span_s: int
+    delay_s: int
+    reach_s: int
+    fill: int
+    rounds: int
+    warm: int
+    counted: int
+
+    @property
+    def steps(self) -> int:
+        """How often a side is set to work, and what is checked afterwards."""
+        return 2 * (2 + self.rounds) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +144,7 @@ class Commits:
         return 1
 
 
-Cell = Race | Growth | Alone | Commits
+Cell = Race | StepRace | Growth | Alone | Commits
 Plan = Mapping[str, Cell]
 
 
@@ -130,6 +168,30 @@ def _python(keys: int, spread: Spread, *triggers: Triggers) -> Race:
     return Race(keys, spread, _PYTHON, rounds=2, triggers=triggers, checked=10_000)
 
 
+def _windows(work: Work, keys: int, moved: int) -> StepRace:
+    # A key that leaves was there for five files; two spans without one end its session.
+    return StepRace(
+        work, keys, moved, rows=200_000, span_s=20, delay_s=20, reach_s=60 if work is Work.TUMBLING else 40,
+        fill=10, rounds=3, warm=1, counted=6,
+    )  # fmt: skip
+
+
+def _events(rows: int, fill: int, rounds: int, counted: int) -> StepRace:
+    # Each event comes twice on the average, within two files; it is known for as long as the watermark's delay.
+    return StepRace(
+        Work.DEDUPLICATE, keys=rows, moved=rows // 2, rows=rows, span_s=20, delay_s=120, reach_s=120,
+        fill=fill, rounds=rounds, warm=1, counted=counted,
+    )  # fmt: skip
+
+
+def _pairs(rows: int, fill: int, rounds: int, counted: int) -> StepRace:
+    # A row of the left has one partner on the average, within the ten minutes after it.
+    return StepRace(
+        Work.INTERVAL_JOIN, keys=10 * rows, moved=0, rows=rows, span_s=60, delay_s=60, reach_s=600,
+        fill=fill, rounds=rounds, warm=1, counted=counted,
+    )  # fmt: skip
+
+
 def _growth(keys: int) -> Growth:
     return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
 
@@ -149,6 +211,11 @@ FULL: Plan = {
     "python/10k-uniform": _python(10_000, Spread.UNIFORM, _IN_PYTHON, Triggers(200_000, 0, 2, 0)),
     "python/10k-zipf": _python(10_000, Spread.ZIPF, _IN_PYTHON),
     "python/100k-uniform": _python(100_000, Spread.UNIFORM, _IN_PYTHON),
+    "steps/tumbling-100k": _windows(Work.TUMBLING, 100_000, moved=0),
+    "steps/tumbling-1M": _windows(Work.TUMBLING, 1_000_000, moved=0),
+    "steps/session": _windows(Work.SESSION, 100_000, moved=20_000),
+    "steps/deduplicate": _events(200_000, fill=10, rounds=3, counted=6),
+    "steps/interval-join": _pairs(100_000, fill=14, rounds=3, counted=3),
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
@@ -169,6 +236,8 @@ QUICK: Plan = {
     ),
     "native/100k-zipf": Race(100_000, Spread.ZIPF, _JVM, rounds=2, triggers=(_alike(20_000, 2, 4),), checked=100_000),
     "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
+    "steps/deduplicate": _events(20_000, fill=4, rounds=2, counted=3),
+    "steps/interval-join": _pairs(10_000, fill=4, rounds=2, counted=3),
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
     "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),

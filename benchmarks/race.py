@@ -13,7 +13,7 @@ from benchmarks.ours import Ours
 from benchmarks.plan import Name, Race
 from benchmarks.progress import Tell
 from benchmarks.rivals import SparkQuery, Totals, native
-from benchmarks.session import start
+from benchmarks.session import read_inbox, rivals_session, start
 from benchmarks.sides import Side
 
 _RIVALS: dict[Name, Totals] = {
@@ -61,11 +61,11 @@ def run_race(race: Race, folder: Path, tell: Tell) -> Figures:
 def _side(name: Name, spark: SparkSession, inbox: Path, folder: Path) -> Side:
     match name:
         case Name.OURS:
-            return Ours(spark, inbox, folder)
+            return Ours.totals(spark, inbox, folder)
         case Name.NOTHING:
             return Nothing(spark, inbox, folder)
         case _:
-            return SparkQuery(spark, inbox, folder, _RIVALS[name])
+            return SparkQuery(_RIVALS[name](read_inbox(rivals_session(spark), inbox)), folder)
 
 
 def _worked(name: Name, side: Side, files: int) -> list[float]:

@@ -22,10 +22,10 @@ def main(folder: Path, turn: int, rows: int) -> None:
     spark = start(scratch)
     inbox = Inbox(scratch / "inbox", rows, Spread.UNIFORM)
     inbox.put(1, rows)
-    [_] = Ours(spark, inbox.folder, scratch / "first", retained=1).work()
+    [_] = Ours.totals(spark, inbox.folder, scratch / "first", retained=1).work()
     sides = {
-        "full": Ours(spark, folder / "inbox", folder / "store", retained=1),
-        "empty": Ours(spark, inbox.folder, scratch / "empty", retained=1),
+        "full": Ours.totals(spark, folder / "inbox", folder / "store", retained=1),
+        "empty": Ours.totals(spark, inbox.folder, scratch / "empty", retained=1),
     }
     order = list(sides) if turn % 2 == 0 else list(reversed(sides))
     seconds: dict[str, float] = {}

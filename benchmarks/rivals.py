@@ -4,23 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-from benchmarks.inputs import COLUMNS
-from benchmarks.session import read_inbox, rivals_session
 
 Totals = Callable[[DataFrame], DataFrame]
 """A streaming DataFrame of the inbox in, one of `COLUMNS` out, in update mode."""
 
 
 class SparkQuery:
-    """A side whose state is Spark's, in a checkpoint folder of its own."""
+    """A side whose state is Spark's, in a checkpoint folder of its own. `table` is made in `rivals_session`."""
 
-    def __init__(self, spark: SparkSession, inbox: Path, checkpoint: Path, totals: Totals) -> None:
-        self._table = totals(read_inbox(rivals_session(spark), inbox))
+    def __init__(self, table: DataFrame, checkpoint: Path, output_mode: str = "update") -> None:
+        self._table = table
         self._checkpoint = checkpoint
+        self._output_mode = output_mode
 
     def work(self) -> list[float]:
         """Seconds as Spark reports them: each trigger whole, without what may lie between two."""
@@ -29,10 +27,10 @@ class SparkQuery:
     def results(self) -> pa.Table:
         batches: list[pa.Table] = []
         self._run(self._table.writeStream.foreachBatch(lambda frame, _: batches.append(frame.toArrow())))
-        return pa.concat_tables(batches).select(COLUMNS)
+        return pa.concat_tables(batches)
 
     def _run(self, writer: DataStreamWriter) -> list[float]:
-        writer = writer.outputMode("update").option("checkpointLocation", str(self._checkpoint))
+        writer = writer.outputMode(self._output_mode).option("checkpointLocation", str(self._checkpoint))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         worked = [progress for progress in query.recentProgress if progress.numInputRows]

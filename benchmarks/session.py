@@ -60,5 +60,10 @@ def rivals_session(spark: SparkSession) -> SparkSession:
 
 
 def read_inbox(session: SparkSession, inbox: Path) -> DataFrame:
-    """The input as every side reads it."""
-    return session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(str(inbox))
+    """The input of running totals as every side reads it."""
+    return read_folder(session, inbox, SCHEMA)
+
+
+def read_folder(session: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """Parquet files, one a trigger."""
+    return session.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(folder))

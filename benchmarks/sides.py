@@ -1,4 +1,4 @@
-"""A side of a race: one way to keep a running count, sum and maximum per key."""
+"""A side of a race: one way to do the same work on the same rows."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ class Side(Protocol):
         ...
 
     def results(self) -> pa.Table | None:
-        """Take the last file; then the results (`inputs.COLUMNS`) of its keys, perhaps of others too.
+        """Take the last file; then what came of it, perhaps beside what there was before.
 
         None of a side that computes nothing.
         """

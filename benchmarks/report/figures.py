@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.plan import Name
+from benchmarks.plan import Name, Work
 from benchmarks.report.timing import Timing, p50, p95, times_as_fast
 from benchmarks.results import Measured
 
@@ -34,6 +35,28 @@ class Grown:
         """The most rows merged in one epoch, against the median."""
         typical = p50(self.merged_rows) if self.merged_rows else 0
         return max(self.merged_rows) / typical if typical else None
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A step in event time: our triggers, Spark's, and bytes of our state beside what it should have."""
+
+    cell: str
+    settings: Mapping[str, Any]
+    ours: Timing
+    sparks: Timing
+    state_bytes: int
+    live_bytes: int
+
+    @property
+    def faster(self) -> float:
+        """How many times as fast as Spark's ours is."""
+        return times_as_fast(self.ours, self.sparks)
+
+    @property
+    def state_ratio(self) -> float:
+        """Our state's bytes against those of a stream that only ever had the rows that may still matter."""
+        return self.state_bytes / self.live_bytes
 
 
 class Figures:
@@ -90,6 +113,20 @@ class Figures:
         """Seconds of each commit."""
         seconds = [self.measured[cell].figures["seconds"] for cell in self.cells("commit")]
         return seconds[0] if seconds else None
+
+    def stepped(self) -> list[Stepped]:
+        """The steps in event time, as the plan has them."""
+        return [self._stepped(cell) for cell in self.measured if cell.startswith("steps/")]
+
+    def step(self, cell: str) -> Stepped | None:
+        return self._stepped(cell) if cell in self.measured else None
+
+    def _stepped(self, cell: str) -> Stepped:
+        figures, settings = self.measured[cell].figures, self.measured[cell].settings
+        # Of a join each trigger takes so many rows of either input.
+        rows = settings["rows"] * (2 if settings["work"] == Work.INTERVAL_JOIN else 1)
+        ours, sparks = (Timing(rows, figures["seconds"][name]) for name in (Name.OURS, Name.SPARK))
+        return Stepped(cell, settings, ours, sparks, figures["state_bytes"], figures["live_bytes"])
 
     def _grown(self, cell: str, measured: Measured) -> Grown:
         figures, settings = measured.figures, measured.settings

@@ -31,12 +31,12 @@ class Good(StrEnum):
 
 @dataclass(frozen=True)
 class Goal:
-    """`must` is None where there is only an aim. `unit` follows the number."""
+    """`must` or `aim` is None where there is only the other. `unit` follows the number."""
 
     work: str
     good: Good
     must: float | None
-    aim: float
+    aim: float | None
     unit: str
     value: Callable[[Figures], float | None]
 
@@ -46,9 +46,11 @@ class Goal:
             return Verdict.UNKNOWN
         if self._reaches(value, self.aim):
             return Verdict.AIM
-        return Verdict.MUST if self.must is not None and self._reaches(value, self.must) else Verdict.MISSED
+        return Verdict.MUST if self._reaches(value, self.must) else Verdict.MISSED
 
-    def _reaches(self, value: float, bound: float) -> bool:
+    def _reaches(self, value: float, bound: float | None) -> bool:
+        if bound is None:
+            return False
         return value >= bound if self.good is Good.AT_LEAST else value <= bound
 
 
@@ -110,6 +112,18 @@ def _recovery_s(figures: Figures) -> float | None:
 def _commit_ms(figures: Figures) -> float | None:
     commits = figures.commits()
     return None if commits is None else p95(commits) * 1000
+
+
+def _step_faster(cell: str) -> Callable[[Figures], float | None]:
+    def value(figures: Figures) -> float | None:
+        step = figures.step(cell)
+        return None if step is None else step.faster
+
+    return value
+
+
+def _state_ratio(figures: Figures) -> float | None:
+    return max((step.state_ratio for step in figures.stepped()), default=None)
 
 
 GOALS = (
@@ -176,5 +190,29 @@ GOALS = (
     Goal(
         "1M keys, batches of 200k rows: of the rows a second of a shuffle and mapInArrow that do nothing",
         Good.AT_LEAST, 70, 85, " %", _of_nothing,
+    ),
+    Goal(
+        f"interval join: rows a second against {Name.SPARK} on RocksDB",
+        Good.AT_LEAST, 8, None, " x", _step_faster("steps/interval-join"),
+    ),
+    Goal(
+        "deduplicate within the watermark, the same",
+        Good.AT_LEAST, 2, None, " x", _step_faster("steps/deduplicate"),
+    ),
+    Goal(
+        "tumbling windows, 100k keys, the same",
+        Good.AT_LEAST, 2, None, " x", _step_faster("steps/tumbling-100k"),
+    ),
+    Goal(
+        "tumbling windows, 1M keys, the same",
+        Good.AT_LEAST, 2, None, " x", _step_faster("steps/tumbling-1M"),
+    ),
+    Goal(
+        "session windows, the same",
+        Good.AT_LEAST, 2, None, " x", _step_faster("steps/session"),
+    ),
+    Goal(
+        "bytes of a step's state after expiry, against those of a state that only ever had the live rows",
+        Good.AT_MOST, 1.5, None, " x", _state_ratio,
     ),
 )  # fmt: skip

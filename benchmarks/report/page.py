@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.plan import Name
-from benchmarks.report.figures import Figures, Grown
+from benchmarks.report.figures import Figures, Grown, Stepped
 from benchmarks.report.goals import GOALS, Goal, Verdict
 from benchmarks.report.timing import Timing, p50, p95
 from benchmarks.report.words import count, duration, size, times
@@ -119,6 +119,25 @@ def _speed(timing: Timing) -> list[str]:
     return [count(timing.rows_per_second), duration(p50(timing.seconds)), duration(p95(timing.seconds))]
 
 
+def _steps(figures: Figures) -> str:
+    head = ["step", "keys in use", "rows a trigger", f"{Name.OURS}, rows/s", "p50", "p95"]
+    head = [*head, f"{Name.SPARK}, rows/s", "p50", "p95", "times as fast", "our state", "against live rows alone"]
+    return _table(head, [_stepped(figures, each) for each in figures.stepped()])
+
+
+def _stepped(figures: Figures, step: Stepped) -> list[str]:
+    return [
+        _marked(figures, step.cell, str(step.settings["work"])),
+        count(step.settings["keys"]),
+        count(step.ours.rows),
+        *_speed(step.ours),
+        *_speed(step.sparks),
+        times(step.faster),
+        size(step.state_bytes),
+        f"{step.state_ratio:.2f} x",
+    ]
+
+
 def _growth(figures: Figures) -> str:
     grown = figures.grown()
     head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
@@ -223,6 +242,7 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "native": _native,
     "share": _share,
     "python": _python,
+    "steps": _steps,
     "growth": _growth,
     "engine": _engine,
     "commit": _commit,

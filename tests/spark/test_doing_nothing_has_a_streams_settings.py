@@ -16,7 +16,10 @@ _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 def test_doing_nothing_and_a_stream_have_equal_settings_while_they_run(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "inbox", 10, Spread.UNIFORM)
     inbox.put_each_key(10)
-    ours, nothing = Ours(spark, inbox.folder, tmp_path / "ours"), Nothing(spark, inbox.folder, tmp_path / "nothing")
+    ours, nothing = (
+        Ours.totals(spark, inbox.folder, tmp_path / "ours"),
+        Nothing(spark, inbox.folder, tmp_path / "nothing"),
+    )
     assert len(ours.work()) == len(nothing.work()) == 1
     assert dict(nothing.session.conf.getAll) == dict(ours.session.conf.getAll)
     assert nothing.session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "16384"

@@ -43,6 +43,12 @@ def grown(
     }
 
 
+def a_step(ours: float, sparks: float, state: int = 1_200, live: int = 1_000) -> dict[str, Any]:
+    """Three rounds of two triggers, each side's all alike."""
+    seconds = {str(Name.OURS): [[ours, ours]] * 3, str(Name.SPARK): [[sparks, sparks]] * 3}
+    return {"seconds": seconds, "state_bytes": state, "live_bytes": live, "live_rows": 10}
+
+
 def figures_of(**cells: dict[str, Any]) -> Figures:
     """By the cells' names, with `__` for the stroke and `_` for the dash."""
     named = {name.replace("__", "/").replace("_", "-"): figures for name, figures in cells.items()}

@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.report.figures import Figures
 from benchmarks.report.goals import GOALS, Goal, Verdict
-from tests.unit.benchmarks.made_figures import CODE, a_race, figures_of, grown
+from tests.unit.benchmarks.made_figures import CODE, a_race, a_step, figures_of, grown
 
 
 def goal(beginning: str) -> Goal:
@@ -65,3 +65,16 @@ def test_recovery_is_what_an_empty_stream_does_not_need() -> None:
 def test_a_commit_is_told_by_its_slow_ones() -> None:
     figures = figures_of(commit__512x8={"seconds": [0.02] * 90 + [0.07] * 10})
     assert goal("commit").value(figures) == pytest.approx(70)
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.1, Verdict.MUST), (0.13, Verdict.MISSED)])
+def test_a_step_is_told_against_sparks_own(ours: float, verdict: Verdict) -> None:
+    figures = figures_of(steps__interval_join=a_step(ours, 1.0))
+    assert goal("interval join").verdict(figures) == verdict
+
+
+def test_the_step_that_leaves_most_behind_counts() -> None:
+    figures = figures_of(steps__interval_join=a_step(1, 8), steps__session=a_step(1, 2, state=1_700))
+    left = goal("bytes of a step's state")
+    assert left.value(figures) == pytest.approx(1.7)
+    assert left.verdict(figures) == Verdict.MISSED

@@ -5,12 +5,14 @@ import pytest
 from benchmarks.report.figures import Figures
 from benchmarks.report.page import filled
 from benchmarks.report.words import count, duration, size, times
-from tests.unit.benchmarks.made_figures import CODE, a_race, figures_of, grown, measured
+from tests.unit.benchmarks.made_figures import CODE, a_race, a_step, figures_of, grown, measured
 
 PAGE = (Path(__file__).parents[3] / "docs/benchmarks.md").read_text()
 FIGURES = figures_of(
     native__1M_uniform=a_race(200_000, OURS=0.4, NATIVE=1.2, NOTHING=0.3),
     python__10k_uniform=a_race(20_000, OURS=0.2, PANDAS=6.0, ROWS=2.0, APPLY=4.0),
+    steps__interval_join=a_step(0.5, 5.0, state=60_000_000, live=50_000_000),
+    steps__session=a_step(0.4, 1.0),
     growth__1M=grown(0.4, merged=0),
     growth__10M=grown(0.5, slow=0.9, merged=70_000),
     engine__1M={"seconds": [0.1] * 20, "merged_rows": [0] * 20, "state_bytes": 22_000_000},
@@ -40,6 +42,14 @@ def test_filling_twice_is_filling_once() -> None:
 def test_a_table_that_nobody_knows_is_a_mistake() -> None:
     with pytest.raises(KeyError):
         filled("<!-- figures: weather -->\n<!-- end -->", FIGURES)
+
+
+def test_each_step_is_a_line_and_a_join_takes_rows_of_both_inputs() -> None:
+    page = filled("<!-- figures: steps -->\n<!-- end -->", FIGURES)
+    assert line(page, "| interval join") == (
+        "| interval join | 1M | 200k | 400k | 500 ms | 500 ms | 40k | 5.00 s | 5.00 s | 10 x | 60 MB | 1.20 x |"
+    )
+    assert line(page, "| session window").startswith("| session window | 100k | 200k | 500k |")
 
 
 def test_each_race_is_a_line() -> None:
@@ -78,7 +88,7 @@ def test_a_missed_goal_stands_out() -> None:
 
 def test_without_figures_the_page_says_so() -> None:
     page = filled(PAGE, Figures({}, CODE))
-    assert page.count("Not measured yet.") == 7
+    assert page.count("Not measured yet.") == 8
     assert "![" not in page
 
 
