@@ -70,6 +70,7 @@ def show(info: EpochInfo, manifest: Manifest) -> None:
         },
         "table_files": sum(index.entries for index in manifest.files.index) + len(manifest.files.tail),
         "sources": [_source(position) for position in manifest.sources],
+        "total_late_rows": manifest.statistics.total_late_rows,
         "consumed": [asdict(consumed) for consumed in manifest.consumed],
         "sinks": [asdict(mark) for mark in manifest.sinks],
     }

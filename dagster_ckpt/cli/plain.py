@@ -32,6 +32,13 @@ def duration(duration_ms: int) -> str:
     return " ".join(part for part in parts[:2] if part)
 
 
+def span(span_us: int) -> str:
+    """A length of event time, perhaps negative: `-1 h`, `0 ms`, `250 us`."""
+    if span_us < 0:
+        return f"-{span(-span_us)}"
+    return f"{span_us} us" if 0 < span_us < 1_000 else duration(span_us // 1_000)
+
+
 def ago(then: datetime, now: datetime) -> str:
     """How long since `then`, in its largest unit: `12 s ago`."""
     seconds = round((now - then).total_seconds())

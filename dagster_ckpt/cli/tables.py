@@ -1,6 +1,5 @@
 """What people read: tables with units, relative times and thousand separators. Programs take `documents`."""
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -10,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo, Verification
 from dagster_ckpt.history.choice import ranges
 from dagster_ckpt.history.verification import Finding
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, Pipeline, RunRef, SourcePosition
+from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef, SourcePosition
 
 _ROWS = 50
 _CELL_CHARS_MAX = 60
@@ -158,7 +158,7 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     if info.watermark is not None:
         yield "watermark", f"{plain.moment(info.watermark)} UTC"
     yield "", ""
-    yield "operator", escape(_operator(pipeline))
+    yield "operator", escape(in_words(pipeline))
     if pipeline.keys:
         yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
@@ -172,21 +172,12 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "", ""
     for position in manifest.sources:
         yield "source", _source(position)
-    yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}"
+    late = manifest.statistics.total_late_rows
+    too_late = f", {plain.count(late)} too late" if late else ""
+    yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}{too_late}"
     location = f", code location {owner.location}" if owner.location else ""
     yield "owner", escape(f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}")
     yield "stream", manifest.uuid
-
-
-def _operator(pipeline: Pipeline) -> str:
-    """`aggregate flights=count(), mean_delay=avg(dep_delay)`; other parameters as they are stored."""
-    aggregates = pipeline.parameters.get("aggregates")
-    if not isinstance(aggregates, list):
-        return f"{pipeline.operator} {json.dumps(pipeline.parameters) if pipeline.parameters else ''}".rstrip()
-    calls = (
-        f"{one['name']}={one['function']}({', '.join(filter(None, (one['column'], one['by'])))})" for one in aggregates
-    )
-    return f"{pipeline.operator} {', '.join(calls)}"
 
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:

@@ -1,0 +1,39 @@
+"""An operator and its parameters in a line that people can read."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.protocol.manifest import Pipeline
+
+
+def in_words(pipeline: Pipeline) -> str:
+    """`aggregate flights=count(), mean_delay=avg(dep_delay)`; `interval_join key=k|rk lower=-1 h upper=0 ms how=left`."""
+    parameters = dict(pipeline.parameters)
+    aggregates = parameters.pop("aggregates", None)
+    words = [", ".join(map(_call, aggregates))] if isinstance(aggregates, list) else []
+    return " ".join([pipeline.operator, *words, *_words(parameters)])
+
+
+def _call(aggregate: Mapping[str, str | None]) -> str:
+    arguments = filter(None, (aggregate["column"], aggregate["by"]))
+    return f"{aggregate['name']}={aggregate['function']}({', '.join(arguments)})"
+
+
+def _words(parameters: Mapping[str, object]) -> Iterator[str]:
+    for name, value in parameters.items():
+        if value is not None and value is not False:
+            yield f"{name.removesuffix('_us')}={_value(name, value)}"
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, int) and name.endswith("_us"):
+        return plain.span(value)
+    if isinstance(value, Mapping) and "kind" in value:
+        sizes = {key: each for key, each in value.items() if key != "kind" and each}
+        return f"{value['kind']}({', '.join(_words(sizes))})"
+    if isinstance(value, Sequence) and not isinstance(value, str) and value and all(value):
+        # Of each input one, or the several key columns of each.
+        inputs = [each if isinstance(each, str) else ",".join(map(str, each)) for each in value]
+        return "|".join(inputs)
+    return value if isinstance(value, str) else json.dumps(value)

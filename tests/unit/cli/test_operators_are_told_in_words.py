@@ -1,0 +1,54 @@
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.operators import in_words
+from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.joins.interval import IntervalJoin
+from dagster_ckpt.operators.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows import Hopping, Session
+from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+
+HOUR = 3_600_000_000
+TIME = pa.timestamp("us", "UTC")
+FLIGHTS = InputSpec((), pa.schema([("origin", pa.string()), ("hour", TIME), ("delay", pa.int64())]))
+WEATHER = InputSpec((), pa.schema([("airport", pa.string()), ("taken", TIME), ("wind", pa.float64())]))
+AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "words"),
+    [
+        (
+            RunningAggregate.build(("origin",), AGGREGATES, FLIGHTS).pipeline,
+            "aggregate flights=count(), worst=max(delay)",
+        ),
+        (
+            WindowAggregate.build(("origin",), AGGREGATES, FLIGHTS, "hour", Hopping(HOUR, HOUR // 4)).pipeline,
+            "window flights=count(), worst=max(delay) window=hopping(size=1 h, slide=15 min) event_time=hour late=drop",
+        ),
+        (
+            SessionAggregate.build(("origin",), AGGREGATES, FLIGHTS, "hour", Session(HOUR), True).pipeline,
+            "session flights=count(), worst=max(delay) window=session(gap=1 h) event_time=hour early=true late=drop",
+        ),
+        (
+            IntervalJoin.build([FLIGHTS, WEATHER], [("origin",), ("airport",)], ["hour", "taken"], -HOUR, 0).pipeline,
+            "interval_join keys=origin|airport event_times=hour|taken lower=-1 h upper=0 ms how=inner late=drop",
+        ),
+        (
+            Deduplicate.build(("origin",), FLIGHTS, "first", "hour", HOUR).pipeline,
+            "deduplicate keep=first event_time=hour expire_after=1 h late=drop",
+        ),
+    ],
+)
+def test_a_line_says_what_an_operator_does(pipeline: Pipeline, words: str) -> None:
+    assert in_words(pipeline) == words
+
+
+@pytest.mark.parametrize(
+    ("span_us", "words"), [(0, "0 ms"), (250, "250 us"), (-1_500_000, "-1.5 s"), (HOUR + 60_000_000, "1 h 1 min")]
+)
+def test_a_span_may_be_negative_or_shorter_than_a_millisecond(span_us: int, words: str) -> None:
+    assert plain.span(span_us) == words
