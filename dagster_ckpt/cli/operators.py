@@ -8,7 +8,7 @@ from dagster_ckpt.protocol.manifest import Pipeline
 
 
 def in_words(pipeline: Pipeline) -> str:
-    """`aggregate flights=count(), mean_delay=avg(dep_delay)`; `interval_join key=k|rk lower=-1 h upper=0 ms how=left`."""
+    """`aggregate flights=count(), mean_delay=avg(dep_delay)`, `interval_join keys=k|rk lower=-1 h upper=0 ms`."""
     parameters = dict(pipeline.parameters)
     aggregates = parameters.pop("aggregates", None)
     words = [", ".join(map(_call, aggregates))] if isinstance(aggregates, list) else []

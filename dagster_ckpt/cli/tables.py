@@ -172,8 +172,8 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "", ""
     for position in manifest.sources:
         yield "source", _source(position)
-    late = manifest.statistics.total_late_rows
-    too_late = f", {plain.count(late)} too late" if late else ""
+    all_late = manifest.statistics.total_late_rows
+    too_late = f", {plain.count(all_late)} too late" if all_late else ""
     yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}{too_late}"
     location = f", code location {owner.location}" if owner.location else ""
     yield "owner", escape(f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}")
