@@ -129,7 +129,12 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
         started = spark_session(resources["spark"])
     spark = open_session(started)
     streaming = step.streaming
-    made = streaming.function(**streaming.parameters.arguments(step.context, spark, config, resources))
+    try:
+        made = streaming.function(**streaming.parameters.arguments(step.context, spark, config, resources))
+    except InvalidPipelineError as error:
+        # In its place, not caused by it: who looks at the innermost error alone must see whose it is.
+        told = InvalidPipelineError(f"{error}, asset={step.stream_name}")
+        raise told.with_traceback(error.__traceback__) from error.__cause__
     if not isinstance(made, Stream):
         raise InvalidPipelineError(
             "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "

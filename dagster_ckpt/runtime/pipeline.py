@@ -29,7 +29,11 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
     inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
     if stream.step is None:
         return AppendOnly.build(inputs[0].spec)
-    operator = stream.step.build(inputs)
+    try:
+        operator = stream.step.build(inputs)
+    except InvalidPipelineError as error:
+        # An operator knows neither its asset nor by which word the user called it.
+        raise InvalidPipelineError(f"{error}, operator={stream.step.name}, asset={asset}") from error
     for number, each in enumerate(stream.inputs):
         _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
     return operator
@@ -38,7 +42,10 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
 def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> StepInput:
     schema = arrow_schema(asset, stream.frame.schema)
     event_time = stream.event_time.column if stream.event_time else None
-    checks.check_event_time(event_time, schema)
+    try:
+        checks.check_event_time(event_time, schema)
+    except InvalidPipelineError as error:
+        raise InvalidPipelineError(f"{error}, asset={asset}") from error
     return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import agg
+from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg, session, tumbling
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.runtime import session as sessions
 from dagster_ckpt.runtime.session import open_session
@@ -24,6 +24,18 @@ def stream_of(spark: SparkSession, inbox: Path) -> Stream:
 
 def with_collation(change: Callable[[Stream], Stream]) -> Callable[[Stream], Stream]:
     return lambda s: change(replace(s, frame=s.frame.selectExpr("k", "v", "k COLLATE UTF8_LCASE AS name")))
+
+
+def timed(stream: Stream, key: str) -> Stream:
+    return stream.with_watermark("at", "5s").key_by(key)
+
+
+class Twice(ProcessFunction):
+    """Its output has one name twice, as Spark reads names."""
+
+    output = pa.schema([("k", pa.string()), ("K", pa.string())])
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None: ...
 
 
 COLLATED: dict[str, Callable[[Stream], Stream]] = {
@@ -53,6 +65,30 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
         "column=_HASH",
     ),
     "the epoch's own name to Spark": (lambda s: replace(s, frame=s.frame.selectExpr("v _Epoch")), "column=_Epoch"),
+    "keys of two types": (
+        lambda s: timed(s, "k").interval_join(timed(s, "v"), "0s", "1s", "semi"),
+        r"cast one of them. left=k \(string\), right=v \(int64\), operator=interval_join, asset=flights/delays",
+    ),
+    "bounds the wrong way round": (
+        lambda s: timed(s, "k").interval_join(timed(s, "k"), "1s", "0s", "semi"),
+        "exchange them. lower=1000000 us, upper=0 us, operator=interval_join, asset=flights/delays",
+    ),
+    "a window without an event time": (
+        lambda s: s.key_by("k").window(tumbling("1s")).aggregate(n=agg.count()),
+        "with_watermark.*operator=window, asset=flights/delays",
+    ),
+    "a sum of text in windows": (
+        lambda s: timed(s, "v").window(session("1s")).aggregate(n=agg.sum("k")),
+        "column=k, type=string, operator=window, asset=flights/delays",
+    ),
+    "a join without an event time": (
+        lambda s: timed(s, "k").join(s.key_by("k"), "1s", "semi"),
+        "with_watermark.*input=right.*operator=join, asset=flights/delays",
+    ),
+    "what a process function returns has no name of its own": (
+        lambda s: timed(s, "k").process(Twice()),
+        "columns=k, K, operator=process, asset=flights/delays",
+    ),
     **{f"a collated {use}": (with_collation(change), BINARY) for use, change in COLLATED.items()},
 }
 
