@@ -13,6 +13,11 @@ PLACE_VARIABLE = "DAGSTER_CKPT_TEST_PLACE"
 INTERVAL_VARIABLE = "DAGSTER_CKPT_TEST_INTERVAL"
 SCHEMA = "id long, key long, value long"
 RETAINED = 8
+WINDOW_MS = 1_000
+DELAY_MS = 2_000
+"""The windows of `swept` and the delay of its watermark. A row's event time is its id, in milliseconds."""
+
+_KEYS_MAX = 100_000
 
 
 def inbox_in(place: Path) -> Path:
@@ -60,6 +65,18 @@ def wrong_aggregate(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
     return Wrong(int(-more[more < 0].sum()), int(more[more > 0].sum()), int(unequal.sum()))
 
 
+def wrong_windows(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
+    """What is wrong with a table of one row per key and closed window, given all input rows, whose times are ids."""
+    starts = rows["id"] // WINDOW_MS * WINDOW_MS
+    closed = rows[starts + WINDOW_MS <= rows["id"].max() - DELAY_MS]
+    began = table["window_start"].astype("int64") // 1_000
+    # Keys are small numbers, so key and window make one number that only they have.
+    return wrong_aggregate(
+        table.assign(key=began * _KEYS_MAX + table["key"]),
+        closed.assign(key=starts[closed.index] * _KEYS_MAX + closed["key"]),
+    )
+
+
 def wrong_copy(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
     """What is wrong with a table that must have each input row exactly once."""
     times = table["id"].value_counts()
@@ -76,7 +93,7 @@ def wrong_copy(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
 
 Judge = Callable[[pd.DataFrame, pd.DataFrame], Wrong]
 
-LANES: dict[str, Judge] = {"keyed": wrong_aggregate, "appended": wrong_copy, "swept": wrong_aggregate}
+LANES: dict[str, Judge] = {"keyed": wrong_aggregate, "appended": wrong_copy, "swept": wrong_windows}
 """Every stream, with what tells its table from the right one."""
 
 CONTINUOUS = ("keyed", "appended")

@@ -15,8 +15,18 @@ from dagster_ckpt import (
     agg,
     build_streaming_definitions,
     streaming_asset,
+    tumbling,
 )
-from tests.chaos.lanes import INTERVAL_VARIABLE, PLACE_VARIABLE, RETAINED, SCHEMA, checkpoints_in, inbox_in
+from tests.chaos.lanes import (
+    DELAY_MS,
+    INTERVAL_VARIABLE,
+    PLACE_VARIABLE,
+    RETAINED,
+    SCHEMA,
+    WINDOW_MS,
+    checkpoints_in,
+    inbox_in,
+)
 from tests.chaos.small_spark import small_spark
 
 PLACE = Path(os.environ[PLACE_VARIABLE])
@@ -28,18 +38,11 @@ def _rows(spark: SparkSession) -> DataFrame:
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 8).parquet(str(inbox_in(PLACE)))
 
 
-def _per_key(spark: SparkSession) -> Stream:
-    return (
-        Stream(_rows(spark))
-        .key_by("key")
-        .aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
-    )
-
-
 @streaming_asset(mode="continuous", autostart=True, shards=4, recovery=RECOVERY)
 def keyed(spark: SparkSession) -> Stream:
     """A running aggregate; the sensor starts it, in its run worker's own process."""
-    return _per_key(spark)
+    rows = Stream(_rows(spark)).key_by("key")
+    return rows.aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
 
 
 @streaming_asset(mode="continuous", autostart=True, shards=4, recovery=RECOVERY)
@@ -50,8 +53,10 @@ def appended(spark: SparkSession) -> Stream:
 
 @streaming_asset(mode="available_now", shards=4, recovery=RECOVERY)
 def swept(spark: SparkSession) -> Stream:
-    """The aggregate again, started from the asset's page whenever it has ended: in a step process of its own."""
-    return _per_key(spark)
+    """The aggregate in windows, started from the asset's page whenever it has ended: in a step process of its own."""
+    timed = Stream(_rows(spark).selectExpr("*", "timestamp_millis(id) AS at")).with_watermark("at", f"{DELAY_MS}ms")
+    windows = timed.key_by("key").window(tumbling(f"{WINDOW_MS}ms"))
+    return windows.aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
 
 
 defs = build_streaming_definitions(

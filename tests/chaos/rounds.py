@@ -174,8 +174,8 @@ class Rounds:
         """How every table differs from the right one, once all input is in."""
         self.feeder.pause()
         until(
-            "every lane has all rows",
-            lambda: self._look([]) and all(self.cluster.standing(lane).rows >= self.feeder.rows for lane in LANES),
+            "every lane has all rows, and has let out what its watermark closes",
+            lambda: self._look([]) and all(self._has_all(lane) for lane in LANES),
             RECOVERY_S_MAX,
         )
         if not all(self.cluster.has_retired(lane) for lane in CONTINUOUS):
@@ -189,6 +189,12 @@ class Rounds:
                 raise BrokenPromiseError(f"an object is damaged or missing. {lane=}, findings={damaged.findings}")
         self.feeder.resume()
         return found
+
+    def _has_all(self, lane: str) -> bool:
+        if self.cluster.standing(lane).rows < self.feeder.rows:
+            return False
+        newest = self.cluster.history(lane).manifest()
+        return newest.watermark_us == newest.harvested_us
 
     def _pinned(self, lane: str) -> tuple[int, pa.Table]:
         """The lane's newest epoch, and its table, pinned."""

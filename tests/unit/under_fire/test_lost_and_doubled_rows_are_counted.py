@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from tests.chaos.lanes import LANES, Judge, Wrong, wrong_aggregate, wrong_copy
+from tests.chaos.lanes import DELAY_MS, LANES, WINDOW_MS, Judge, Wrong, wrong_aggregate, wrong_copy, wrong_windows
 
 ROWS = pd.DataFrame({"id": [0, 1, 2, 3], "key": [7, 7, 8, 9], "value": [5, -1, 3, 4]})
 TABLE = pd.DataFrame({"key": [7, 8, 9], "rows": [2, 1, 1], "total": [4, 3, 4], "greatest": [5, 3, 4]})
@@ -10,6 +10,19 @@ TABLE = pd.DataFrame({"key": [7, 8, 9], "rows": [2, 1, 1], "total": [4, 3, 4], "
 @pytest.mark.parametrize(("judge", "table"), [(wrong_aggregate, TABLE), (wrong_copy, ROWS)])
 def test_nothing_is_wrong_with_the_right_table_in_any_order(judge: Judge, table: pd.DataFrame) -> None:
     assert not judge(table.sample(frac=1, random_state=1), ROWS)
+
+
+def test_windows_are_judged_once_the_watermark_has_closed_them() -> None:
+    ids = [0, WINDOW_MS - 1, WINDOW_MS, 2 * WINDOW_MS + DELAY_MS]  # the last one closes the windows of the others
+    rows = pd.DataFrame({"id": ids, "key": [7, 7, 7, 7], "value": [5, -1, 3, 4]})
+    starts = pd.to_datetime([0, WINDOW_MS], unit="ms", utc=True).as_unit("us")
+    table = pd.DataFrame({"key": [7, 7], "window_start": starts, "rows": [2, 1], "total": [4, 3], "greatest": [5, 3]})
+    assert not wrong_windows(table, rows)
+    assert wrong_windows(table.iloc[:1], rows) == Wrong(lost=1)
+    assert wrong_windows(table.assign(rows=[3, 1]), rows) == Wrong(doubled=1)
+    assert wrong_windows(pd.concat([table, table]), rows) == Wrong(other=2)
+    # A window that should still be open has rows that are not expected yet.
+    assert wrong_windows(table, rows.iloc[:3]) == Wrong(doubled=3)
 
 
 def test_an_aggregate_tells_lost_rows_from_doubled_ones() -> None:
