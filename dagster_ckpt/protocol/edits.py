@@ -207,18 +207,30 @@ def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
     return tuple(max((time for time in column if time is not None), default=None) for column in columns)
 
 
+_FAR_US = 1 << 62
+"""Some 146,000 years: a broken event time moves the watermark no further, so that what is added to it still fits."""
+
+
 def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...], edit: EpochEdit) -> int | None:
     """The watermark after an epoch: the least over the inputs of event time minus delay; it never goes back.
 
-    It begins once each input has shown a time. An idle input is not waited for, unless all of them are.
+    It begins once each input has shown a time. An idle input is not waited for. Where all are idle it is the greatest
+    of them: as if those that are behind had become idle first. It would depend on the cut of the epochs otherwise.
     """
     reached: list[int | None] = []
+    silent: list[int] = []
     for at, delay_us in enumerate(edit.delays_us):
-        if delay_us is not None and edit.idle[at : at + 1] != (True,):
+        if delay_us is not None:
             time_us = event_times_us[at] if at < len(event_times_us) else None
-            reached.append(None if time_us is None else time_us - delay_us)
-    waiting = any(time_us is None for time_us in reached)
-    least = [] if waiting else [time_us for time_us in reached if time_us is not None]
+            its = None if time_us is None else max(-_FAR_US, min(time_us - delay_us, _FAR_US))
+            if edit.idle[at : at + 1] != (True,):
+                reached.append(its)
+            elif its is not None:
+                silent.append(its)
+    if not reached:
+        least = [max(silent)] if silent else []
+    else:
+        least = [] if None in reached else [time_us for time_us in reached if time_us is not None]
     known = [time_us for time_us in (before_us, min(least, default=None), edit.at_least_us) if time_us is not None]
     return max(known, default=None)
 

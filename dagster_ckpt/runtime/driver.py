@@ -157,9 +157,14 @@ class EpochDriver:
         self._commit_without_work(begun)
 
     def leave_idle_inputs(self) -> None:
-        """Move the watermark on, by an epoch without rows, where it waited only for inputs that are idle now."""
-        if self._setup.horizon_us is not None and self._setup.watermarks.would_move(self._setup.writer.manifest):
-            self._commit_without_work(self._known_positions())
+        """Move the watermark on, by an epoch without rows, where it waited only for inputs that are idle now.
+
+        To be called when Spark has looked for rows since the last epoch and found none.
+        """
+        setup = self._setup
+        idle = setup.watermarks.idle_at(setup.clock.monotonic_ms())
+        if setup.horizon_us is not None and setup.watermarks.would_move(setup.writer.manifest, idle):
+            self._commit_without_work(self._known_positions(), idle=idle)
 
     def commit_end_of_input(self) -> None:
         """Move the watermark past all that waits, by an epoch without rows: what was taken in is all there is."""
@@ -169,7 +174,7 @@ class EpochDriver:
             return
         end_us = max(times_us) + horizon_us
         if manifest.watermark_us is None or manifest.watermark_us < end_us:
-            self._commit_without_work(self._known_positions(), end_us)
+            self._commit_without_work(self._known_positions(), at_least_us=end_us)
 
     def abort(self, reason: str) -> None:
         """Give up the epoch in work, from another thread: `work` raises soon."""
@@ -186,8 +191,8 @@ class EpochDriver:
         commit_began_ms = clock.monotonic_ms()
         watermarks = setup.watermarks
         watermarks.saw(_newest(ack.event_times_us for ack in acks))
-        epoch_ms = commit_began_ms - began_ms
-        manifest = self._commit(EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, watermarks.idle))
+        epoch_ms, idle = commit_began_ms - began_ms, watermarks.idle_at(began_ms)
+        manifest = self._commit(EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, idle))
         ended_ms = clock.monotonic_ms()
         setup.pulse.sign()
         return CommittedEpoch(
@@ -206,17 +211,19 @@ class EpochDriver:
         self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
         self._setup.pulse.sign()
 
-    def _commit_without_work(self, positions: tuple[SourcePosition, ...], at_least_us: int | None = None) -> None:
-        watermarks = self._setup.watermarks
+    def _commit_without_work(
+        self, positions: tuple[SourcePosition, ...], *, idle: tuple[bool, ...] = (), at_least_us: int | None = None
+    ) -> None:
         nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
+        delays_us = self._setup.watermarks.delays_us
         self._setup.writer.commit(
             EpochEdit(
                 nothing,
                 positions,
                 self._last_batch,
                 0,
-                watermarks.delays_us,
-                watermarks.idle,
+                delays_us,
+                idle,
                 worked=False,
                 at_least_us=at_least_us,
             )

@@ -149,7 +149,7 @@ class _Run:
             ending, reason = self._watched(query, driver)
             query.beside(driver.commit_beginnings)
             if ending is Ending.INPUT_DONE:
-                self._let_out(query, driver)
+                ending, reason = self._let_out(query, driver) or (ending, reason)
         except AnalysisException as error:
             raise InvalidPipelineError(
                 f"Spark cannot run this as a stream. asset={self._job.asset}, reason={error}"
@@ -182,26 +182,40 @@ class _Run:
     def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
         driver.commit_beginnings()
-        driver.leave_idle_inputs()
+        if self._is_quiet(driver, intervals=2):
+            driver.leave_idle_inputs()
         query.ask()
         self._pulse.sign()
 
+    def _is_quiet(self, driver: EpochDriver, intervals: int) -> bool:
+        """Whether Spark, which looks for rows every interval, has made no batch of any for so long.
+
+        Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.
+        """
+        options = self._job.options
+        return options.mode is Mode.CONTINUOUS and driver.quiet_ms >= intervals * options.checkpoint_interval_ms
+
     def _harvest_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
         """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
-        options = self._job.options
-        continuous = options.mode is Mode.CONTINUOUS
-        if continuous and driver.is_due and driver.quiet_ms >= options.checkpoint_interval_ms:
+        if driver.is_due and self._is_quiet(driver, intervals=1):
             query.between(partial(self._harvest, driver))
 
-    def _let_out(self, query: EpochQuery, driver: EpochDriver) -> None:
-        """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all."""
+    def _let_out(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
+        """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all.
+
+        The ending where there is a reason to end before all of it is out: the next run goes on with it.
+        """
         if self._job.stream.flushes:
             query.beside(driver.commit_end_of_input)
-        while driver.is_due and self._reason_to_end() is None:
+        while driver.is_due:
+            end = self._reason_to_end()
+            if end is not None:
+                return end
             query.between(partial(self._harvest, driver))
             while not query.rests(_TICK_S):
                 self._hooks.on_idle()
             query.raise_failure()
+        return None
 
     def _harvest(self, driver: EpochDriver) -> None:
         driver.harvest(words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))

@@ -31,12 +31,14 @@ class Watermarks:
     def delays_us(self) -> tuple[int | None, ...]:
         return tuple(each.delay_us for each in self._inputs)
 
-    @property
-    def idle(self) -> tuple[bool, ...]:
-        """Whether each input has been silent for too long."""
-        now_ms = self._clock.monotonic_ms()
+    def idle_at(self, moment_ms: int) -> tuple[bool, ...]:
+        """Whether each input had been silent for too long at that moment of the clock.
+
+        The moment is one at which Spark looked for rows, and never later: what comes while an epoch is worked, however
+        long that takes, is there for all to see and not late.
+        """
         return tuple(
-            each.idle_after_ms is not None and now_ms - seen_ms >= each.idle_after_ms
+            each.idle_after_ms is not None and moment_ms - seen_ms >= each.idle_after_ms
             for each, seen_ms in zip(self._inputs, self._seen_ms, strict=True)
         )
 
@@ -46,7 +48,7 @@ class Watermarks:
             if time_us is not None:
                 self._seen_ms[number] = self._clock.monotonic_ms()
 
-    def would_move(self, manifest: Manifest) -> bool:
-        """Whether the watermark would move without a new row, because an input is not waited for any more."""
-        edit = EpochEdit((), (), 0, 0, self.delays_us, self.idle)
+    def would_move(self, manifest: Manifest, idle: tuple[bool, ...]) -> bool:
+        """Whether the watermark would move without a new row, because these inputs are not waited for any more."""
+        edit = EpochEdit((), (), 0, 0, self.delays_us, idle)
         return moved_watermark(manifest.watermark_us, manifest.event_times_us, edit) != manifest.watermark_us

@@ -1,6 +1,7 @@
 """Steps that work in event time, through Spark: several inputs, epochs of the driver's own, late rows, idle inputs."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -205,6 +206,43 @@ def test_an_idle_input_does_not_hold_the_other_for_ever(stream: StreamUnderTest,
     hooks = JobHooks(stream.epochs.append, stop_reason=out)
     stream.run(function, replace(FAST, mode=Mode.CONTINUOUS), hooks)
     assert [(row["v"], row["w"]) for row in stream.table().to_pylist()] == [(1, None)]
+
+
+def test_rows_that_wait_behind_a_slow_epoch_are_not_those_of_an_idle_input(
+    stream: StreamUnderTest, tmp_path: Path
+) -> None:
+    left, right, slow = tmp_path / "left", tmp_path / "right", tmp_path / "slow"
+    drop(left, 0, rows(("a", 1, 1)))
+    drop(right, 0, seen(("a", 1, 10)))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if 99 in batch.column("w").to_pylist():
+                slow.touch()
+                time.sleep(3)
+            yield batch
+
+    def function(spark: SparkSession) -> Stream:
+        schema = "k string, seen timestamp, w long"
+        other = spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(right))
+        other_timed = Stream(other.mapInArrow(work, schema)).with_watermark("seen", "0s", "2s").key_by("k")
+        return read(spark, left, idle_after="2s").interval_join(other_timed, "-1 minute", "0s")
+
+    def feed() -> None:
+        if stream.epochs and not (right / "00001.parquet").exists():
+            drop(right, 1, seen(("a", 60, 99)))
+        if slow.exists() and not (left / "00001.parquet").exists():
+            # It comes while the other input is worked, which takes longer than an input may be silent.
+            drop(left, 1, rows(("a", 2, 2), ("a", 1.5, 3)))
+
+    def out() -> str | None:
+        all_in = stream.epochs and stream.epochs[-1].manifest.statistics.total_rows_in == 5
+        return "enough" if all_in else None
+
+    hooks = JobHooks(stream.epochs.append, stop_reason=out, on_idle=feed)
+    stream.run(function, replace(FAST, mode=Mode.CONTINUOUS), hooks)
+    assert stream.history().manifest().statistics.total_late_rows == 0
+    assert pairs_of(stream) == [("a", 1, 10), ("a", 2, 10), ("a", 3, 10)]
 
 
 def test_of_each_key_the_newest_row_is_kept_until_it_expires(stream: StreamUnderTest, inbox: Path) -> None:

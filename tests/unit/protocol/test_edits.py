@@ -68,7 +68,7 @@ def test_the_watermark_never_goes_back_not_even_with_a_longer_delay_or_without_r
     [
         ((False, False), 10),
         ((False, True), 60),  # the second input is not waited for
-        ((True, True), None),  # nobody is left who could say how late it is
+        ((True, True), 60),  # as if the second, which is behind, had become idle first
     ],
 )
 def test_an_idle_input_is_not_waited_for(idle: tuple[bool, ...], watermark_us: int | None) -> None:
@@ -82,6 +82,24 @@ def test_an_idle_input_that_never_showed_a_time_does_not_hold_the_others() -> No
     assert (waiting.watermark_us, moved.watermark_us) == (None, 60)
     # When it comes back with older rows, the watermark stays: they are late.
     assert after(moved, (None, 5), (), delays_us=(10, 10)).watermark_us == 60
+
+
+def test_the_order_in_which_inputs_become_idle_does_not_count() -> None:
+    both = after(FIRST, (70, 20), (), delays_us=(10, 10))
+    at_once = after(both, (), (), delays_us=(10, 10), idle=(True, True), worked=False)
+    first = after(both, (), (), delays_us=(10, 10), idle=(False, True), worked=False)
+    then = after(first, (), (), delays_us=(10, 10), idle=(True, True), worked=False)
+    assert at_once.watermark_us == then.watermark_us == 60
+    # One that never showed a time says nothing, and if none did there is no watermark.
+    assert after(FIRST, (70, None), (), delays_us=(10, 10), idle=(True, True)).watermark_us == 60
+    assert after(FIRST, (None, None), (), delays_us=(10, 10), idle=(True, True)).watermark_us is None
+
+
+@pytest.mark.parametrize("time_us", [2**63 - 1, -(2**63)])
+def test_a_broken_event_time_moves_the_watermark_no_further_than_can_be_reckoned_with(time_us: int) -> None:
+    moved = after(FIRST, (time_us,), (), delays_us=(2**61,)).watermark_us
+    assert moved is not None
+    assert abs(moved) <= 2**62
 
 
 def test_the_end_of_the_input_moves_the_watermark_and_never_back() -> None:
