@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
-from dagster_ckpt.operators.late import late_table
+from dagster_ckpt.operators.late import LATE_AT, late_table
 from dagster_ckpt.operators.own_columns import ROW
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES
@@ -46,7 +46,7 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
             f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.inputs)}"
         )
     rows = live_rows(patient(store, clock, _PATIENCE), manifest, name)
-    return rows.drop_columns([ROW])
+    return rows.drop_columns([ROW, LATE_AT])
 
 
 def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:

@@ -17,6 +17,9 @@ from dagster_ckpt.protocol.manifest import InputSpec, SortKind, StateTableSpec
 DROP = "drop"
 KEEP = "keep"
 
+LATE_AT = "_late_at"
+"""Where a late row lies in its timeline: at its event time, or at the Unix epoch where it has none."""
+
 _PREFIX = "_late_"
 
 
@@ -38,8 +41,11 @@ def check_late(late: str, schema: pa.Schema) -> None:
         raise InvalidPipelineError(f"late rows can be dropped or kept: late='drop' or late='keep'. late={late!r}")
     if late == KEEP:
         checks.check_columns(schema)
-        if ROW in schema.names:
-            raise InvalidPipelineError(f"late rows are kept with a column of this name: rename yours. column={ROW}")
+        for name in (ROW, LATE_AT):
+            if name in schema.names:
+                raise InvalidPipelineError(
+                    f"late rows are kept with a column of this name: rename yours. column={name}"
+                )
 
 
 def late_tables(
@@ -51,10 +57,10 @@ def late_tables(
     return tuple(
         StateTableSpec(
             late_table(number),
-            pa.schema([*source.schema, whole_number(ROW)]),
-            keys=(time, ROW),
+            pa.schema([*source.schema, whole_number(ROW), _late_at(source.schema, time)]),
+            keys=(LATE_AT, ROW),
             sort=SortKind.TIME,
-            time=time,
+            time=LATE_AT,
         )
         for number, (source, time) in enumerate(zip(inputs, event_times, strict=True))
         if time is not None
@@ -64,11 +70,16 @@ def late_tables(
 def keep_late(
     timeline: Timeline, hashes: Hashes, rows: pa.Table, late: Positions, time: str, context: EpochContext
 ) -> None:
-    """Keep the late ones of these rows in their table. One without an event time has no place there."""
-    late = late[mask_of(pc.is_valid(flat(rows.column(time)).take(pa.array(late))))]
-    if len(late):
-        kept = take(rows, late).append_column(whole_number(ROW), context.row_numbers(len(late)))
-        timeline.put(hashes[late], kept)
+    """Keep the late ones of these rows in their table."""
+    kept = take(rows, late)
+    at = pc.fill_null(flat(kept.column(time)).view(pa.int64()), 0)
+    field = _late_at(rows.schema, time)
+    kept = kept.append_column(whole_number(ROW), context.row_numbers(len(late)))
+    timeline.put(hashes[late], kept.append_column(field, at.view(field.type)))
+
+
+def _late_at(schema: pa.Schema, time: str) -> pa.Field:
+    return pa.field(LATE_AT, schema.field(time).type, nullable=False)
 
 
 def before(times: pa.Array, until_us: int | None) -> Positions:

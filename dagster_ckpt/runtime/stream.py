@@ -100,10 +100,10 @@ class Stream:
         return None if self.step is None else self.step.code
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
-        """The column with a row's event time, and how late a row may come. A row without one is never late.
+        """The column with a row's event time, and how late a row may come.
 
         Of several inputs the slowest holds the watermark back; one that brings no row for `idle_after` is left out
-        until its next row.
+        until its next row. What becomes of a row without an event time, the step says.
         """
         self._refuse_after_step("with_watermark")
         if self.event_time is not None:
@@ -124,7 +124,7 @@ class Stream:
             raise InvalidPipelineError("key_by needs at least one column. columns=()")
         if self.keys:
             raise InvalidPipelineError(f"call key_by once, with all key columns. keys={self.keys}, again={columns}")
-        expire_after_us = None if expire_after is None else milliseconds(expire_after, "expire_after") * 1_000
+        expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
         return replace(self, keys=columns, expire_after_us=expire_after_us)
 
     def aggregate(self, **aggregations: Aggregation) -> "Stream":
@@ -195,7 +195,7 @@ class Stream:
 
         Which rows match does not depend on when they come, as long as they are not late. Otherwise as `interval_join`.
         """
-        reach_us = milliseconds(expire_after, "expire_after") * 1_000
+        reach_us = microseconds(expire_after, "expire_after")
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             return IntervalJoin.expiring(*_sides(inputs), reach_us, how, late)
@@ -246,7 +246,7 @@ class Stream:
         With `expire_after` a key is forgotten that much event time after its row. Then of `"first"` the table grows by
         a row for each life of a key, and of `"last"` the row leaves the table.
         """
-        expire_after_us = None if expire_after is None else milliseconds(expire_after, "expire_after") * 1_000
+        expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs

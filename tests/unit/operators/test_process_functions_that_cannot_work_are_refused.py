@@ -226,7 +226,7 @@ def test_the_fingerprint_has_what_the_function_declares_and_not_the_function() -
         ("seen", ("k",), SortKind.HASH),
         ("expiry", ("_time", "k"), SortKind.TIME),
         ("out", ("_number",), SortKind.TIME),
-        ("_late_0", ("at", "_row"), SortKind.TIME),
+        ("_late_0", ("_late_at", "_row"), SortKind.TIME),
     ]
     assert (pipeline.appends, operator.logged, operator.event_times) == (True, None, ("at",))
     assert operator.horizon_us == 60_000_000
