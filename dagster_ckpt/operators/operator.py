@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
@@ -40,10 +41,18 @@ class EpochContext:
     counters: Counter[str] = field(default_factory=Counter)
 
     def row_numbers(self, count: int) -> pa.Array:
-        """So many numbers (int64, ascending) that no other row of these shards ever had: they tell equal rows apart."""
+        """So many numbers (int64, ascending) that no other row of these shards ever had: they tell equal rows apart.
+
+        Raises `CheckpointDeclinedError` where a task has four billion in one epoch.
+        """
         first = self.counters[_NUMBERED]
+        if first + count > 1 << _NUMBERS_AN_EPOCH_BITS:
+            raise CheckpointDeclinedError(
+                "an epoch has more rows than can be told apart: let it have fewer by a limit of the source (such as "
+                f"maxFilesPerTrigger), or use more shards. Nothing of the epoch is committed. rows={first + count}, "
+                f"rows_max={1 << _NUMBERS_AN_EPOCH_BITS}, epoch={self.epoch}, shards={len(self.shards)}"
+            )
         self.counters[_NUMBERED] += count
-        assert first + count < 1 << _NUMBERS_AN_EPOCH_BITS, "an epoch has too many rows"
         return pa.array(np.arange(first, first + count) + (self.epoch << _NUMBERS_AN_EPOCH_BITS))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +12,16 @@ import pyarrow.compute as pc
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.columns import flat, flatten, rows_equal, take
+from dagster_ckpt.lsm.columns import flat, flatten, row_codes, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
-from dagster_ckpt.operators.process.layout import INDEX, TIMERS, state_table
+from dagster_ckpt.operators.process.layout import INDEX, TIMERS, size_table, state_table
 from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner, RunRef
+from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.quantities import Duration, Size, milliseconds, size_bytes
 from dagster_ckpt.state.engine import Engine
@@ -31,6 +32,9 @@ from dagster_ckpt.storage.memory import MemoryObjectStore
 
 _NAME = "kit"
 
+_TIME_US_MAX = 2**63 - 2
+"""The greatest watermark: what is due lies before the moment after it."""
+
 
 @dataclass(frozen=True)
 class _Attempt:
@@ -38,6 +42,8 @@ class _Attempt:
 
     rows: pa.Table
     late: pa.Table
+    manifest: Manifest
+    """What the state would be."""
 
 
 class ProcessKit:
@@ -45,7 +51,8 @@ class ProcessKit:
 
     After each epoch everything but the state is thrown away, and the next one begins with a fresh copy of the function.
     And each epoch is worked twice from the same state, as after a crash: `InvalidPipelineError` where the second time
-    other rows come out, for then the function goes by something that is neither in its rows nor in its state.
+    other rows come out, or other state is left: then the function goes by something that is neither in its rows nor in
+    its state.
     """
 
     def __init__(
@@ -53,7 +60,7 @@ class ProcessKit:
         function: ProcessFunction,
         schema: pa.Schema,
         *,
-        keys: Sequence[str],
+        keys: Sequence[str] | str,
         event_time: str | None = None,
         delay: Duration | None = None,
         expire_after: Duration | None = None,
@@ -62,12 +69,15 @@ class ProcessKit:
     ) -> None:
         """`schema` has the columns of the rows; the rest is what the stream's steps would say.
 
-        `delay` is how late a row may come (None: not at all). Raises `InvalidPipelineError` for what cannot work.
+        `keys` may be the name of one column. `delay` is how late a row may come (None: not at all), `expire_after` what
+        `key_by` is given, `shards` a power of two; a small `memory_limit` has state written and read in many pieces.
+        Raises `InvalidPipelineError` for what cannot work.
         """
+        _check_options(event_time, delay, shards)
         self._function = function
         self._operator = ProcessOperator.build(
             deepcopy(function),
-            tuple(keys),
+            (keys,) if isinstance(keys, str) else tuple(keys),
             InputSpec((), schema),
             event_time,
             expire_after_us=None if expire_after is None else 1_000 * milliseconds(expire_after, "expire_after"),
@@ -82,19 +92,19 @@ class ProcessKit:
         self._greatest_us: int | None = None
         self._late = schema.empty_table()
 
-    def epoch(self, *batches: pa.Table) -> pa.Table:
+    def epoch(self, *batches: pa.Table | pa.RecordBatch) -> pa.Table:
         """Work these batches as one epoch, perhaps none; the rows that it adds to the stream's table.
 
         Rows are late by the watermark of the epochs before: this epoch's own rows move that of the next.
         """
         rows = [self._checked(batch) for batch in batches]
-        first, again = self._attempt(rows, 0, commit=False), self._attempt(rows, 1, commit=True)
+        first, again = self._attempt(rows, 0), self._attempt(rows, 1)
         if first.rows.num_rows != again.rows.num_rows or not rows_equal(first.rows, again.rows).all():
-            raise InvalidPipelineError(
-                "called again with the same rows and state, the function makes other rows: it must not go by the "
-                "clock, by chance, by the order of a set, or by what it keeps outside of its state. "
-                f"function={type(self._function).__name__}, epoch={self._manifest.epoch}"
-            )
+            raise self._differs("makes other rows", "")
+        for spec in self._operator.pipeline.tables:
+            if not self._same_state(spec, first, again):
+                raise self._differs("leaves other state", f"{_kept_in(spec)}, ")
+        self._manifest = again.manifest
         self._late = pa.concat_tables([self._late, again.late])
         self._move(rows)
         return again.rows
@@ -103,7 +113,7 @@ class ProcessKit:
         """The end of the input, with `on_end="flush"`: the watermark passes all rows, and the timers set for them."""
         horizon_us = self._operator.horizon_us
         if self._greatest_us is not None and horizon_us is not None:
-            self._raise_watermark(self._greatest_us + horizon_us)
+            self._raise_watermark(min(self._greatest_us + horizon_us, _TIME_US_MAX))
         return self.epoch()
 
     @property
@@ -120,7 +130,15 @@ class ProcessKit:
 
     def state(self, name: str) -> pa.Table:
         """What the state of this name holds, of all keys: the key's columns and its own, in no order."""
-        kind = self._function.state[name]
+        kind = self._function.state.get(name)
+        if kind is None:
+            there = list(self._function.state)
+            close = get_close_matches(str(name), there, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise InvalidPipelineError(
+                f"the function declares no such state.{meant} state={name}, declared={', '.join(there) or 'none'}, "
+                f"function={type(self._function).__name__}"
+            )
         names = [*self._operator.pipeline.keys, *kind.schema.names]
         rows = live_rows(self._store, self._manifest, state_table(name))
         assert isinstance(kind, ListState) == (INDEX in rows.column_names), "a list's rows are numbered"
@@ -128,10 +146,19 @@ class ProcessKit:
 
     def timers(self) -> pa.Table:
         """The timers that are set, of all keys: the key's columns and `_time`, in no order."""
+        if self._function.timers_within is None:
+            raise InvalidPipelineError(
+                "the function sets no timers, as it says: give its class `timers_within`. "
+                f"function={type(self._function).__name__}"
+            )
         return live_rows(self._store, self._manifest, TIMERS).drop_columns([HASH])
 
-    def _checked(self, batch: pa.Table) -> pa.Table:
+    def _checked(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
         schema = self._operator.pipeline.inputs[0].schema
+        if isinstance(batch, pa.RecordBatch):
+            batch = pa.Table.from_batches([batch])
+        if not isinstance(batch, pa.Table):
+            raise InvalidPipelineError(f"a batch is a pyarrow.Table, or a RecordBatch. given={type(batch).__name__}")
         if not batch.schema.equals(schema):
             raise InvalidPipelineError(
                 "a batch has the columns that the kit was told of: cast it. "
@@ -139,7 +166,23 @@ class ProcessKit:
             )
         return flatten(batch)
 
-    def _attempt(self, batches: Sequence[pa.Table], attempt: int, *, commit: bool) -> _Attempt:
+    def _differs(self, what: str, where: str) -> InvalidPipelineError:
+        return InvalidPipelineError(
+            f"called again with the same rows and state, the function {what}: it must not go by the clock, by chance, "
+            "by the order of a set, or by what it keeps outside of its state. "
+            f"{where}function={type(self._function).__name__}, epoch={self._manifest.epoch}"
+        )
+
+    def _same_state(self, spec: StateTableSpec, first: _Attempt, again: _Attempt) -> bool:
+        """Whether a table holds the same rows, each as many times. The place of a row in a list is nothing."""
+        names = [name for name in spec.schema.names if name != INDEX]
+        one, other = (live_rows(self._store, each.manifest, spec.name, names) for each in (first, again))
+        if one.num_rows != other.num_rows or one.num_rows == 0:
+            return bool(one.num_rows == other.num_rows)
+        codes = row_codes([flat(column) for column in stack([one, other]).columns])
+        return bool(np.array_equal(np.sort(codes[: one.num_rows]), np.sort(codes[one.num_rows :])))
+
+    def _attempt(self, batches: Sequence[pa.Table], attempt: int) -> _Attempt:
         """A go at the epoch, on the state of the one before."""
         operator = ProcessOperator.from_pipeline(self._operator.pipeline, deepcopy(self._function))
         manifest = self._manifest
@@ -154,11 +197,13 @@ class ProcessKit:
             for rows in batches:
                 late.append(take(rows, operator.on_rows(0, self._hashes(rows), rows, state, context)))
                 state.relieve()
-            made = [changes.rows.drop_columns([CHANGE_TYPE]) for changes in operator.finish(state, context)]
-            if commit:
-                self._manifest = _after(manifest, epoch, state)
+            made = []
+            for changes in operator.finish(state, context):
+                made.append(changes.rows.drop_columns([CHANGE_TYPE]))
+                state.relieve()
+            after = _after(manifest, epoch, state)
         rows = pa.concat_tables([operator.pipeline.output.empty_table(), *made])
-        return _Attempt(flatten(rows), pa.concat_tables(late))
+        return _Attempt(flatten(rows), pa.concat_tables(late), after)
 
     def _hashes(self, rows: pa.Table) -> Hashes:
         columns = rows.select(list(self._operator.pipeline.keys)).columns
@@ -179,6 +224,22 @@ class ProcessKit:
         before_us = self._manifest.watermark_us
         now_us = watermark_us if before_us is None else max(before_us, watermark_us)
         self._manifest = replace(self._manifest, watermark_us=now_us)
+
+
+def _check_options(event_time: str | None, delay: Duration | None, shards: int) -> None:
+    if delay is not None and event_time is None:
+        raise InvalidPipelineError(
+            f"rows are late by event time: name its column with event_time=, or leave delay out. delay={delay!r}"
+        )
+    if type(shards) is not int or shards < 1 or shards & (shards - 1):
+        raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={shards!r}")
+
+
+def _kept_in(spec: StateTableSpec) -> str:
+    """What of a function's state is in this table."""
+    if spec.name == TIMERS:
+        return "of=timers"
+    return f"state={spec.name.removeprefix(state_table('')).removeprefix(size_table(''))}"
 
 
 def _after(manifest: Manifest, epoch: Epoch, state: TaskState) -> Manifest:

@@ -1,8 +1,8 @@
 """Process functions over any epochs, batches and disorder, against loops over lists.
 
 `Silence` is the example of `docs/process.md`, as the page has it: timers, and many rows for a key. `Distinct` keeps
-one row and many rows for a key, which expire. Each epoch begins with an operator built again; on the real engine it
-is also worked twice, as after a crash.
+one row and many rows for a key, which expire. `Chains` has timers that set and take back others. Each epoch begins with
+an operator built again; on the real engine it is also worked twice, as after a crash.
 """
 
 from collections import defaultdict
@@ -245,3 +245,131 @@ def test_the_same_of_ids_on_the_real_engine(epochs: Epochs, ttl: int | None, sha
 
 def totals(kept: dict[Any, Remembered]) -> dict[Any, tuple[int, int]]:
     return {key: (len(one.ids), sum(one.ids)) for key, one in kept.items()}
+
+
+@dataclass(frozen=True)
+class Chains(ProcessFunction):
+    """A timer when each row says; a timer says what its key has counted so far, counts itself, sets and takes back.
+
+    What it sets and takes back follows from its time alone. Times are counted in units of `us`.
+    """
+
+    us: int = 1
+
+    output = pa.schema([("k", pa.string()), ("at", pa.int64()), ("found", pa.int64())])
+    state: ClassVar[dict[str, StateKind]] = {"n": ValueState(pa.schema([("n", pa.int64())]))}
+    timers_within = timedelta(milliseconds=40)
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None:
+        state.timers.set(rows, pc.add(rows["at"], pc.multiply(rows["id"], 7 * self.us).cast(pa.duration("us"))))
+        keys = rows.group_by("k").aggregate([])
+        state.value("n").put(pa.table({"k": keys["k"], "n": pa.array([0] * keys.num_rows, pa.int64())}))
+
+    def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        at = timers["_time"].cast(pa.int64()).to_numpy() // self.us
+        for wanted, by, verb in chained(at):
+            times = pa.array((at + by) * self.us, mask=~wanted).cast(TIME)
+            (state.timers.set if verb else state.timers.clear)(timers, times)
+        found = state.value("n").get(timers)["n"]
+        state.value("n").put(pa.table({"k": timers["k"], "n": pc.add(pc.fill_null(found, 0), 1)}))
+        return pa.table([timers["k"], pa.array(at), found], schema=self.output)
+
+
+def chained(at: Any) -> list[tuple[Any, int, bool]]:
+    """For which times of timers one so much later is set (True), or taken back."""
+    is_early = at < 80
+    return [(is_early & (at % 3 == 0), 4, True), (at % 4 == 1, 7, False), (is_early & (at % 5 == 2), 1, True)]
+
+
+@dataclass
+class OneByOne:
+    """The same as a loop: each timer is worked alone, in order of time."""
+
+    ttl_us: float
+    timers: set[tuple[Any, int]] = field(default_factory=set)
+    counts: dict[Any, int] = field(default_factory=dict)
+    ends: dict[Any, float] = field(default_factory=dict)
+    told: list[Row] = field(default_factory=list)
+
+    def reach(self, watermark: int) -> None:
+        while due := [timer for timer in self.timers if timer[1] <= watermark]:
+            self.fire(*min(due, key=lambda timer: (timer[1], str(timer[0]))))
+        self.forget(watermark)
+
+    def fire(self, key: Any, at: int) -> None:
+        self.timers.remove((key, at))
+        self.forget(at)
+        self.told.append((key, at, self.counts.get(key)))
+        self.counts[key] = self.counts.get(key, 0) + 1
+        self.ends.setdefault(key, at + self.ttl_us)
+        for wanted, by, verb in chained(np.array([at])):
+            if wanted[0]:
+                (self.timers.add if verb else self.timers.discard)((key, at + by))
+
+    def forget(self, until: int) -> None:
+        for key in [key for key, end in self.ends.items() if end <= until]:
+            del self.counts[key], self.ends[key]
+
+    def take_in(self, key: Any, id_: int, at: int) -> None:
+        self.timers.add((key, at + 7 * id_))
+        self.counts[key] = 0
+        self.ends[key] = max(self.ends.get(key, 0), at + self.ttl_us)
+
+
+def one_by_one(epochs: Epochs, ttl_us: int | None, steps: Iterable[int]) -> list[Row]:
+    """What all timers say; after the rows the watermark moves by these steps."""
+    loop = OneByOne(float("inf") if ttl_us is None else ttl_us)
+    for watermark, rows in accepted(epochs, 0):
+        if watermark is not None:
+            loop.reach(watermark)
+        for row in rows:
+            loop.take_in(*row)
+    for watermark in steps:
+        loop.reach(watermark)
+    return loop.told
+
+
+def of_each_key(told: Iterable[Row]) -> dict[Any, list[Row]]:
+    found = defaultdict(list)
+    for key, *rest in told:
+        found[key].append(tuple(rest))
+    return dict(found)
+
+
+TIMED_EPOCHS = epochs_of(st.tuples(KEYS, st.integers(1, 4), st.integers(0, 40)))
+
+
+@settings(max_examples=120)
+@given(TIMED_EPOCHS, TTLS, st.sampled_from([1, 400, 1 << 20]), st.lists(st.integers(41, 119), max_size=4))
+def test_timers_come_in_order_however_far_the_watermark_moves_at_once(
+    epochs: Epochs, ttl_us: int | None, memory_bytes: int, stops: list[int]
+) -> None:
+    stream = ProcessStream(Chains(), memory_bytes=memory_bytes, expire_after_us=ttl_us, schema=EVENTS)
+    steps = [*sorted(stops), 120]
+    made = [row for batches in epochs for row in stream.epoch(*(table_of(batch, EVENTS) for batch in batches))]
+    made += [row for watermark in steps for row in stream.at(watermark)]
+    expected = of_each_key(one_by_one(epochs, ttl_us, range(40, 121)))
+    assert of_each_key(tuple(row.values()) for row in made) == expected
+    assert stream.table("timers") == []
+    if ttl_us is not None:
+        stream.at(200)
+        assert [name for name, table in stream.state.tables.items() if table.rows] == [], "and all state is freed"
+
+
+@settings(max_examples=20)
+@given(TIMED_EPOCHS, st.sampled_from([None, 12]), st.sampled_from([1, 4]), st.sampled_from([64, 1 << 12, 1 << 26]))
+def test_the_same_of_timers_on_the_real_engine(epochs: Epochs, ttl: int | None, shards: int, memory_limit: int) -> None:
+    end = [[("end", 4, 200)]]
+    kit = ProcessKit(
+        Chains(us=1_000),
+        EVENTS,
+        keys="k",
+        event_time="at",
+        expire_after=None if ttl is None else timedelta(milliseconds=ttl),
+        shards=shards,
+        memory_limit=memory_limit,
+    )
+    in_ms = [[[(k, i, at * 1_000) for k, i, at in batch] for batch in batches] for batches in [*epochs, end, []]]
+    made = [kit.epoch(*(table_of(batch, EVENTS) for batch in batches)) for batches in in_ms]
+    told = [tuple(row.values()) for table in made for row in table.to_pylist()]
+    assert of_each_key(told) == of_each_key(one_by_one(epochs, ttl, [200]))

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, taken
 from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.lsm.table import FoundAll, Hashes, StateTable
+from dagster_ckpt.operators.joins.answers import AtOnce, Questions
 from dagster_ckpt.operators.joins.arrivals import BUCKET
 from dagster_ckpt.operators.joins.bounds import Interval
 from dagster_ckpt.operators.joins.how import LEFT
@@ -32,17 +33,6 @@ class Meeting:
 
 
 @dataclass(frozen=True)
-class _Question:
-    """The buckets to look into: bucket i under the key of row `rows[i]`. Row `at[j]` asks about bucket `asked[j]`."""
-
-    rows: Positions
-    buckets: Positions
-    hashes: Hashes
-    at: Positions
-    asked: Positions
-
-
-@dataclass(frozen=True)
 class Arrived:
     """Rows of one side that can match, with the hashes of key and bucket."""
 
@@ -52,29 +42,30 @@ class Arrived:
     hashes: Hashes
     rows: pa.Table
 
-    def meetings(self, table: StateTable) -> Iterator[Meeting]:
-        """All that the rows match in the other input's table: at most two meetings, and no pair in both.
+    def meetings(self, table: StateTable, at_once: AtOnce) -> Iterator[Meeting]:
+        """All that the rows match in the other input's table: no pair is in two meetings.
 
         A bucket is at least as wide as a row reaches. So a row reaches into that with its own number and, perhaps, the
-        next one on its side.
+        next one on its side: it is in at most two meetings. Each looks up what was not looked up before, in what the
+        table has by then: a partner that the caller lets go is not met again.
         """
         reach = self.interval.reach(self.side.number, self.interval.places(self.side.number, self._times))
-        for question in self._questions(reach):
-            meeting = self._meeting(question, reach, table)
-            if meeting is not None:
-                yield meeting
+        for questions in self._questions(reach):
+            for part, found in at_once.answers(questions, lambda part: self._asked(part, table)):
+                if found.rows.num_rows:
+                    yield self._meeting(part, found, reach)
 
     @property
     def _times(self) -> Positions:
         return self.side.times(self.rows)
 
-    def _questions(self, reach: tuple[Positions, Positions]) -> Iterator[_Question]:
+    def _questions(self, reach: tuple[Positions, Positions]) -> Iterator[Questions]:
         groups = key_order(self.hashes, self.rows.select([*self.side.keys, BUCKET]))
         firsts = groups.order[groups.starts]
         group_of = np.empty(len(self.hashes), dtype=np.int64)
         group_of[groups.order] = np.repeat(np.arange(len(firsts)), groups.sizes)
         buckets = numbers_of(self.rows, BUCKET)
-        yield _Question(firsts, buckets[firsts], self.hashes[firsts], np.arange(len(group_of)), group_of)
+        yield Questions(firsts, buckets[firsts], self.hashes[firsts], np.arange(len(group_of)), group_of)
         lows, highs = reach
         edges, step = (highs, 1) if self.side.number == LEFT else (lows, -1)
         at = np.flatnonzero(self.interval.buckets(edges) != buckets)
@@ -85,17 +76,17 @@ class Arrived:
             beside = buckets[rows] + step
             key_hashes = hashes_in(self.rows)[rows]
             hashes = subkey_hashes(key_hashes, [pa.array(beside)])
-            yield _Question(rows, beside, hashes, at, (np.cumsum(asks) - 1)[group_of[at]])
+            yield Questions(rows, beside, hashes, at, (np.cumsum(asks) - 1)[group_of[at]])
 
-    def _meeting(self, question: _Question, reach: tuple[Positions, Positions], table: StateTable) -> Meeting | None:
-        keys = [taken(flat(self.rows.column(key)), question.rows) for key in self.side.keys]
+    def _asked(self, questions: Questions, table: StateTable) -> FoundAll:
+        keys = [taken(flat(self.rows.column(key)), questions.rows) for key in self.side.keys]
         names = [*self.other.keys, BUCKET]
-        found = table.get_all(question.hashes, pa.table([*keys, pa.array(question.buckets)], names=names))
-        if found.rows.num_rows == 0:
-            return None
+        return table.get_all(questions.hashes, pa.table([*keys, pa.array(questions.buckets)], names=names))
+
+    def _meeting(self, questions: Questions, found: FoundAll, reach: tuple[Positions, Positions]) -> Meeting:
         # Counted from the beginning of its bucket, no place is less than 0.
-        begins = question.buckets * self.interval.bucket_us
+        begins = questions.buckets * self.interval.bucket_us
         places = self.interval.places(self.other.number, self.other.times(found.rows)) - begins[found.asked]
-        lows, highs = (bound[question.at] - begins[question.asked] for bound in reach)
-        matches = within(found.asked, places, question.asked, lows, highs, self.interval.bucket_us)
-        return Meeting(question.at, matches, found.rows, question.hashes[found.asked])
+        lows, highs = (bound[questions.at] - begins[questions.asked] for bound in reach)
+        matches = within(found.asked, places, questions.asked, lows, highs, self.interval.bucket_us)
+        return Meeting(questions.at, matches, found.rows, questions.hashes[found.asked])

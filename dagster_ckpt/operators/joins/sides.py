@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
 from dagster_ckpt.operators.accumulators.accumulator import filled
 from dagster_ckpt.operators.joins.how import LEFT, JoinType
-from dagster_ckpt.operators.late import before
 from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.protocol.manifest import InputSpec
 
@@ -45,14 +44,13 @@ class Side:
         """The event times in microseconds; 0 where it is null."""
         return micros(filled(flat(rows.column(self.time)), 0))
 
-    def wanted(self, rows: pa.Table, how: JoinType, watermark_us: int | None) -> tuple[Positions, Mask]:
-        """Which rows are too late, and which of the others may come out, with a match or without."""
-        late = before(flat(rows.column(self.time)), watermark_us)
+    def wanted(self, rows: pa.Table, how: JoinType, late: Positions) -> Mask:
+        """Which of the rows that are not late may come out, with a match or without."""
         wanted = np.ones(rows.num_rows, dtype=np.bool_)
         wanted[late] = False
         if not how.keeps_unmatched(self.number):
             wanted &= self.matchable(rows)  # what matches nothing never comes out
-        return late, wanted
+        return wanted
 
     def matchable(self, rows: pa.Table) -> Mask:
         """Which rows can match anything: null equals nothing, in a key as in the event time."""

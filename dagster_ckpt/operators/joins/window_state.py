@@ -1,4 +1,4 @@
-"""What a window join keeps of one input: a row for each window that it is in, by where the window begins."""
+"""What a window join keeps of one input: a row for each open window that it is in, by where the window begins."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import from_plain, take
+from dagster_ckpt.lsm.columns import Mask, Positions, from_plain, take
 from dagster_ckpt.lsm.table import Hashes, State, Timeline
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.how import JoinType
-from dagster_ckpt.operators.joins.sides import Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, no_nulls, shaped
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.operators.windows import FixedWindow
+from dagster_ckpt.operators.windows import Assigned, FixedWindow
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
 START = "_start"
@@ -21,6 +21,32 @@ START = "_start"
 
 _ROWS_MAX = 1 << 20
 """So many rows are put at once, a row once for each window it is in."""
+
+
+@dataclass(frozen=True)
+class OpenWindows:
+    """The windows that are open at a watermark: those whose end it has not reached."""
+
+    window: FixedWindow
+    watermark_us: int | None
+
+    def late(self, rows: pa.Table, side: Side) -> Positions:
+        """Which rows are in closed windows alone, ascending. A row without an event time is in none, and not late."""
+        timed = np.flatnonzero(no_nulls(rows, (side.time,)))
+        late: Positions = timed[~self._are_open(self.window.last_starts(side.times(rows)[timed]))]
+        return late
+
+    def assigned(self, times: Positions) -> Assigned:
+        """The open windows of rows with these event times."""
+        every = self.window.assigned(times)
+        open_ = self._are_open(every.starts)
+        return every if open_.all() else Assigned(every.rows[open_], every.starts[open_])
+
+    def _are_open(self, starts: Positions) -> Mask:
+        if self.watermark_us is None:
+            return np.ones(len(starts), dtype=np.bool_)
+        open_: Mask = starts > self.watermark_us - self.window.size_us
+        return open_
 
 
 @dataclass(frozen=True)
@@ -56,20 +82,21 @@ class WindowState:
         """The rows by window."""
         return state.timeline(self.spec.name)
 
-    def put(self, hashes: Hashes, rows: pa.Table, window: FixedWindow, state: State, context: EpochContext) -> None:
-        """Keep rows with an event time, each in all its windows. `hashes` are those of the keys."""
+    def put(self, hashes: Hashes, rows: pa.Table, open_: OpenWindows, state: State, context: EpochContext) -> None:
+        """Keep rows with an event time, each in all its open windows. `hashes` are those of the keys."""
         spec, times = self.spec, self.side.times(rows)
-        step = max(1, _ROWS_MAX // window.windows_of_a_row)
+        numbers = context.row_numbers(len(times)).to_numpy()  # a row has the same in each window
+        step = max(1, _ROWS_MAX // open_.window.windows_of_a_row)
         for first in range(0, len(times), step):
-            assigned = window.assigned(times[first : first + step])
+            assigned = open_.assigned(times[first : first + step])
             at = assigned.rows + first
             its_hashes, its_rows = hashes, rows
-            if window.windows_of_a_row > 1 or len(at) < len(times):
+            if open_.window.windows_of_a_row > 1 or len(at) < len(times):
                 its_hashes, its_rows = hashes[at], take(rows, at)
             added = {
                 START: pa.array(assigned.starts).view(spec.schema.field(START).type),
                 HASH: hash_column(its_hashes),
-                ROW: context.row_numbers(len(at)),
+                ROW: pa.array(numbers[at]),
             }
             self.timeline(state).put(its_hashes, shaped(spec.schema, its_rows, added))
 

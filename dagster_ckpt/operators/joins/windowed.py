@@ -17,7 +17,7 @@ from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.matching import Matches, of_equal_keys
 from dagster_ckpt.operators.joins.output import PAIRS, Pieces, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import no_nulls
-from dagster_ckpt.operators.joins.window_state import START, WindowState
+from dagster_ckpt.operators.joins.window_state import START, OpenWindows, WindowState
 from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.own_columns import hashes_in
@@ -36,10 +36,10 @@ _INSTANT = Tumbling(1)
 class WindowedJoin(AppendingJoin):
     """Rows of both inputs with equal keys in the same window, or with the same event time where there is no window.
 
-    They wait until the watermark has reached the window's end, then the window's result comes out as a whole. So the
-    result of an instant t comes out when the watermark is beyond t. Null equals nothing. A row without an event time is
-    in no window: it comes out at once where the join type keeps it. A row is late where its event time is before the
-    watermark: all windows of any other row are open.
+    They wait until the watermark has reached the window's end, then the window is closed and its result comes out as a
+    whole. So the result of an instant t comes out when the watermark is beyond t. Null equals nothing. A row without an
+    event time is in no window: it comes out at once where the join type keeps it. A row is joined in all windows it is
+    in that are not closed. It is late where all are: in a join by instants where its time is before the watermark.
     """
 
     window: FixedWindow | None
@@ -89,7 +89,9 @@ class WindowedJoin(AppendingJoin):
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         kept = self.states[number]
-        late, wanted = kept.side.wanted(rows, self.how, context.watermark_us)
+        open_ = OpenWindows(self._windows, context.watermark_us)
+        late = open_.late(rows, kept.side)
+        wanted = kept.side.wanted(rows, self.how, late)
         timed = no_nulls(rows, (kept.side.time,))
         if not timed.all():
             at = np.flatnonzero(wanted & ~timed)
@@ -99,7 +101,7 @@ class WindowedJoin(AppendingJoin):
         if not wanted.all():
             hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
         if rows.num_rows:
-            kept.put(hashes, rows, self._windows, state, context)
+            kept.put(hashes, rows, open_, state, context)
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
@@ -123,7 +125,7 @@ class WindowedJoin(AppendingJoin):
         return _INSTANT if self.window is None else self.window
 
     def _joined(self, lefts: pa.Table, rights: pa.Table, context: EpochContext) -> Iterator[pa.Table]:
-        """All that comes of some windows, of which these are all rows."""
+        """All that comes of some windows and keys, of which these are all rows."""
         matches = self._matches(lefts, rights)
         if self.how.gives_pairs:
             most = pairs_at_once(lefts, rights, context.memory_bytes // 2)

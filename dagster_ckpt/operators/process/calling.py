@@ -6,13 +6,15 @@ from types import TracebackType
 import pyarrow as pa
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
+from dagster_ckpt.operators.process.call_keys import CallKeys
 from dagster_ckpt.operators.process.given import of_schema
 
 
-def called(call: Callable[[], object], output: pa.Schema, where: str) -> pa.Table | None:
-    """What the call returns: a table of `output`, or nothing. `where` names the method, at the end of each message.
+def called(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where: str) -> pa.Table:
+    """What the call returns: a table of `output`, empty for None. `where` names the method, at the end of each message.
 
-    Raises `InvalidPipelineError` for what is no such table, `CheckpointDeclinedError` for an error that is not ours.
+    `keys` are the call's: where `output` has all columns of a key, no other key may come out. Raises
+    `InvalidPipelineError` for what is no such table, `CheckpointDeclinedError` for an error that is not ours.
     """
     try:
         made = call()
@@ -24,7 +26,12 @@ def called(call: Callable[[], object], output: pa.Schema, where: str) -> pa.Tabl
             f"committed, and nothing is lost. {where}{_line(error.__traceback__)}, "
             f"error={type(error).__name__}: {error}"
         ) from error
-    return None if made is None else of_schema(made, output, where)
+    if made is None:
+        return output.empty_table()
+    rows = of_schema(made, output, where)
+    if set(keys.rows.column_names) <= set(output.names):
+        keys.check_output(rows, where)
+    return rows
 
 
 def _line(trace: TracebackType | None) -> str:

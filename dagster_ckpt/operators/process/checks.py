@@ -18,6 +18,8 @@ from dagster_ckpt.protocol.manifest import InputSpec
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
+_TIMES_US_MAX = 2**63 - 1
+
 
 def check_process(
     function: object,
@@ -62,6 +64,12 @@ def _check_rows(rows: pa.Schema, function: ProcessFunction) -> None:
                 "a process function is given all columns, and several have this name: rename or drop all but one. "
                 f"column={name}, {_of(function)}"
             )
+    for field in rows:
+        if _holds_views(field.type):
+            raise InvalidPipelineError(
+                "rows cannot be chosen from a list view: cast it to a list. "
+                f"column={field.name}, type={field.type}, {_of(function)}"
+            )
 
 
 def _check_output(function: ProcessFunction, keys: tuple[str, ...], rows: pa.Schema) -> None:
@@ -75,6 +83,12 @@ def _check_output(function: ProcessFunction, keys: tuple[str, ...], rows: pa.Sch
     checks.check_columns(output)
     checks.check_storable(output)
     _check_names("of=output", [name for name in output.names if name not in keys], function)
+    for field in output:
+        if not _is_writable(field.type):
+            raise InvalidPipelineError(
+                "the stream's table has plain and nested values and dictionaries, no other encodings, no intervals and "
+                f"no extension types: cast it. of=output, column={field.name}, type={field.type}, {_of(function)}"
+            )
     for name in output.names:
         if name in keys and output.field(name).type != rows.field(name).type:
             raise InvalidPipelineError(
@@ -142,6 +156,11 @@ def _check_timers(function: ProcessFunction, event_time: str | None) -> None:
             f"timers lie some time after a row: give `timers_within` as a timedelta, not below zero. "
             f"timers_within={within!r}, {_of(function)}"
         )
+    if within // timedelta(microseconds=1) > _TIMES_US_MAX:
+        raise InvalidPipelineError(
+            "no time lies that far after another: give a shorter `timers_within`. "
+            f"timers_within={within}, {_of(function)}"
+        )
     if not has_method:
         raise InvalidPipelineError(
             f"timers are for on_watermark: write it, or leave `timers_within` out. {_of(function)}"
@@ -169,13 +188,37 @@ def _check_expiry(function: ProcessFunction, event_time: str | None, expire_afte
 
 
 def _is_storable(type_: pa.DataType) -> bool:
+    if _is_nest(type_):
+        return all(map(_is_storable, _within(type_)))
     kinds = pa.types
-    is_nested = kinds.is_struct(type_) or kinds.is_map(type_) or kinds.is_list(type_) or kinds.is_large_list(type_)
-    if is_nested or kinds.is_fixed_size_list(type_):
-        return all(_is_storable(type_.field(index).type) for index in range(type_.num_fields))
     is_text = kinds.is_string(type_) or kinds.is_large_string(type_)
     is_binary = kinds.is_binary(type_) or kinds.is_large_binary(type_) or kinds.is_fixed_size_binary(type_)
     return bool(is_text or is_binary or kinds.is_primitive(type_) or kinds.is_decimal(type_) or kinds.is_null(type_))
+
+
+def _is_writable(type_: pa.DataType) -> bool:
+    if _is_nest(type_):
+        return all(map(_is_writable, _within(type_)))
+    if pa.types.is_dictionary(type_):
+        return _is_writable(type_.value_type)
+    return _is_storable(type_) and not pa.types.is_interval(type_)
+
+
+def _is_nest(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    is_list = kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_)
+    return bool(is_list or kinds.is_struct(type_) or kinds.is_map(type_))
+
+
+def _holds_views(type_: pa.DataType) -> bool:
+    if pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_):
+        return True
+    return any(map(_holds_views, _within(type_)))
+
+
+def _within(type_: pa.DataType) -> list[pa.DataType]:
+    """The types of what a nested type holds."""
+    return [type_.field(index).type for index in range(type_.num_fields)]
 
 
 def _of(function: ProcessFunction) -> str:

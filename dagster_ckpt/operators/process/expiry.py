@@ -1,6 +1,6 @@
 """State that is forgotten when its key had no row for a while."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -51,9 +51,32 @@ class Expiry:
         self._look(keys, new, self._ends(last_us[new]))
         self._timeline.write()
 
-    def expire(self, watermark_us: int, forget: Callable[[CallKeys], None]) -> int:
-        """Forget all keys that the watermark says have expired; how many there were."""
-        gone = 0
+    def kept(self, keys: CallKeys, times_us: Positions) -> None:
+        """Timers of these times have been given, one for each key: state that was put counts as of then.
+
+        For keys that have no rows any more alone: where there was one, its time says when the key expires.
+        """
+        written = np.flatnonzero(keys.written)
+        found = self._seen.get(keys.hashes[written], take(keys.keys, written))
+        new = written[~found.present]
+        self._put_seen(keys, new, times_us[new])
+        self._look(keys, new, self._ends(times_us[new]))
+        self._timeline.write()
+
+    def lapse(self, keys: CallKeys, times_us: Positions, forget: Callable[[CallKeys], None]) -> int:
+        """Forget those of n keys that have expired by the time given for each; how many there were.
+
+        Their entries in `EXPIRY` stay until they are looked at, and then there is nothing to forget.
+        """
+        found = self._seen.get(keys.hashes, keys.keys)
+        known = np.flatnonzero(found.present)
+        last_us = _micros_or_unknown(flat(found.rows.column(LAST)))
+        has_ended = (last_us != _UNKNOWN) & (self._ends(last_us) <= times_us[known])
+        self._let_go(keys, known[has_ended], forget)
+        return int(has_ended.sum())
+
+    def expire(self, watermark_us: int, forget: Callable[[CallKeys], None]) -> Iterator[int]:
+        """Forget all keys that the watermark says have expired, some at a time; how many each time."""
         for piece in self._timeline.due(watermark_us + 1):
             keys = CallKeys.of(hashes_in(piece), piece.select(self._keys))
             found = self._seen.get(keys.hashes, keys.keys)
@@ -65,12 +88,14 @@ class Expiry:
             ends_us = self._ends(last_us)
             stays = ends_us > watermark_us
             self._look(keys, known[stays], ends_us[stays])
-            ended = known[~stays]
-            if len(ended):
-                forget(CallKeys.of(keys.hashes[ended], take(keys.keys, ended)))
-                self._seen.delete(keys.hashes[ended], take(keys.keys, ended))
-                gone += len(ended)
-        return gone
+            self._let_go(keys, known[~stays], forget)
+            yield int((~stays).sum())
+
+    def _let_go(self, keys: CallKeys, which: Positions, forget: Callable[[CallKeys], None]) -> None:
+        if len(which):
+            gone = take(keys.keys, which)
+            forget(CallKeys.of(keys.hashes[which], gone))
+            self._seen.delete(keys.hashes[which], gone)
 
     def _ends(self, last_us: Positions) -> Positions:
         """When these keys expire."""

@@ -74,10 +74,12 @@ class ProcessFunction(ABC):
         """Do what waited for the watermark; None for no output.
 
         Called where it has reached timers: those are its rows, each once, with the key columns and `_time`, ascending
-        by time. There is no other call per watermark, since whatever a function waits for, it waits for at a time it
-        knows: that is a timer, and so nothing is called, or looked at, for keys that wait for nothing.
+        by time, and at most one of a key: the key's next one comes when what was said here of its state and timers is
+        done, as if the watermark had moved from one to the next. There is no other call per watermark, since whatever a
+        function waits for, it waits for at a time it knows: that is a timer, and so nothing is called, or looked at,
+        for keys that wait for nothing.
 
-        Many timers are given in several calls. A timer that is set here for a time that has come already is fired in a
-        further call of the same epoch.
+        Many timers are given in several calls. A timer that is set here for a time that has come already is fired in
+        its turn, in a further call of the same epoch; one that is cleared here before its turn is not fired.
         """
         return None

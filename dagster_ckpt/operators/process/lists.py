@@ -59,6 +59,7 @@ class Lists:
         self._rows.put(hashes, pa.Table.from_arrays(columns, schema=pa.schema([*named.schema, *self._schema])))
         sized = take(self._keys.keys, asked).append_column(_ROWS_FIELD, pa.array(sizes + more))
         self._sizes.put(self._keys.hashes[asked], sized)
+        self._keys.written[asked] = True
 
     def clear(self, keys: pa.Table) -> None:
         """Forget all rows of these keys, named any number of times; a key without any is no error."""

@@ -1,7 +1,5 @@
 """Event-time timers, as a call of a process function sets them."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -13,21 +11,6 @@ from dagster_ckpt.operators.process.due import DueTimeline
 from dagster_ckpt.operators.process.layout import TIME, entries
 
 
-@dataclass(frozen=True)
-class Fired:
-    """What a call that is given timers knows of them: the earliest one of each of its keys, and the watermark."""
-
-    earliest_us: Positions
-    watermark_us: int
-
-    @classmethod
-    def of(cls, keys: CallKeys, times_us: Positions, watermark_us: int) -> "Fired":
-        """`times_us` are those of the call's rows."""
-        earliest_us = np.full(len(keys), np.iinfo(np.int64).max)
-        np.minimum.at(earliest_us, keys.which, times_us)
-        return cls(earliest_us, watermark_us)
-
-
 class Timers:
     """A timer is a key and a time: set twice, it is one. Good for one call alone, and for the keys it was given.
 
@@ -35,12 +18,12 @@ class Timers:
     there is no timer. They raise `InvalidPipelineError` for what does not fit.
     """
 
-    def __init__(self, timeline: DueTimeline, keys: CallKeys, where: str, fired: Fired | None = None) -> None:
-        """`fired`: the call is given timers, not rows."""
+    def __init__(self, timeline: DueTimeline, keys: CallKeys, where: str, fired_us: Positions | None = None) -> None:
+        """`fired_us`: the call is given timers, not rows; of each key the time of its one."""
         self._timeline = timeline
         self._keys = keys
         self._where = where
-        self._fired = fired
+        self._fired_us = fired_us
 
     def set(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
         """Have these keys given to `on_watermark` once the watermark has reached these times.
@@ -48,8 +31,8 @@ class Timers:
         In `on_watermark` itself a time must lie after that of the timer that was given, or it would never end.
         """
         which, times_us = self._pairs(keys, times)
-        if self._fired is not None:
-            early = np.flatnonzero(times_us <= self._fired.earliest_us[which])
+        if self._fired_us is not None:
+            early = np.flatnonzero(times_us <= self._fired_us[which])
             if len(early):
                 key = spelled(take(self._keys.keys, which[early[:1]]), 0)
                 raise InvalidPipelineError(
@@ -61,11 +44,12 @@ class Timers:
     def clear(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
         """Take timers back; one that was not set is no error.
 
-        In `on_watermark` it is too late for those whose time has come: they are fired all the same.
+        In `on_watermark` those of a later time than the timer that was given, also where the watermark has reached
+        them: their turn has not come.
         """
         which, times_us = self._pairs(keys, times)
-        if self._fired is not None:
-            to_come = np.flatnonzero(times_us > self._fired.watermark_us)
+        if self._fired_us is not None:
+            to_come = np.flatnonzero(times_us > self._fired_us[which])
             which, times_us = which[to_come], times_us[to_come]
         self._timeline.delete(self._keys.hashes[which], self._entries(which, times_us))
 

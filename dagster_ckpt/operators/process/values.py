@@ -56,6 +56,7 @@ class Values:
                 f"or use a ListState. key={key}, {self._where}"
             )
         self._table.put(self._keys.hashes[which], rows)
+        self._keys.written[which] = True
 
     def delete(self, keys: pa.Table) -> None:
         """Forget the rows of these keys, named any number of times; a key without one is no error."""

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import flat
+from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import hashes_in, micros
@@ -18,7 +19,7 @@ from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunct
 from dagster_ckpt.operators.process.keyed_state import KeyedState
 from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.out import Out
-from dagster_ckpt.operators.process.timers import Fired, Timers
+from dagster_ckpt.operators.process.timers import Timers
 from dagster_ckpt.protocol.manifest import Pipeline, StateTableSpec
 
 TIMERS_FIRED = "timers_fired"
@@ -44,29 +45,24 @@ class EpochWork:
         """What was due before any row of the epoch came, once in an epoch: timers, then state that expires.
 
         First, because no row of the epoch is before the watermark: so timers see what they would have seen, had the
-        watermark come in an epoch of its own.
+        watermark come in an epoch of its own. A table comes after each step, be it empty: between steps the caller may
+        write down what the state holds in memory.
         """
         if not self.context.counters[_BEGUN]:
             self.context.counters[_BEGUN] += 1
             yield from self.fire()
             if self.expiry is not None and self.context.watermark_us is not None:
-                gone = self.expiry.expire(self.context.watermark_us, self._forget)
-                self.context.counters[KEYS_EXPIRED] += gone
+                for gone in self.expiry.expire(self.context.watermark_us, self._forget):
+                    self.context.counters[KEYS_EXPIRED] += gone
+                    yield self.pipeline.output.empty_table()
 
     def fire(self) -> Iterator[pa.Table]:
-        """Call `on_watermark` for all timers that are due; what it returns."""
+        """Call `on_watermark` for all timers that are due, those of a key one after another; what it returns."""
         watermark_us = self.context.watermark_us
         if self.timers is None or watermark_us is None:
             return
         for piece in self.timers.due(watermark_us + 1):
-            keys = CallKeys.of(hashes_in(piece), piece.select(self._keys))
-            fired = Fired.of(keys, micros(piece.column(TIME)), watermark_us)
-            where = self._where("on_watermark")
-            state = self._reached(keys, where, fired)
-            made = self._called("on_watermark", piece.select([*self._keys, TIME]), state, where)
-            self.context.counters[TIMERS_FIRED] += piece.num_rows
-            if made is not None:
-                yield made
+            yield self._fired(piece)
 
     def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
         """Call `on_rows` with rows of which none is late."""
@@ -75,11 +71,11 @@ class EpochWork:
             assert self.event_time is not None, "checks lets no state expire without an event time"
             self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
         where = self._where("on_rows")
-        made = self._called("on_rows", rows, self._reached(keys, where, None), where)
+        state = self._reached(keys, where, None)
+        made = called(lambda: self.function.on_rows(rows, state, self._told), self.pipeline.output, keys, where)
         if self.timers is not None:
             self.timers.write()
-        if made is not None:
-            self.out.put(made)
+        self.out.put(made)
 
     def end(self) -> None:
         """Have entries that were worked off expire: so nothing is left of them, not even tombstones."""
@@ -119,16 +115,28 @@ class EpochWork:
     def _bytes_max(self) -> int:
         return self.context.memory_bytes // 4
 
+    def _fired(self, timers: pa.Table) -> pa.Table:
+        """Call `on_watermark` with timers, one of each key; before, state that had expired by then is forgotten."""
+        keys = CallKeys.of(hashes_in(timers), timers.select(self._keys))
+        times_us = np.empty(len(keys), dtype=np.int64)
+        times_us[keys.which] = micros(timers.column(TIME))
+        if self.expiry is not None:
+            self.context.counters[KEYS_EXPIRED] += self.expiry.lapse(keys, times_us, self._forget)
+        where = self._where("on_watermark")
+        state = self._reached(keys, where, times_us)
+        given = timers.select([*self._keys, TIME])
+        made = called(lambda: self.function.on_watermark(given, state, self._told), self.pipeline.output, keys, where)
+        self.context.counters[TIMERS_FIRED] += timers.num_rows
+        if self.expiry is not None:
+            self.expiry.kept(keys, times_us)
+        return made
+
     def _forget(self, keys: CallKeys) -> None:
         KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
 
-    def _reached(self, keys: CallKeys, where: str, fired: Fired | None) -> KeyedState:
-        timers = None if self.timers is None else Timers(self.timers, keys, where, fired)
+    def _reached(self, keys: CallKeys, where: str, fired_us: Positions | None) -> KeyedState:
+        timers = None if self.timers is None else Timers(self.timers, keys, where, fired_us)
         return KeyedState(self.function.state, self.state, keys, where, timers)
-
-    def _called(self, method: str, rows: pa.Table, state: KeyedState, where: str) -> pa.Table | None:
-        call = self.function.on_rows if method == "on_rows" else self.function.on_watermark
-        return called(lambda: call(rows, state, self._told), self.pipeline.output, where)
 
     @cached_property
     def _told(self) -> ProcessContext:

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFunction, StateKind, ValueState
-from tests.unit.operators.dict_state import DictTable
+from tests.unit.operators.dict_state import DictState, DictTable, DictTimeline
 from tests.unit.operators.process_streams import ProcessStream, plain, rows
 
 CALLS = pa.schema([("k", pa.string()), ("said", pa.string()), ("watermark", pa.int64())])
@@ -148,7 +150,7 @@ def test_a_timer_is_a_key_and_a_time_so_twice_is_once() -> None:
     stream.epoch(rows(("a", 1, 5), ("a", 2, 5)), rows(("a", 3, 5), ("b", 3, 5), ("a", 3, 6)))
     assert len(stream.table("timers")) == 3
     stream.at(100)
-    assert function.log[-1] == ("timers", 3)
+    assert function.log[-2:] == [("timers", 2), ("timers", 1)], "of a key one a call"
     assert stream.counters["timers_fired"] == 3
 
 
@@ -176,20 +178,95 @@ def test_a_timer_can_be_taken_back() -> None:
     assert calls(stream.at(50)) == [("b", "15,16"), ("a", "15,16")]
 
 
-def test_in_on_watermark_it_is_too_late_to_clear_what_is_due_but_not_what_is_to_come() -> None:
+@pytest.mark.parametrize("memory_bytes", [1, 300, 1 << 20])
+@pytest.mark.parametrize("watermarks", [range(10, 31), [12, 17, 30], [30]], ids=str)
+def test_a_timer_that_is_taken_back_before_its_turn_is_not_fired_whatever_the_watermark_is(
+    memory_bytes: int, watermarks: list[int]
+) -> None:
     class Sole(Recorder):
-        """The first timer takes all others back."""
+        """A timer takes the three after it back."""
 
         def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
             for by_us in (1, 2, 3):
                 state.timers.clear(timers, later(timers["_time"], by_us))
             return said(timers, "fired", context)
 
+    function = Sole()
+    stream = ProcessStream(function, memory_bytes=memory_bytes)
+    stream.epoch(rows(*((key, 1, time) for time in range(12) for key in "ab")))
+    made = [row for watermark in watermarks for row in calls(stream.at(watermark))]
+    assert len(made) == 6, "10, 14 and 18 of both"
+    assert stream.table("timers") == []
+
+
+def times_of(made: list[dict[str, Any]]) -> dict[str | None, list[int]]:
+    """Of each key the timers that were given, in order."""
+    found: dict[str | None, list[int]] = {}
+    for key, time in calls(made):
+        if time != "rows":
+            found.setdefault(key, []).append(int(time))
+    return found
+
+
+class Saying(Recorder):
+    """Says of each timer its own time."""
+
+    def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        super().on_watermark(timers, state, context)
+        assert len(set(timers["k"].to_pylist())) == timers.num_rows, "a call has one timer of a key"
+        times = [row["_time"] for row in plain(timers)]
+        return pa.table([timers["k"], [str(time) for time in times], pa.nulls(len(times), pa.int64())], schema=CALLS)
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 300, 1 << 20])
+def test_a_due_timer_that_another_sets_again_is_fired_once_and_in_its_turn(memory_bytes: int) -> None:
+    stream = ProcessStream(Saying(again=10), memory_bytes=memory_bytes)
+    stream.epoch(rows(("a", 1, 0), ("a", 1, 10), ("b", 1, 5), ("a", 1, 25), ("c", 1, 3), (None, 1, 30)))
+    assert times_of(stream.at(60)) == {
+        "a": [10, 20, 30, 35, 40, 45, 50, 55, 60],
+        "b": [15, 25, 35, 45, 55],
+        "c": [13, 23, 33, 43, 53],
+        None: [40, 50, 60],
+    }
+    assert len(stream.table("timers")) == 5
+
+
+def test_timers_of_a_key_in_many_pieces_of_memory_are_given_one_after_another() -> None:
+    """The state here gives three timers a piece, and has one hash for all keys."""
     for memory_bytes in (1, 1 << 20):
-        stream = ProcessStream(Sole(), memory_bytes=memory_bytes)
-        stream.epoch(rows(*(("a", 1, time) for time in range(12))))
-        assert len(stream.at(20)) == 11, "10 to 20 were due together"
-        assert stream.table("timers") == [], "21 was taken back by then"
+        stream = ProcessStream(Saying(), memory_bytes=memory_bytes)
+        stream.epoch(rows(*((key, 1, time) for time in range(20) for key in "ab")))
+        assert times_of(stream.at(100)) == {key: list(range(10, 30)) for key in "ab"}
+        assert stream.counters["timers_fired"] == 40
+
+
+def test_a_call_is_given_a_part_of_the_timers_that_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = Recorder()
+    stream = ProcessStream(function, memory_bytes=4_000)
+    stream.epoch(rows(*((f"k{number}", number, 1) for number in range(200))))
+    function.log.clear()
+    monkeypatch.setattr(DictState, "timeline", lambda self, name: DictTimeline(self.tables[name], piece=1_000))
+    stream.at(50)
+    counts = [count for _, count in function.log]
+    assert sum(counts) == 200
+    assert max(counts) * 24 <= 4_000 // 16
+    assert min(counts) > 1
+
+
+def test_between_calls_whoever_runs_it_may_relieve_memory() -> None:
+    """Also where the method returns nothing: an empty table comes."""
+
+    class Silent(Recorder):
+        def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> Any:
+            super().on_watermark(timers, state, context)
+
+    function = Silent()
+    stream = ProcessStream(function)
+    stream.epoch(rows(*(("a", number, number) for number in range(7))))
+    function.log.clear()
+    context = EpochContext(Epoch(9), (Shard(0),), 1, 50, Epoch(0), memory_bytes=1 << 20)
+    steps = [len(function.log) for _ in stream.operator.finish(stream.state, context)]
+    assert steps == list(range(1, 8))
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 300, 1 << 20])

@@ -105,6 +105,34 @@ OF = "operator=process, function="
             {},
             "declare what it stands for. state=x, column=n, type=list<",
         ),
+        (
+            state(ListState(pa.schema([("n", pa.list_view(pa.int8()))]))),
+            {},
+            "declare what it stands for. state=x, column=n, type=list_view<",
+        ),
+        *(
+            (declaring(output=pa.schema([("k", pa.string()), ("n", type_)])), {}, f"of=output, column=n, type={type_}")
+            for type_ in (
+                pa.list_view(pa.int8()),
+                pa.struct([("a", pa.large_list_view(pa.int8()))]),
+                pa.string_view(),
+                pa.month_day_nano_interval(),
+                pa.run_end_encoded(pa.int32(), pa.string()),
+                pa.uuid(),
+                pa.dense_union([pa.field("a", pa.int8())]),
+                pa.dictionary(pa.int8(), pa.binary_view()),
+            )
+        ),
+        (
+            None,
+            {"source": InputSpec((), pa.schema([*SCHEMA, ("n", pa.list_(pa.list_view(pa.int8())))]))},
+            f"cast it to a list. column=n, type=list<item: list_view<item: int8>>, {OF}Function",
+        ),
+        (
+            declaring(WithTimers, timers_within=timedelta.max),
+            {},
+            "give a shorter `timers_within`.",
+        ),
         (declaring(timers_within=timedelta(1)), {}, "timers are for on_watermark: write it"),
         (declaring(WithTimers, timers_within=None), {}, f"or leave on_watermark out. {OF}Declaring"),
         (declaring(WithTimers, timers_within=60), {}, "give `timers_within` as a timedelta, not below zero"),
@@ -137,6 +165,18 @@ def test_state_may_be_of_every_other_type(type_: pa.DataType) -> None:
     assert build(state(ValueState(pa.schema([("n", type_)])))).pipeline.tables[0].schema.field("n").type == type_
 
 
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.dictionary(pa.int8(), pa.string()), pa.list_(pa.dictionary(pa.int32(), pa.string())), pa.null(),
+        pa.duration("us"), pa.decimal256(60, 2), pa.list_(pa.int32(), 2), pa.map_(pa.string(), pa.int32()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_output_may_be_of_every_type_that_a_table_has(type_: pa.DataType) -> None:
+    assert build(declaring(output=pa.schema([("n", type_)]))).pipeline.output.field("n").type == type_
+
+
 def answering(answer: object) -> ProcessFunction:
     return declaring(on_rows=lambda self, rows, state, context: answer)
 
@@ -158,6 +198,42 @@ def test_what_a_method_returns_is_what_it_declared(answer: object, message: str)
         ProcessStream(answering(answer)).epoch(rows(("a", 1, 1)))
 
 
+@pytest.mark.parametrize(
+    ("keys", "answer", "message"),
+    [
+        (
+            ("k",),
+            pa.table({"k": ["a", "A", "B"], "v": [1, 1, 1]}),
+            "another name in `output`. column=k, key={'k': 'A'}, others=1, operator=process, method=Declaring.on_rows",
+        ),
+        (("k",), pa.table({"k": pa.nulls(1, pa.string()), "v": [1]}), "column=k, key={'k': None}, others=0"),
+        (("k", "v"), pa.table({"k": ["b", "b"], "v": [2, 3]}), "column=v, key={'k': 'b', 'v': 3}"),
+        (("k", "v"), pa.table({"k": ["b"], "v": [1]}), "column=k, v, key={'k': 'b', 'v': 1}"),
+    ],
+)
+def test_key_columns_come_out_as_they_went_in(keys: tuple[str, ...], answer: pa.Table, message: str) -> None:
+    function = declaring(output=answer.schema, on_rows=lambda self, rows, state, context: answer)
+    with pytest.raises(InvalidPipelineError, match=re.escape(message)):
+        ProcessStream(function, keys=keys).epoch(rows(("a", 1, 1), ("b", 2, 1)))
+
+
+def test_the_keys_of_timers_come_out_as_they_went_in_too() -> None:
+    made = pa.table({"k": ["z"], "n": [1]})
+    function = declaring(
+        WithTimers, on_rows=lambda _, rows, state, __: state.timers.set(rows, rows["at"]), on_watermark=lambda *_: made
+    )
+    stream = ProcessStream(function)
+    stream.epoch(rows(("a", 1, 1)))
+    with pytest.raises(InvalidPipelineError, match=r"column=k, key=\{'k': 'z'\}, .*method=Declaring\.on_watermark"):
+        stream.epoch()
+
+
+def test_output_with_a_part_of_the_key_alone_may_have_any_value_there() -> None:
+    answer = pa.table({"k": ["z"]})
+    function = declaring(output=answer.schema, on_rows=lambda self, rows, state, context: answer)
+    assert ProcessStream(function, keys=("k", "v")).epoch(rows(("a", 1, 1))) == [{"k": "z"}]
+
+
 def test_what_on_watermark_returns_is_looked_at_too() -> None:
     def on_rows(self: ProcessFunction, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None:
         state.timers.set(rows, rows["at"])
@@ -173,7 +249,7 @@ def test_what_on_watermark_returns_is_looked_at_too() -> None:
 
 def test_columns_in_several_chunks_and_of_other_nullability_are_taken_as_declared() -> None:
     parts = [pa.table({"k": [key], "n": [1]}) for key in "ab"]
-    made = ProcessStream(answering(pa.concat_tables(parts))).epoch(rows(("a", 1, 1)))
+    made = ProcessStream(answering(pa.concat_tables(parts))).epoch(rows(("a", 1, 1), ("b", 1, 1)))
     assert made == [{"k": "a", "n": 1}, {"k": "b", "n": 1}]
 
 

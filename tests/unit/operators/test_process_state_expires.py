@@ -135,3 +135,60 @@ def test_a_scan_of_what_may_expire_that_is_broken_off_goes_on() -> None:
         assert stream.counters["keys_expired"] == 10
         assert {row["k"] for row in stream.table("state_known")} == {f"k{number}" for number in range(0, 20, 2)}
         assert {row["_time"] for row in stream.table("expiry")} == {210}
+
+
+class Counting(ProcessFunction):
+    """A timer `v` after each row; it says what it found in the state of its key, and counts itself there."""
+
+    output = pa.schema([("k", pa.string()), ("found", pa.int64())])
+    state: ClassVar[dict[str, StateKind]] = {"n": ValueState(ONE), "all": ListState(ONE)}
+    timers_within = timedelta(microseconds=40)
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None:
+        keys = rows.group_by("k").aggregate([])
+        state.value("n").put(pa.table({"k": keys["k"], "n": pa.array([0] * keys.num_rows, pa.int64())}))
+        state.timers.set(rows, pc.add(rows["at"], rows["v"].cast(pa.duration("us"))))
+
+    def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        found = state.value("n").get(timers)["n"]
+        state.value("n").put(pa.table({"k": timers["k"], "n": pc.add(pc.fill_null(found, -1), 1)}))
+        state.list("all").append(pa.table({"k": timers["k"], "n": pc.fill_null(found, -1)}))
+        return pa.table([timers["k"], found], schema=self.output)
+
+
+def test_what_a_timer_finds_does_not_depend_on_how_far_the_watermark_moves_at_once() -> None:
+    for watermarks in (range(101, 160), [109, 135, 159], [159]):
+        for memory_bytes in (1, 1 << 20):
+            stream = ProcessStream(Counting(), expire_after_us=10, memory_bytes=memory_bytes)
+            stream.at(0, rows(*(("a", after, 100) for after in (5, 9, 10, 19, 20, 35))))
+            found = [row["found"] for watermark in watermarks for row in stream.at(watermark)]
+            assert found == [0, 1, None, 0, None, None], "rows end at 110, what 110, 120 and 135 put at 120, 130, 145"
+            assert [name for name, table in stream.state.tables.items() if table.rows] == []
+
+
+def test_state_that_a_timer_puts_for_a_key_that_has_expired_expires_too() -> None:
+    stream = ProcessStream(Counting(), expire_after_us=10)
+    stream.at(0, rows(("a", 30, 100), ("b", 5, 100)))
+    stream.at(120)
+    assert stream.table("seen") == []
+    stream.at(130)
+    assert [row["_last"] for row in stream.table("seen")] == [130]
+    assert stream.at(139, rows(("a", 30, 139))) == []
+    assert [row["n"] for row in stream.table("state_n")] == [0], "and a row keeps it alive"
+    stream.at(148)
+    assert len(stream.table("state_n")) == 1
+    assert [len(stream.table(name)) for name in ("state_n", "seen", "expiry")] == [1, 1, 1]
+    stream.at(149)
+    assert [len(stream.table(name)) for name in ("state_n", "state_all", "size_all", "seen", "expiry")] == [0] * 5
+
+
+def test_a_timer_that_puts_nothing_leaves_nothing_to_expire() -> None:
+    class Looking(Counting):
+        def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+            return pa.table([timers["k"], state.value("n").get(timers)["n"]], schema=self.output)
+
+    stream = ProcessStream(Looking(), expire_after_us=10)
+    stream.at(0, rows(("a", 30, 100)))
+    assert stream.at(130) == [{"k": "a", "found": None}]
+    assert stream.counters["keys_expired"] == 1
+    assert [name for name, table in stream.state.tables.items() if table.rows] == []
