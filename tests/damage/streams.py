@@ -12,7 +12,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
-from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
+from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, aggregate, append, by_hour, departures
 
 Rows = list[str]
 
@@ -68,9 +68,10 @@ def rows_of(table: pa.Table) -> Rows:
 
 @contextmanager
 def specimens(folder: Path) -> Iterator[list[Specimen]]:
-    """A keyed stream with a rollback, one whose old epochs were collected but for a pin, and an append-only one."""
+    """A keyed stream with a rollback, one whose old epochs were collected but for a pin, appended rows, and windows."""
     with patch("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2):
-        yield [Specimen(_keyed(folder)), Specimen(_collected(folder)), Specimen(_appended(folder))]
+        made = (_keyed, _collected, _appended, _windowed)
+        yield [Specimen(make(folder)) for make in made]
 
 
 def _keyed(folder: Path) -> MadeStream:
@@ -102,6 +103,22 @@ def _appended(folder: Path) -> MadeStream:
     _commit(made, 2)
     made.close()
     return made
+
+
+def _windowed(folder: Path) -> MadeStream:
+    """It has what waits for the watermark: open windows, their ends in a timeline, and late rows."""
+    made = MadeStream(folder.as_uri(), "windowed", by_hour())
+    for hour in range(6):
+        hours = [hour, max(0, hour - 3)]  # the second one is late from some hour on
+        made.commit(timed(*hours), hours=hour)
+    made.close()
+    return made
+
+
+def timed(*hours: int) -> pa.Table:
+    """A departure of each carrier in each of these hours."""
+    rows = [{"carrier": carrier, "dep_delay": 1.0, "at": hour * HOUR_US} for carrier in CARRIERS for hour in hours]
+    return pa.Table.from_pylist(rows, schema=TIMED)
 
 
 def _commit(made: MadeStream, epochs: int) -> None:

@@ -9,10 +9,14 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.operators import AppendOnly, EpochContext, RunningAggregate, agg
+from dagster_ckpt.operators.late import KEEP, keep_late, late_table
+from dagster_ckpt.operators.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows import Tumbling
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import (
+    ChangeRef,
     FileSeen,
     IndexedList,
     InputSpec,
@@ -32,6 +36,7 @@ from dagster_ckpt.storage.processes import this_process
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 
 DEPARTURES = pa.schema([("carrier", pa.string()), ("dep_delay", pa.float64())])
+TIMED = DEPARTURES.append(pa.field("at", pa.timestamp("us", "UTC")))
 SOURCE = SourceIdentity("parquet", "file:///data/departures")
 SHARDS = 2
 HOUR_US = 3_600_000_000
@@ -48,6 +53,13 @@ def append() -> AppendOnly:
     return AppendOnly.build(InputSpec((SOURCE,), DEPARTURES))
 
 
+def by_hour() -> WindowAggregate:
+    """Flights by carrier and hour; late ones are kept."""
+    return WindowAggregate.build(
+        ("carrier",), {"flights": agg.count()}, InputSpec((SOURCE,), TIMED), "at", Tumbling(HOUR_US), late=KEEP
+    )
+
+
 def departures(rows: dict[str | None, list[float]]) -> pa.Table:
     """Departures of carriers: `{"UA": [1.0, 5.0]}` is two."""
     pairs = [(carrier, delay) for carrier, delays in rows.items() for delay in delays]
@@ -60,7 +72,7 @@ class MadeStream:
 
     url: str
     name: str
-    operator: RunningAggregate | AppendOnly = field(default_factory=aggregate)
+    operator: RunningAggregate | WindowAggregate | AppendOnly = field(default_factory=aggregate)
     retained: int = 20
     instance: str = "instance-1"
     writer: StreamWriter = field(init=False)
@@ -128,16 +140,22 @@ class MadeStream:
         written = change_log.write(self.writer.store, file, changes.rows)
         return ShardAck(file.shard, changes=() if written is None else (written,), rows_out=changes.count)
 
-    def _transform(self, operator: RunningAggregate, file: FileId, rows: pa.Table) -> ShardAck:
+    def _transform(self, operator: RunningAggregate | WindowAggregate, file: FileId, rows: pa.Table) -> ShardAck:
         store, manifest, engine = self.writer.store, self.writer.manifest, Engine(SystemClock())
         context = EpochContext(file.epoch, (file.shard,), SHARDS, manifest.watermark_us, Epoch(0), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
-            operator.on_rows(0, hashes, rows, state, context)
-            rows_out = sum(changes.count for changes in operator.finish(state, context))
+            late = operator.on_rows(0, hashes, rows, state, context)
+            if len(late):
+                keep_late(state.timeline(late_table(0)), hashes, rows, late, "at", context)
+            rows_out, appended = 0, list[ChangeRef | None]()
+            for changes in operator.finish(state, context):
+                rows_out += changes.count
+                if operator.logged is None:
+                    appended.append(change_log.write(store, replace(file, number=len(appended)), changes.rows))
             tables = state.flush()[file.shard]
-            state_rows = state.metrics.state_rows
-            return ShardAck(file.shard, tables, state.log, rows_out=rows_out, state_rows=state_rows)
+            log = (*state.log, *(each for each in appended if each is not None))
+            return ShardAck(file.shard, tables, log, rows_out=rows_out, state_rows=state.metrics.state_rows)
 
 
 def _hash_of(carrier: str | None) -> int:
