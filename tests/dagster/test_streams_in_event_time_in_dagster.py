@@ -57,7 +57,8 @@ def test_late_rows_are_an_asset_that_the_streams_runs_tell_of_and_others_load(pl
     assert sorted(zip(table["k"], table["total"], strict=True)) == [("a", 1), ("b", 2)]
     assert late[["k", "v"]].to_numpy().tolist() == [["a", 100]]
     [told] = place.events("totals_late_rows")
-    assert (told.metadata["late_rows"].value, told.metadata["total_late_rows"].value) == (1, 1)
+    # Not every epoch is told: the event may be of one after that in which the row came.
+    assert told.metadata["total_late_rows"].value == 1
     newest = place.events("totals")[-1]
     assert newest.metadata["dagster/row_count"].value == 2
     # Another run without late rows has nothing to tell of them, and loses none.
