@@ -48,6 +48,8 @@ _LOG = logging.getLogger(__name__)
 
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
+_LOOK_MS_MAX = 2_000
+"""So long may Spark take to list what is new and to plan a batch of it, before an input counts as silent."""
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What trying again cannot mend."""
 
@@ -182,7 +184,7 @@ class _Run:
     def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
         driver.commit_beginnings()
-        if self._is_quiet(driver, intervals=2):
+        if self._is_quiet(driver, intervals=2) and driver.quiet_ms >= _LOOK_MS_MAX:
             driver.leave_idle_inputs()
         query.ask()
         self._pulse.sign()
