@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast races damage test-s3 chaos soak check format bench simulate constraints clean
+.PHONY: help setup demo ui test test-fast properties races damage test-s3 chaos chaos-chain isolation soak check format bench simulate \
+	constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
@@ -34,12 +35,21 @@ test-s3: $(READY) ## run the tests of stores on S3 against a real server (built 
 chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED))
 
+chaos-chain: $(READY) ## the same for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
+	@scripts/run.sh python -m tests.chaos.chain --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))
+
+isolation: $(READY) ## let one of two chains fail for ever, and see whether the other keeps its pace (MINUTES=3)
+	@scripts/run.sh python -m tests.chaos.isolation --minutes $(or $(MINUTES),3)
+
 soak: $(READY) ## run two streams for long and see whether memory, files and times stay flat (MINUTES=30)
 	@scripts/run.sh python -m tests.chaos.soak --minutes $(or $(MINUTES),30)
 
 races: $(READY) ## let two writers open one stream at once, over and over (RACES=1000)
 	@RACES=$(or $(RACES),1000) $(BIN)/python -m pytest -q -s -p no:cacheprovider -o timeout=3600 \
 		tests/unit/storage/test_races_of_two_writers.py
+
+properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as the tests do
+	@DAGSTER_CKPT_TEST_EXAMPLES=$(or $(EXAMPLES),20) $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/properties
 
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)

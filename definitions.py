@@ -5,7 +5,7 @@
 
 import dagster as dg
 
-from assets import IN_TIME, STREAMS
+from assets import IN_TIME, REPORTS, STREAMS
 from resources import RESOURCES
 from sensors import SENSORS
 
@@ -16,4 +16,16 @@ flights_in_time_job = dg.define_asset_job(
     description="The streams that work through what there is, one after another in one Dagster run.",
 )
 
-defs = dg.Definitions(assets=STREAMS, sensors=SENSORS, resources=RESOURCES, jobs=[flights_in_time_job])
+carrier_report_job = dg.define_asset_job(
+    "carrier_report_job",
+    selection=REPORTS,
+    executor_def=dg.in_process_executor,
+    description="Draws the report anew from what the streams have committed, whether they are at work or not.",
+)
+
+defs = dg.Definitions(
+    assets=[*STREAMS, *REPORTS],
+    sensors=SENSORS,
+    resources=RESOURCES,
+    jobs=[flights_in_time_job, carrier_report_job],
+)

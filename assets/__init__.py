@@ -1,14 +1,19 @@
-"""The streaming assets of the main job, a file each; `flights` and `weather` are the inputs they share."""
+"""The assets of the main job, a file each: streams, and a report on two of them.
+
+`flights` and `weather` are the inputs that the streams share.
+"""
 
 from assets.aircraft_rotations import aircraft_rotations
 from assets.busiest_aircraft import busiest_aircraft
+from assets.carrier_report import carrier_report
 from assets.delay_by_carrier import delay_by_carrier
 from assets.delay_by_route import delay_by_route
 from assets.delays_by_hour import delays_by_hour
 from assets.departures import departures
 from assets.departures_with_weather import departures_with_weather
+from assets.late_carriers import late_carriers
 
-CONTINUOUS = [departures, delay_by_carrier, delay_by_route, busiest_aircraft]
+CONTINUOUS = [departures, delay_by_carrier, delay_by_route, busiest_aircraft, late_carriers]
 """Each works for as long as it is let, in a Dagster run of its own."""
 
 IN_TIME = [departures_with_weather, delays_by_hour, aircraft_rotations]
@@ -16,15 +21,21 @@ IN_TIME = [departures_with_weather, delays_by_hour, aircraft_rotations]
 
 STREAMS = [*CONTINUOUS, *IN_TIME]
 
+REPORTS = [carrier_report]
+"""Ordinary assets, which read the streams' tables."""
+
 __all__ = [
     "CONTINUOUS",
     "IN_TIME",
+    "REPORTS",
     "STREAMS",
     "aircraft_rotations",
     "busiest_aircraft",
+    "carrier_report",
     "delay_by_carrier",
     "delay_by_route",
     "delays_by_hour",
     "departures",
     "departures_with_weather",
+    "late_carriers",
 ]

@@ -73,8 +73,17 @@ class Inbox:
                 "w": self._chance.integers(0, 1_000, rows),
             }
         )
-        path = self.folder / f"{self._files:05d}.parquet"
-        pq.write_table(table, path)
-        # Spark takes files in the order of their times.
-        os.utime(path, (_FIRST_FILE_S + self._files, _FIRST_FILE_S + self._files))
+        put_file(self.folder, self._files, table)
         self._files += 1
+
+
+def file_of(folder: Path, number: int) -> Path:
+    """Where the file of this number, from 0, lies in an inbox."""
+    return folder / f"{number:05d}.parquet"
+
+
+def put_file(folder: Path, number: int, rows: pa.Table) -> None:
+    """Put it there. Spark takes files in the order of their times: that of their numbers."""
+    path = file_of(folder, number)
+    pq.write_table(rows, path)
+    os.utime(path, (_FIRST_FILE_S + number,) * 2)

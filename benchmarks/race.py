@@ -14,7 +14,7 @@ from benchmarks.plan import Name, Race
 from benchmarks.progress import Tell
 from benchmarks.rivals import SparkQuery, Totals, native
 from benchmarks.session import read_inbox, rivals_session, start
-from benchmarks.sides import Side
+from benchmarks.sides import Side, worked
 
 _RIVALS: dict[Name, Totals] = {
     Name.NATIVE: native,
@@ -35,7 +35,7 @@ def run_race(race: Race, folder: Path, tell: Tell) -> Figures:
     files = inbox.put_each_key(race.fill_rows)
     for name, side in sides.items():
         tell(f"{name} fills its state")
-        _worked(name, side, files)
+        worked(name, side, files)
     figures: Figures = {str(triggers.rows): {name: [] for name in sides} for triggers in race.triggers}
     for turn in range(race.rounds):
         for triggers in race.triggers:
@@ -44,7 +44,7 @@ def run_race(race: Race, folder: Path, tell: Tell) -> Figures:
         files = sum(triggers.warm + triggers.counted for triggers in race.triggers)
         for name, side in sides.items():
             tell(f"{name}, round {turn + 1} of {race.rounds}")
-            seconds = _worked(name, side, files)
+            seconds = worked(name, side, files)
             for triggers in race.triggers:
                 counted = seconds[triggers.warm : triggers.warm + triggers.counted]
                 seconds = seconds[triggers.warm + triggers.counted :]
@@ -66,13 +66,6 @@ def _side(name: Name, spark: SparkSession, inbox: Path, folder: Path) -> Side:
             return Nothing(spark, inbox, folder)
         case _:
             return SparkQuery(_RIVALS[name](read_inbox(rivals_session(spark), inbox)), folder)
-
-
-def _worked(name: Name, side: Side, files: int) -> list[float]:
-    seconds = side.work()
-    if len(seconds) != files:
-        raise RuntimeError(f"not one trigger a file. side={name}, files={files}, triggers={len(seconds)}")
-    return seconds
 
 
 def _check(name: Name, results: pa.Table | None, truth: pa.Table, least: int) -> None:

@@ -4,6 +4,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from benchmarks.plan import Name
+
 
 class Side(Protocol):
     """It reads the inbox of the race, one file a trigger, and goes on where it stopped."""
@@ -18,3 +20,11 @@ class Side(Protocol):
         None of a side that computes nothing.
         """
         ...
+
+
+def worked(name: Name, side: Side, files: int) -> list[float]:
+    """Seconds of each trigger in which the side took these new files; RuntimeError unless that was one a file."""
+    seconds = side.work()
+    if len(seconds) != files:
+        raise RuntimeError(f"not one trigger a file. side={name}, files={files}, triggers={len(seconds)}")
+    return seconds

@@ -4,7 +4,6 @@ Columns: `k` long, `t` timestamp, `v` long; of a right input `rk`, `rt`, `rv`. T
 nothing lies exactly on the end of a session whose gap is odd.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.inputs import file_of, put_file
 from benchmarks.plan import StepRace
 
 COLUMNS = ("k", "t", "v")
@@ -56,17 +56,14 @@ class StepInbox:
         """One file of these rows: `k`, `t` in milliseconds, `v`."""
         times = pa.array(rows["t"].to_numpy() * 1_000).cast(TIME)
         table = pa.table([pa.array(rows["k"]), times, pa.array(rows["v"])], names=self.columns)
-        path = self.folder / f"{self._files:05d}.parquet"
-        pq.write_table(table, path)
-        # Spark takes files in the order of their times.
-        os.utime(path, (_FIRST_MS // 1_000 + self._files,) * 2)
+        put_file(self.folder, self._files, table)
         self._files += 1
 
     def frame(self) -> pd.DataFrame:
         """All rows so far: `COLUMNS`, times in milliseconds, and `FILE`."""
         frames = []
         for number in range(self._files):
-            key, time, value = pq.read_table(self.folder / f"{number:05d}.parquet").columns
+            key, time, value = pq.read_table(file_of(self.folder, number)).columns
             times = time.cast(pa.int64()).to_numpy() // 1_000
             frames.append(pd.DataFrame({"k": key.to_numpy(), "t": times, "v": value.to_numpy(), FILE: number}))
         return pd.concat(frames, ignore_index=True)

@@ -17,7 +17,7 @@ from benchmarks.plan import Name, StepRace
 from benchmarks.progress import Tell
 from benchmarks.rivals import SparkQuery
 from benchmarks.session import read_folder, rivals_session, start
-from benchmarks.sides import Side
+from benchmarks.sides import Side, worked
 from benchmarks.step_inputs import StepInbox
 from benchmarks.steps import WAYS, WayOfWork
 from dagster_ckpt.runtime.session import open_session
@@ -48,11 +48,9 @@ def run_step_race(race: StepRace, folder: Path, tell: Tell) -> dict[str, object]
             inbox.put(files)
         for name, side in sides.items():
             tell(f"{name}, round {turn} of {race.rounds}" if turn else f"{name} fills its state")
-            worked = side.work()
-            if len(worked) != files:
-                raise RuntimeError(f"not one trigger a file. side={name}, files={files}, triggers={len(worked)}")
+            of_triggers = worked(name, side, files)
             if turn:
-                seconds[name].append([round(one, 4) for one in worked[race.warm :]])
+                seconds[name].append([round(one, 4) for one in of_triggers[race.warm :]])
     _check(race, way, inboxes, sides, tell)
     frames = [inbox.frame() for inbox in inboxes]
     tell("what should its state be?")

@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from benchmarks.plan import StepRace, Work
 from benchmarks.step_inputs import COLUMNS, FILE
 from dagster_ckpt import Stream, agg, session, tumbling
+from dagster_ckpt.operators.windows import Window
 
 Frames = Sequence[pd.DataFrame]
 """All rows of each input, as `StepInbox.frame` gives them."""
@@ -51,17 +52,11 @@ def _watermarked(race: StepRace, frame: DataFrame, prefix: str = "") -> DataFram
 
 
 def _our_tumbling(race: StepRace, frames: Sequence[DataFrame]) -> Stream:
-    [rows] = frames
-    windows = _timed(race, rows).window(tumbling(f"{race.reach_s}s"))
-    return windows.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("v"))
+    return _our_sums(race, frames, tumbling(f"{race.reach_s}s"))
 
 
 def _sparks_tumbling(race: StepRace, frames: Sequence[DataFrame]) -> DataFrame:
-    [rows] = frames
-    grouped = _watermarked(race, rows).groupBy(F.window("t", f"{race.reach_s} seconds"), "k")
-    return _named(
-        grouped.agg(F.count("*").alias("rows"), F.sum("v").alias("total"), F.max("v").alias("most")), "window"
-    )
+    return _sparks_sums(race, frames, F.window("t", f"{race.reach_s} seconds"), "window")
 
 
 def _starts(race: StepRace, rows: pd.DataFrame) -> pd.Series:
@@ -84,17 +79,12 @@ def _tumbling_live(race: StepRace, frames: Frames) -> Frames:
 
 
 def _our_session(race: StepRace, frames: Sequence[DataFrame]) -> Stream:
-    [rows] = frames
-    windows = _timed(race, rows).window(session(f"{race.reach_s * 1_000 + ODD_MS}ms"))
-    return windows.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("v"))
+    return _our_sums(race, frames, session(f"{race.reach_s * 1_000 + ODD_MS}ms"))
 
 
 def _sparks_session(race: StepRace, frames: Sequence[DataFrame]) -> DataFrame:
-    [rows] = frames
     gap = f"{race.reach_s * 1_000 + ODD_MS} milliseconds"
-    grouped = _watermarked(race, rows).groupBy(F.session_window("t", gap), "k")
-    sums = grouped.agg(F.count("*").alias("rows"), F.sum("v").alias("total"), F.max("v").alias("most"))
-    return _named(sums, "session_window")
+    return _sparks_sums(race, frames, F.session_window("t", gap), "session_window")
 
 
 def _in_sessions(race: StepRace, rows: pd.DataFrame) -> pd.DataFrame:
@@ -175,8 +165,18 @@ def _join_live(race: StepRace, frames: Frames) -> Frames:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _named(sums: DataFrame, window: str) -> DataFrame:
-    return sums.withColumn("window_start", F.col(f"{window}.start")).drop(window)
+def _our_sums(race: StepRace, frames: Sequence[DataFrame], window: Window) -> Stream:
+    [rows] = frames
+    windows = _timed(race, rows).window(window)
+    return windows.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("v"))
+
+
+def _sparks_sums(race: StepRace, frames: Sequence[DataFrame], window: Column, name: str) -> DataFrame:
+    """`name` is what Spark calls the window's column."""
+    [rows] = frames
+    grouped = _watermarked(race, rows).groupBy(window, "k")
+    sums = grouped.agg(F.count("*").alias("rows"), F.sum("v").alias("total"), F.max("v").alias("most"))
+    return sums.withColumn("window_start", F.col(f"{name}.start")).drop(name)
 
 
 def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.errors import InvalidPipelineError as InvalidPipelineError
     from dagster_ckpt.errors import StoreUnavailableError as StoreUnavailableError
     from dagster_ckpt.history import CheckpointStore as CheckpointStore
+    from dagster_ckpt.history import Snapshot as Snapshot
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from dagster_ckpt.operators.windows import session as session
     from dagster_ckpt.operators.windows import tumbling as tumbling
     from dagster_ckpt.runtime.declared import source as source
+    from dagster_ckpt.runtime.spark_reader import SparkReader as SparkReader
+    from dagster_ckpt.runtime.spark_reader import register_spark_reader as register_spark_reader
     from dagster_ckpt.runtime.stream import Stream as Stream
 
 _HOMES = {
@@ -55,6 +58,8 @@ _HOMES = {
     "ProcessContext": "dagster_ckpt.operators.process",
     "ProcessFunction": "dagster_ckpt.operators.process",
     "Recovery": "dagster_ckpt.integration.recovery",
+    "Snapshot": "dagster_ckpt.history",
+    "SparkReader": "dagster_ckpt.runtime.spark_reader",
     "StoreUnavailableError": "dagster_ckpt.errors",
     "Stream": "dagster_ckpt.runtime.stream",
     "StreamHistory": "dagster_ckpt.history",
@@ -64,6 +69,7 @@ _HOMES = {
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
     "hopping": "dagster_ckpt.operators.windows",
     "late_rows": "dagster_ckpt.integration.late_rows",
+    "register_spark_reader": "dagster_ckpt.runtime.spark_reader",
     "session": "dagster_ckpt.operators.windows",
     "source": "dagster_ckpt.runtime.declared",
     "streaming_asset": "dagster_ckpt.integration.asset",

@@ -10,6 +10,10 @@ CheckpointError
 └── CheckpointDeclinedError   a shard could not make its part of the epoch: which shard, which host, why
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+
 
 class CheckpointError(Exception):
     """Base of everything dagster-ckpt raises on purpose."""
@@ -41,3 +45,27 @@ class CheckpointTimeoutError(CheckpointError):
 
 class CheckpointDeclinedError(CheckpointError):
     """A shard could not make its part of the epoch durable: nothing of the epoch was committed."""
+
+
+@contextmanager
+def naming(**names: str) -> Iterator[None]:
+    """Within it an `InvalidPipelineError` ends in these names too: in `, asset=flights` for `asset="flights"`.
+
+    Whoever raises it need not know whose fault it is.
+    """
+    try:
+        yield
+    except InvalidPipelineError as error:
+        more = "".join(f", {what}={name}" for what, name in names.items())
+        # In its place, not caused by it: whoever looks at the innermost error alone, as Dagster does, must see all.
+        raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
+
+
+def did_you_mean(name: object, there: Iterable[str]) -> str:
+    """` Did you mean 'carrier'?` where one of those that there are is close, upper or lower case aside; or nothing.
+
+    To be written right behind a sentence.
+    """
+    names = list(there)
+    near = get_close_matches(str(name).casefold(), [each.casefold() for each in names], n=1)
+    return next((f" Did you mean {each!r}?" for each in names if near == [each.casefold()]), "")

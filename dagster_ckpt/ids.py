@@ -25,3 +25,12 @@ EMPTY = Epoch(0)
 
 FIRST = Version(1)
 """The version that creates a stream."""
+
+
+SHARDS_MAX = 4096
+"""Each shard ACKs in every epoch, and a manifest names every shard's runs: more would cost every epoch dearly."""
+
+
+def can_be_shards(shards: object) -> bool:
+    """Whether a stream can have so many shards: a power of two, so that each is a range of the key hash."""
+    return type(shards) is int and shards > 0 and shards & (shards - 1) == 0

@@ -40,6 +40,10 @@ def _delays(*key: str) -> Callable[[Inputs], pl.LazyFrame]:
     )
 
 
+def _late(inputs: Inputs) -> pl.LazyFrame:
+    return _delays("carrier")(inputs).filter(pl.col("mean_delay") > 15)
+
+
 def _aircraft(inputs: Inputs) -> pl.LazyFrame:
     departed_at = pl.col("departed_at")
     return inputs.flights.group_by("tailnum").agg(
@@ -113,6 +117,7 @@ EXPECTED = {
     "delay_by_carrier": Expected(("carrier",), _delays("carrier")),
     "delay_by_route": Expected(("origin", "destination", "carrier"), _delays("origin", "destination", "carrier")),
     "busiest_aircraft": Expected(("tailnum",), _aircraft),
+    "late_carriers": Expected(("carrier",), _late),
     "departures_with_weather": Expected(("departed_at", "carrier", "flight", "origin", "destination"), _with_weather),
     "delays_by_hour": Expected(("origin", "window_start"), _by_hour),
     "aircraft_rotations": Expected(("tailnum", "window_start"), _rotations),

@@ -44,12 +44,17 @@ class RunFolder:
         return self.path / "dagster.log"
 
     @property
+    def report(self) -> Path:
+        return self.path / "carrier_report.html"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What tells the code location, wherever it is loaded, to work on this folder."""
         return {
             "DAGSTER_CKPT_INPUT": str(self.inbox),
             "DAGSTER_CKPT_WEATHER": str(PREPARED_WEATHER),
             "DAGSTER_CKPT_STORE": self.store,
+            "DAGSTER_CKPT_REPORT": str(self.report),
         }
 
 

@@ -7,12 +7,16 @@ from dagster_ckpt import CheckpointStore, InvalidPipelineError
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A stream's newest epoch: its number, how many there were, the rows and days of input that are in it."""
+    """A stream's newest epoch: its number, how many there were, the rows and days of input that are in it.
+
+    `consumed`: for each stream that it reads, the epoch up to which it has read it. It reads no days of its own.
+    """
 
     epoch: int = 0
     epochs: int = 0
     rows: int = 0
     days: int = 0
+    consumed: tuple[tuple[str, int], ...] = ()
 
 
 def standing(store: CheckpointStore, stream: str) -> Standing:
@@ -29,4 +33,5 @@ def standing(store: CheckpointStore, stream: str) -> Standing:
         days=sum(
             len(source.files.tail) + sum(stretch.entries for stretch in source.files.index) for source in newest.sources
         ),
+        consumed=tuple((each.stream, each.epoch) for each in newest.consumed),
     )

@@ -1,19 +1,22 @@
 """What happens in the demo, in order."""
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dagster_ckpt import CheckpointStore
 from demo.batch import EXPECTED
+from demo.course import LOOK_S, Course, Patience
 from demo.dagster_api import DagsterApi
 from demo.dagster_dev import DagsterDev
 from demo.errors import DemoError
 from demo.feeder import Feeder, drop
+from demo.past import fork, roll_back, tell_forward
 from demo.processes import kill
 from demo.proof import prove
-from demo.report import Bars, Kill, Outcome, Report
+from demo.report import Kill, Outcome, Report
 from demo.run_folder import PREPARED_WEATHER, RunFolder
 from demo.standing import standing
 from demo.watch import Watch
@@ -21,11 +24,11 @@ from demo.watch import Watch
 IN_TIME = ["departures_with_weather", "delays_by_hour", "aircraft_rotations"]
 """They work through what there is, in one Dagster run, when all of it is there."""
 
+FOLLOWING = "late_carriers"
+"""It reads what another stream commits, epoch by epoch."""
+
 STREAMS = [stream for stream in EXPECTED if stream not in IN_TIME]
 """They work from the beginning to the end, each in a Dagster run of its own."""
-
-LOOK_S = 0.2
-"""How often we look."""
 
 END_S = 60.0
 """How long the Dagster runs may take to end once they were asked to."""
@@ -64,8 +67,8 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
     feeder = Feeder(days, folder.inbox, plan.days_per_second, fed=plan.first_days)
     watch = Watch(CheckpointStore(folder.store), STREAMS, time.monotonic())
     with report.bars(STREAMS, len(days)) as bars:
-        course = Course(plan, feeder, watch, dagster, report, bars)
-        course.until(lambda: watch.all_began, days=plan.first_days)
+        course = Course(Patience(plan.stall_s, watch, dagster.api), feeder, bars)
+        course.until(lambda: watch.began({*STREAMS} - {FOLLOWING}), days=plan.first_days)
         report.say("feeder", f"every stream has begun; dropping {plan.days_per_second:g} days a second")
         course.until(lambda: watch.standings[plan.victim].days >= plan.kill_at, days=plan.kill_at)
         strike = _strike(plan.victim, watch.store, dagster, report)
@@ -76,42 +79,19 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
     report.say("end", "every day is committed in every stream; ending the Dagster runs")
     _end_runs(dagster.api)
     watch.look(time.monotonic())  # a run that ends may have committed once more
-    in_time = _work_in_time(plan, dagster, watch.store, report)
+    roll_back(FOLLOWING, watch.store, report)
+    rates = {stream: watch.rows_per_second(stream) for stream in STREAMS}
+    rates |= _go_on(plan, len(days), folder, dagster, report)
+    fork(plan.victim, f"dev/{plan.victim}", watch.store, report)
     equal = prove(lambda stream: watch.store.stream(stream).read(), folder.inbox, PREPARED_WEATHER, report)
     kills = {plan.victim: recovered}
     report.outcome(
         [
-            Outcome(stream, now, watch.rows_per_second(stream), equal[stream], kills.get(stream))
-            for stream, now in watch.standings.items()
+            Outcome(stream, standing(watch.store, stream), rates[stream], equal[stream], kills.get(stream))
+            for stream in EXPECTED
         ]
-        + [Outcome(stream, standing(watch.store, stream), in_time[stream], equal[stream]) for stream in IN_TIME]
     )
     return all(equal.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """Feeds and watches, one stretch of the way after the other."""
-
-    plan: Plan
-    feeder: Feeder
-    watch: Watch
-    dagster: DagsterDev
-    report: Report
-    bars: Bars
-
-    def until(self, reached: Callable[[], bool], days: int) -> None:
-        """Go on until `reached`, with at most `days` dropped. Raises DemoError where nothing moves for too long."""
-        since_s = time.monotonic()
-        while not reached():
-            now_s = time.monotonic()
-            self.feeder.feed(now_s, until=days)
-            self.watch.look(now_s)
-            self.bars.show(self.feeder.fed, self.watch.standings)
-            if now_s - max(self.watch.moved_s, since_s) > self.plan.stall_s:
-                runs = ", ".join(f"{run.job} {run.status}" for run in self.dagster.api.runs())
-                raise DemoError(f"no stream has committed anything for {self.plan.stall_s:.0f} s. runs=[{runs}]")
-            time.sleep(LOOK_S)
 
 
 def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Report) -> Strike:
@@ -128,22 +108,28 @@ def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Re
     return Strike(epoch, at_s)
 
 
-def _work_in_time(plan: Plan, dagster: DagsterDev, store: CheckpointStore, report: Report) -> dict[str, float]:
-    """Work the streams of event time through all there is; returns how many rows a second each of them took in."""
-    began_s = time.monotonic()
-    run = dagster.api.launch("flights_in_time_job")
+def _go_on(plan: Plan, days: int, folder: RunFolder, dagster: DagsterDev, report: Report) -> dict[str, float]:
+    """Bring the stream that went back forward again, draw the report, and work the streams of event time.
+
+    Returns how many rows a second each of the latter took in.
+    """
+    api, began_s = dagster.api, time.monotonic()
+    watch = Watch(CheckpointStore(folder.store), [plan.victim, FOLLOWING, *IN_TIME], began_s)
+    patience = Patience(plan.stall_s, watch, api)
+    api.launch(f"{FOLLOWING}_job")
+    in_time = api.launch("flights_in_time_job")
     report.say("in time", f"{', '.join(IN_TIME)}: one after another in one Dagster run, over the whole year")
-    watch = Watch(store, IN_TIME, began_s)
-    while dagster.api.run(run).unfinished:
-        watch.look(time.monotonic())
-        if time.monotonic() - watch.moved_s > plan.stall_s:
-            raise DemoError(f"no stream has committed anything for {plan.stall_s:.0f} s. run={run}")
-        time.sleep(LOOK_S)
-    status = dagster.api.run(run).status
-    if status != "SUCCESS":
-        raise DemoError(f"a Dagster run ended as it should not. run={run}, status={status}")
+    patience.until(lambda: watch.standings[FOLLOWING].days >= days)
+    tell_forward(FOLLOWING, watch.store, report)
+    drawn = api.launch("carrier_report_job")
+    patience.until(lambda: not any(api.run(run).unfinished for run in (in_time, drawn)))
+    for run in (in_time, drawn):
+        if (status := api.run(run).status) != "SUCCESS":
+            raise DemoError(f"a Dagster run ended as it should not. run={run}, status={status}")
     watch.look(time.monotonic())
     report.say("in time", f"all of it in {time.monotonic() - began_s:.0f} s, Spark's start included")
+    report.say("report", f"of two streams, aligned: {os.path.relpath(folder.report)}")
+    _end_runs(api)
     return {stream: watch.rows_per_second(stream) for stream in IN_TIME}
 
 

@@ -13,3 +13,6 @@ WEATHER = os.environ.get("DAGSTER_CKPT_WEATHER", str(WORK / "weather"))
 
 STORE = os.environ.get("DAGSTER_CKPT_STORE", (WORK / "checkpoints").as_uri())
 """The URL of the store that holds every stream."""
+
+REPORT = os.environ.get("DAGSTER_CKPT_REPORT", str(WORK / "carrier_report.html"))
+"""The page that `carrier_report` writes."""

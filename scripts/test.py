@@ -28,7 +28,7 @@ FAST = Part(
     "fast",
     ("-n", "2", "-m", f"not ({HEAVY})", "--ignore=tests/spark", "--ignore=tests/dagster", "--ignore=tests/chaos"),
 )
-# A file's tests share a session of Spark. In the order of their names: the longest, which kill processes, come first.
+# A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
 FULL = Part("heavy", ("-m", HEAVY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
 
 

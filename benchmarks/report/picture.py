@@ -20,7 +20,12 @@ _COLOURS = {
     Name.NOTHING: "#868e96",
 }
 # The same figures make the same file.
-_STYLE = {"svg.hashsalt": "dagster-ckpt", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "dagster-ckpt",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 def draw(figures: Figures, path: Path) -> None:

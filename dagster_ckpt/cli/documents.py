@@ -1,50 +1,47 @@
 """What programs read: each command prints one JSON document. Keys are only ever added; times are ISO 8601 in UTC."""
 
-import base64
-import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 
-import click
 import pyarrow as pa
 
-from dagster_ckpt.history import EpochInfo, Verification
+from dagster_ckpt.cli.request import Document
+from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
 
-Json = dict[str, object]
 
-
-def streams(store: str, newest: Sequence[EpochInfo]) -> None:
+def streams(store: str, newest: Sequence[EpochInfo]) -> Document:
     """Every stream with its current epoch."""
-    _print({"store": store, "streams": [_info(info) for info in newest]})
+    return {"store": store, "streams": [_info(info) for info in newest]}
 
 
-def epochs(stream: str, retained: Sequence[EpochInfo]) -> None:
+def epochs(stream: str, retained: Sequence[EpochInfo]) -> Document:
     """The retained epochs of a stream, newest first."""
-    _print({"stream": stream, "epochs": [_info(info) for info in retained]})
+    return {"stream": stream, "epochs": [_info(info) for info in retained]}
 
 
-def read(info: EpochInfo, table: pa.Table, limit: int | None) -> None:
+def read(info: EpochInfo, table: pa.Table, limit: int | None) -> Document:
     """The stream's table; `rows` counts all of them, `data` holds the first `limit`, or all."""
     shown = table if limit is None else table.slice(0, limit)
-    _print(
-        {
-            "stream": info.stream,
-            "epoch": info.epoch,
-            "columns": _columns(table.schema),
-            "rows": table.num_rows,
-            "data": shown.to_pylist(),
-        }
-    )
+    return {
+        "stream": info.stream,
+        "epoch": info.epoch,
+        "columns": _columns(table.schema),
+        "rows": table.num_rows,
+        "data": shown.to_pylist(),
+    }
 
 
-def show(info: EpochInfo, manifest: Manifest) -> None:
-    """An epoch, and the manifest that shows it."""
+def changes(stream: str, table: pa.Table, limit: int | None) -> Document:
+    """A change log; `rows` counts all of its rows, `data` holds the first `limit`, or all."""
+    shown = table if limit is None else table.slice(0, limit)
+    return {"stream": stream, "columns": _columns(table.schema), "rows": table.num_rows, "data": shown.to_pylist()}
+
+
+def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Document:
+    """An epoch, the manifest that shows it, and, of the current epoch, who writes the next one; null for others."""
     pipeline = manifest.pipeline
-    document = {
+    return {
         **_info(info),
         "uuid": manifest.uuid,
         "kind": manifest.kind,
@@ -71,33 +68,65 @@ def show(info: EpochInfo, manifest: Manifest) -> None:
         "table_files": sum(index.entries for index in manifest.files.index) + len(manifest.files.tail),
         "sources": [_source(position) for position in manifest.sources],
         "total_late_rows": manifest.statistics.total_late_rows,
+        "ancestors": [asdict(ancestor) for ancestor in manifest.ancestors],
         "consumed": [asdict(consumed) for consumed in manifest.consumed],
+        "backfill": asdict(manifest.backfill),
         "sinks": [asdict(mark) for mark in manifest.sinks],
+        "writer": None if writer is None else asdict(writer),
     }
-    _print(document)
 
 
-def verify(store: str, verified: Sequence[Verification]) -> None:
+def verify(store: str, verified: Sequence[Verification]) -> Document:
     """What was read of each stream, and every damaged object."""
-    _print({"store": store, "streams": [{"whole": each.whole, **asdict(each)} for each in verified]})
+    return {"store": store, "streams": [{"whole": each.whole, **asdict(each)} for each in verified]}
 
 
-def rollback(info: EpochInfo) -> None:
+def rollback(info: EpochInfo) -> Document:
     """The epoch that the stream shows now."""
-    _print(_info(info))
+    return _info(info)
 
 
-def _info(info: EpochInfo) -> Json:
+def pins(stream: str, pinned: Sequence[PinInfo]) -> Document:
+    """The pins of a stream, by name."""
+    return {"stream": stream, "pins": [asdict(pin) for pin in pinned]}
+
+
+def pinned(stream: str, pin: PinInfo) -> Document:
+    """The pin that is there now."""
+    return {"stream": stream, **asdict(pin)}
+
+
+def forked(info: EpochInfo, origin: str, epoch: int) -> Document:
+    """The new stream's current epoch, and which of which stream it is."""
+    return {**_info(info), "forked_from": {"stream": origin, "epoch": epoch}}
+
+
+def unpinned(stream: str, name: str) -> Document:
+    """The pin that is gone."""
+    return {"stream": stream, "unpinned": name}
+
+
+def collected(store: str, removed: Mapping[str, Collected]) -> Document:
+    """How many objects of each kind were removed of each stream."""
+    return {"store": store, "streams": [{"stream": name, **asdict(each)} for name, each in removed.items()]}
+
+
+def reshard(info: EpochInfo) -> Document:
+    """The epoch that the stream shows, with its new number of shards."""
+    return _info(info)
+
+
+def _info(info: EpochInfo) -> Document:
     return {field.name: getattr(info, field.name) for field in fields(info)}
 
 
-def _columns(schema: pa.Schema) -> list[Json]:
+def _columns(schema: pa.Schema) -> list[Document]:
     return [{"name": column.name, "type": str(column.type), "nullable": column.nullable} for column in schema]
 
 
-def _state(spec: StateTableSpec, manifest: Manifest) -> Json:
+def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
     shards = manifest.runs.get(spec.name, ())
-    runs = {run.path: run for shard in shards for run in shard}.values()  # several shards may share a file
+    runs = {run.name: run for shard in shards for run in shard}.values()  # several shards may share a file
     return {
         "table": spec.name,
         "keys": list(spec.keys),
@@ -110,7 +139,7 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Json:
     }
 
 
-def _identity(source: SourceIdentity) -> Json:
+def _identity(source: SourceIdentity) -> Document:
     return {
         "format": source.format,
         "address": source.address,
@@ -119,41 +148,9 @@ def _identity(source: SourceIdentity) -> Json:
     }
 
 
-def _source(position: SourcePosition) -> Json:
+def _source(position: SourcePosition) -> Document:
     return {
         **_identity(position.source),
         "current": position.current,
         "files_seen": sum(index.entries for index in position.files.index) + len(position.files.tail),
     }
-
-
-def _print(document: Json) -> None:
-    click.echo(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False, default=_as_text))
-
-
-def _finite(value: object) -> object:
-    """The value with the floats that JSON lacks by their names."""
-    match value:
-        case dict():
-            return {key: _finite(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [_finite(entry) for entry in value]
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-        case _:
-            return value
-
-
-def _as_text(value: object) -> object:
-    """What JSON has no type for: times as ISO 8601, spans in seconds, decimals as written, bytes as base64."""
-    match value:
-        case datetime() | date() | time():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal():
-            return str(value)
-        case _:
-            raise TypeError(f"no JSON for this type. type={type(value).__name__}")

@@ -39,10 +39,10 @@ def shown_progress() -> Iterator[Callable[[str], OfBytes]]:
 
 
 @contextmanager
-def shown_wait(what: str) -> Iterator[None]:
-    """Says what is waited for, and how long it has taken, while it takes."""
+def shown_wait(what: str) -> Iterator[Callable[[str], None]]:
+    """Says what is waited for, and how long it has taken, while it takes; what it yields says it in other words."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bars.add_task(what, total=None)
-        yield
+        task = bars.add_task(what, total=None)
+        yield lambda what: bars.update(task, description=what)

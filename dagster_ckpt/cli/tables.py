@@ -1,31 +1,29 @@
 """What people read: tables with units, relative times and thousand separators. Programs take `documents`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from dagster_ckpt.cli import plain
+from dagster_ckpt.cli import plain, writers
+from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.history import EpochInfo, Verification
+from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
 from dagster_ckpt.history.choice import ranges
 from dagster_ckpt.history.verification import Finding
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef, SourcePosition
+from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, RunRef, SourcePosition
+from dagster_ckpt.protocol.upstream import FORMAT, decode
 
 _ROWS = 50
 _CELL_CHARS_MAX = 60
-_LINE_CHARS_MAX = 100_000
-_NOTHING = "[dim]-[/]"
 
 
 def streams(store: str, newest: Sequence[EpochInfo]) -> None:
     """Every stream with its current epoch."""
     now = _now()
-    table = _table("stream", ">epoch", "committed", ">rows so far", ">state rows", ">state", "event time (UTC)")
+    table = new_table("stream", ">epoch", "committed", ">rows so far", "~>state rows", "~>state", "~event time (UTC)")
     for info in newest:
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",
@@ -34,19 +32,19 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> None:
             plain.count(info.total_rows_in),
             plain.count(info.state_rows),
             plain.size(info.state_bytes),
-            _NOTHING if info.event_time is None else plain.moment(info.event_time),
+            NOTHING if info.event_time is None else plain.moment(info.event_time),
         )
     if table.row_count:
-        _print(table)
+        say(table)
     else:
-        _print(f"No streams in {escape(store)} yet.")
+        say(f"No streams in {escape(store)} yet.")
 
 
 def epochs(stream: str, retained: Sequence[EpochInfo]) -> None:
     """The retained epochs of a stream, newest first."""
     now = _now()
-    table = _table(
-        ">epoch", "committed (UTC)", "", ">rows in", ">changes", ">late", ">took", ">state rows", ">state", ""
+    table = new_table(
+        ">epoch", "committed (UTC)", "~ago", ">rows in", ">changes", ">late", ">took", "~>state rows", "~>state", ""
     )
     for info in retained:
         table.add_row(
@@ -55,59 +53,53 @@ def epochs(stream: str, retained: Sequence[EpochInfo]) -> None:
             f"[dim]{plain.ago(info.committed_at, now)}[/]",
             plain.count(info.rows_in),
             plain.count(info.rows_out),
-            plain.count(info.late_rows) if info.late_rows else _NOTHING,
+            plain.count(info.late_rows) if info.late_rows else NOTHING,
             plain.duration(info.epoch_ms),
             plain.count(info.state_rows),
             plain.size(info.state_bytes),
             _standing(info),
         )
-    _print(table)
-    _print(f"[dim]{plain.count(len(retained), 'epoch')} of {escape(stream)} can be read.[/]")
+    say(table)
+    say(f"[dim]{plain.count(len(retained), 'epoch')} of {escape(stream)} can be read.[/]")
 
 
 def read(info: EpochInfo, table: pa.Table, limit: int | None) -> None:
     """The first `limit` rows of the stream's table, a screenful where nobody said how many."""
-    limit = _ROWS if limit is None else limit
-    numbers = [
-        pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-        for column in table.schema
-    ]
-    shown = _table(*(f">{name}" if number else name for name, number in zip(table.column_names, numbers, strict=True)))
-    columns = [column.to_pylist() for column in table.slice(0, limit).columns]
-    for row in zip(*columns, strict=True):
-        shown.add_row(*map(_cell, row))
-    if shown.columns:
-        _print(shown)
-    of, more = (f"{plain.count(limit)} of ", " --limit N prints more.") if table.num_rows > limit else ("", "")
-    rows = plain.count(table.num_rows, "row")
-    _print(f"[dim]{of}{rows} of {escape(info.stream)} at epoch {info.epoch}.{more}[/]")
+    _say_rows(table, limit, f"of {info.stream} at epoch {info.epoch}")
 
 
-def show(info: EpochInfo, manifest: Manifest) -> None:
-    """An epoch, and the manifest that shows it."""
-    facts = list(_facts(info, manifest, _now()))
+def changes(stream: str, table: pa.Table, limit: int | None) -> None:
+    """The first `limit` rows of a change log, a screenful where nobody said how many."""
+    _say_rows(table, limit, f"of the change log of {stream}")
+
+
+def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> None:
+    """An epoch, the manifest that shows it, and, of the current epoch, who writes the next one."""
+    facts = [*_facts(info, manifest, _now()), *_writing(writer)]
     width = max(len(name) for name, _ in facts) + 3
-    _print(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {_standing(info)}\n")
+    say(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {_standing(info)}\n")
     for name, value in facts:
-        _print(f"[dim]{escape(name.ljust(width))}[/]{value}" if name else "")
+        say(f"[dim]{escape(name.ljust(width))}[/]{value}" if name else "")
 
 
 def verify(store: str, verified: Sequence[Verification]) -> None:
     """What was read of each stream, then every damaged object and the way back."""
-    table = _table("stream", ">epoch", ">manifests", ">state files", ">change logs", ">indexes", ">pins", ">read", "")
+    table = new_table(
+        "stream", ">epoch", ">manifests", ">state files", ">change logs", ">indexes", ">pins", ">read", ""
+    )
     for each in verified:
         counts = (each.manifests, each.runs, each.changes, each.index_objects, each.pins)
         table.add_row(
             f"[bold]{escape(each.stream)}[/]",
-            _NOTHING if each.epoch is None else str(each.epoch),
+            NOTHING if each.epoch is None else str(each.epoch),
             *(plain.count(count) for count in counts),
             plain.size(each.bytes),
             "[green]whole[/]" if each.whole else f"[red]{plain.count(len(each.findings), 'damaged object')}[/]",
         )
     if not table.row_count:
-        _print(f"No streams in {escape(store)} yet.")
+        say(f"No streams in {escape(store)} yet.")
         return
-    _print(table)
+    say(table)
     for each in verified:
         if not each.whole:
             _print_damage(each)
@@ -115,23 +107,97 @@ def verify(store: str, verified: Sequence[Verification]) -> None:
 
 def rollback(info: EpochInfo) -> None:
     """The epoch that the stream shows now."""
-    _print(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run goes on from there.")
+    say(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run goes on from there.")
+
+
+def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
+    """The pins of a stream."""
+    now = _now()
+    table = new_table("pin", ">epoch", "committed (UTC)", "pinned (UTC)", "", "")
+    for pin in pinned:
+        table.add_row(
+            f"[bold]{escape(pin.name)}[/]",
+            str(pin.epoch),
+            plain.moment(pin.committed_at),
+            plain.moment(pin.pinned_at),
+            f"[dim]{plain.ago(pin.pinned_at, now)}[/]",
+            _forked_for(pin),
+        )
+    say(table if pinned else f"Nothing of {escape(stream)} is pinned.")
+
+
+def pinned(stream: str, pin: PinInfo) -> None:
+    """The pin that is there now."""
+    say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {escape(pin.name)}.")
+
+
+def forked(info: EpochInfo, origin: str, epoch: int) -> None:
+    """The new stream's current epoch, and which of which stream it is."""
+    begins = f"with epoch {epoch} of {escape(origin)}, as its epoch {info.epoch}" if epoch else "empty"
+    say(f"[bold]{escape(info.stream)}[/] begins {begins}.")
+
+
+def unpinned(stream: str, name: str) -> None:
+    """The pin that is gone."""
+    say(f"{escape(name)} of [bold]{escape(stream)}[/] is unpinned.")
+
+
+def collected(store: str, removed: Mapping[str, Collected]) -> None:
+    """How many objects of each kind were removed of each stream."""
+    table = new_table("stream", ">manifests", ">files", ">leases", ">leftovers")
+    for name, each in removed.items():
+        counts = (each.manifests, each.files, each.leases, each.leftovers)
+        table.add_row(f"[bold]{escape(name)}[/]", *(plain.count(count) if count else NOTHING for count in counts))
+    if table.row_count:
+        say(table)
+    for name, each in removed.items():
+        of = f"[bold]{escape(name)}[/]"
+        for slow in each.cut_off:
+            say(f"{escape(slow)} is too far behind {of}: its part of the change log is no longer kept.")
+        for gone in each.gone:
+            say(f"{escape(gone)} reads {of} and is not in the store: its part of the change log is kept all the same.")
+    every = sum(each.manifests + each.files + each.leases + each.leftovers for each in removed.values())
+    say(f"[dim]{plain.count(every, 'object')} removed from {escape(store)}.[/]")
+
+
+def reshard(info: EpochInfo) -> None:
+    """The number of shards that the stream has now."""
+    say(f"[bold]{escape(info.stream)}[/] has {info.shards} shards at epoch {info.epoch}; its next Dagster run goes on.")
+
+
+def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
+    limit = _ROWS if limit is None else limit
+    shown = table_of(column(field.name, is_number=_is_number(field.type)) for field in table.schema)
+    columns = [each.to_pylist() for each in table.slice(0, limit).columns]
+    for row in zip(*columns, strict=True):
+        shown.add_row(*map(_cell, row))
+    if shown.columns:
+        say(shown)
+    of, more = (f"{plain.count(limit)} of ", " --limit N prints more.") if table.num_rows > limit else ("", "")
+    rows = plain.count(table.num_rows, "row")
+    say(f"[dim]{of}{rows} {escape(whose)}.{more}[/]")
+
+
+def _forked_for(pin: PinInfo) -> str:
+    if pin.fork is None:
+        return ""
+    return f"for the fork {escape(pin.fork)}{', [yellow]which is not there: unpin it[/]' if pin.orphan else ''}"
 
 
 def _print_damage(verified: Verification) -> None:
-    _print(f"\n[bold]{escape(verified.stream)}[/]")
-    table = _table("damaged object", "what is wrong", "needed by")
+    say(f"\n[bold]{escape(verified.stream)}[/]")
+    table = new_table("damaged object", "what is wrong", "needed by")
     for finding in verified.findings:
         table.add_row(escape(finding.object), escape(finding.wrong), escape(_needed_by(finding)))
-    _print(table)
+    say(table)
     if verified.command is None:
-        _print(f"The current epoch, {verified.epoch}, is whole.")
+        say(f"The current epoch, {verified.epoch}, is whole.")
     elif verified.good_epoch is None:
-        _print("No retained epoch is whole: restore the objects from a backup, or begin anew:")
+        say("No retained epoch is whole: restore the objects from a backup, or begin anew:")
     else:
-        _print(f"The newest epoch that is whole is {verified.good_epoch}. To go back to it:")
+        say(f"The newest epoch that is whole is {verified.good_epoch}. To go back to it:")
     if verified.command is not None:
-        _print(f"    {escape(verified.command)}")
+        say(f"    {escape(verified.command)}")
 
 
 def _needed_by(finding: Finding) -> str:
@@ -172,6 +238,8 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "", ""
     for position in manifest.sources:
         yield "source", _source(position)
+    if manifest.backfill.status is BackfillStatus.CREATING:
+        yield "status", f"creating: {manifest.backfill.position} of the upstream's snapshot is read"
     all_late = manifest.statistics.total_late_rows
     too_late = f", {plain.count(all_late)} too late" if all_late else ""
     yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}{too_late}"
@@ -180,8 +248,15 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield "stream", manifest.uuid
 
 
+def _writing(writer: WriterInfo | None) -> Iterable[tuple[str, str]]:
+    if writer is not None:
+        yield "writer", writers.in_words(writer)
+    if writer is not None and writer.work is not None:
+        yield "in work", writers.work_in_words(writer.work)
+
+
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
-    files = {run.path: run for shard in shards for run in shard}.values()  # several shards may share a file
+    files = {run.name: run for shard in shards for run in shard}.values()  # several shards may share a file
     longest = max(map(len, shards), default=0)
     return f"{_files(sum(file.rows for file in files), files)}, at most {longest} in a shard"
 
@@ -195,6 +270,8 @@ def _source(position: SourcePosition) -> str:
     seen = sum(index.entries for index in position.files.index) + len(position.files.tail)
     files = f", {plain.count(seen, 'file')} seen" if seen else ""
     at = "no position yet" if position.current is None else f"at {position.current}"
+    if position.source.format == FORMAT and position.current is not None:
+        return escape(f"stream {position.source.address}, read up to epoch {decode(position.current).epoch}")
     return escape(f"{position.source.format} {position.source.address}{files}, {at}")
 
 
@@ -208,6 +285,10 @@ def _standing(info: EpochInfo) -> str:
     return "[dim]abandoned[/]" if info.abandoned else ""
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "[dim]null[/]"
@@ -219,24 +300,6 @@ def _cell(value: object) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-
-
-def _table(*headers: str) -> Table:
-    """Columns by their headers; one that begins with `>` is set to the right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers:
-        right = header.startswith(">")
-        table.add_column(escape(header[1:] if right else header), justify="right" if right else "left", no_wrap=True)
-    return table
-
-
-def _print(what: Table | str) -> None:
-    console = Console(highlight=False)
-    if isinstance(what, Table):
-        # A line that the terminal wraps can still be read, and a pipe has no width; a cell that was cut is lost.
-        unbounded = console.options.update(max_width=_LINE_CHARS_MAX)
-        console.width = max(console.width, console.measure(what, options=unbounded).maximum)
-    console.print(what, soft_wrap=isinstance(what, str))
 
 
 def _now() -> datetime:

@@ -5,9 +5,27 @@ store.stream("delay_by_carrier").read()
 """
 
 from dagster_ckpt.history.checkpoint_store import CheckpointStore
+from dagster_ckpt.history.draining import Draining
 from dagster_ckpt.history.epoch_info import EpochInfo
 from dagster_ckpt.history.pin_info import PinInfo
+from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
+from dagster_ckpt.history.subscriber_info import SubscriberInfo
 from dagster_ckpt.history.verification import Finding, Verification
+from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.storage.collector import Collected
 
-__all__ = ["CheckpointStore", "EpochInfo", "Finding", "PinInfo", "StreamHistory", "Verification"]
+__all__ = [
+    "CheckpointStore",
+    "Collected",
+    "Draining",
+    "EpochInfo",
+    "Finding",
+    "PinInfo",
+    "Snapshot",
+    "StreamHistory",
+    "SubscriberInfo",
+    "Verification",
+    "WriterInfo",
+    "WriterWatch",
+]

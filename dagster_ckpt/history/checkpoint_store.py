@@ -1,21 +1,21 @@
 """A store full of streams, to be read."""
 
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
+from dagster_ckpt.history.taking import Choosing, Consistency, take_snapshot
 from dagster_ckpt.protocol.names import (
     MANIFESTS,
-    folder_of,
     name_of,
     parse_manifest_name,
     parts_of,
     parts_of_name,
 )
 from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
 
 
 class CheckpointStore:
@@ -44,18 +44,49 @@ class CheckpointStore:
 
     def stream(self, name: str) -> StreamHistory:
         """The history of one stream. For an unknown one raises `InvalidPipelineError`, which lists those there are."""
-        parts = parts_of_name(name)
-        folder = folder_of(parts) if parts else None
-        if folder is not None:
-            history = StreamHistory(folder_store(self._store, folder), name, SystemClock())
+        if parts_of_name(name):
+            history = StreamHistory(self._store, name, SystemClock())
             if history.exists():
                 return history
         there = self.streams()
-        close = get_close_matches(name, there, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
         raise InvalidPipelineError(
-            f"no such stream in this store.{meant} stream={name!r}, streams={there}, store={self.url}"
+            f"no such stream in this store.{did_you_mean(name, there)} "
+            f"stream={name!r}, streams={there}, store={self.url}"
         )
+
+    def snapshot(
+        self,
+        streams: Sequence[str],
+        consistency: Consistency = "latest",
+        as_of: datetime | str | None = None,
+        *,
+        include_creating: bool = False,
+    ) -> Snapshot:
+        """An epoch of each of several streams, to be read together.
+
+        `latest`: the current epoch of each. `aligned`: the newest epochs that belong together, so that each stream that
+        reads another of them has consumed exactly the epoch that is shown of that one. Only what is named counts: name
+        the upstream of two streams, too, if they are to agree on it. Or the epochs themselves, `{"delays": 41, ...}`.
+        With `as_of` only what had been committed by then is chosen from.
+
+        A stream whose table is still being created from its upstream's is left out, unless `include_creating`.
+
+        Raises `InvalidPipelineError` for an unknown stream or epoch, and where no epochs that are retained or pinned
+        belong together: it says which do not, why, and what helps.
+        """
+        if isinstance(streams, str) or not streams:
+            raise InvalidPipelineError(f"streams is a list of names, one at least. streams={streams!r}")
+        named = {name: self._history(name) for name in streams}
+        try:
+            return take_snapshot(named, Choosing(consistency, as_of, include_creating))
+        except InvalidPipelineError:
+            for name in named:
+                self.stream(name)  # of one that is unknown it says which there are
+            raise
+
+    def _history(self, name: str) -> StreamHistory:
+        """A stream's history, without a look whether there is one."""
+        return StreamHistory(self._store, name, SystemClock()) if parts_of_name(name) else self.stream(name)
 
     def _parts(self, folder: str) -> tuple[str, ...] | None:
         """The asset key parts of a stream's folder; None for a folder of anything else."""

@@ -17,7 +17,7 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
             f"give an epoch or a time, not both. epoch={epoch}, as_of={as_of}, stream={newest.stream!r}"
         )
     if as_of is not None:
-        return _committed_by(newest, _time(as_of))
+        return committed_by(newest, as_of)[-1]
     wanted = newest.epoch if epoch is None else epoch
     for retained in newest.retained:
         if retained.epoch == wanted:
@@ -30,11 +30,13 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
     )
 
 
-def _committed_by(newest: Manifest, time: datetime) -> Retained:
+def committed_by(newest: Manifest, as_of: datetime | str) -> list[Retained]:
+    """The retained epochs that had been committed by then, oldest first. Raises `InvalidPipelineError` for none."""
+    time = _time(as_of)
     # Not what a rollback left behind: a time must not bring back the rows that it was to remove.
     by_then = [retained for retained in lineage(newest) if moment_of(retained.time_ms * 1_000) <= time]
     if by_then:
-        return max(by_then, key=lambda retained: retained.epoch)
+        return sorted(by_then, key=lambda retained: retained.epoch)
     oldest = min(lineage(newest), key=lambda retained: retained.epoch, default=None)
     first = "none" if oldest is None else f"{oldest.epoch} ({moment_of(oldest.time_ms * 1_000).isoformat()})"
     raise InvalidPipelineError(

@@ -7,31 +7,33 @@ import shlex
 from collections.abc import Iterator
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.history.table import files_of
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import folder_of, parts_of_name
+from dagster_ckpt.protocol.names import ANCESTORS, folder_of, parts_of_name
+from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.tables import files_of
 
 _SAID = "good_epoch="
 
 
-def advised(chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
+def advised(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
     """The error with what to do about it: the newest epoch that needs nothing it names, and the way back there.
 
-    One that says so already is given back as it is.
+    One that says so already is given back as it is. `root` is the store in which the stream's ancestors are.
     """
     if _SAID in str(error):
         return error
     try:
-        return CorruptStateError(f"{error}, {_advice(chain, stream, error)}")
+        return CorruptStateError(f"{error}, {_advice(root, chain, stream, error)}")
     except StoreUnavailableError:
         return error  # that something is damaged is the greater news
 
 
-def _advice(chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
+def _advice(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
     try:
         end = chain.end()
     except CorruptStateError:
@@ -40,7 +42,9 @@ def _advice(chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
         return f"{_SAID}none"
     broken = isinstance(end, BrokenEnd)
     newest = known(end)
-    good = epoch_without(chain, newest, error)
+    good = epoch_without(root, chain, newest, error)
+    if (why := _lost_ancestor(root, chain, newest, error)) is not None:
+        return f"{_SAID}{'none' if good is None else good}, because={_quoted(why)}"
     if good is None:
         return f"{_SAID}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
     if good == newest.epoch and not broken:
@@ -54,11 +58,22 @@ def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:
     return shlex.join(["dagster-ckpt", "--store", store, "rollback", stream, "--epoch", str(epoch)])
 
 
-def epoch_without(chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> Epoch | None:
+def _lost_ancestor(root: ObjectStore, chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> str | None:
+    """Why a file of an ancestor is not what it was, where that stream itself is gone."""
+    if f"{ANCESTORS}/" not in str(error):
+        return None
+    try:
+        check_ancestors(root, chain.clock, newest, chain.patience)
+    except CorruptStateError as lost:
+        return str(lost)
+    return None
+
+
+def epoch_without(root: ObjectStore, chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> Epoch | None:
     """The newest retained epoch that needs no object that the error names; None where all do."""
     for retained in reversed(lineage(newest)):
         try:
-            needed = list(_needed(chain, chain.read(retained.version)))
+            needed = list(_needed(root, chain, chain.read(retained.version)))
         except CorruptStateError:
             continue  # its own manifest or list is damaged
         # Each name is looked for in the message: nothing is parsed.
@@ -67,12 +82,13 @@ def epoch_without(chain: ManifestChain, newest: Manifest, error: CorruptStateErr
     return None
 
 
-def _needed(chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
+def _needed(root: ObjectStore, chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
     """What reading the epoch's table, or going on from it, needs."""
-    yield from (run.path for shards in manifest.runs.values() for runs in shards for run in runs)
-    yield from (index.path for source in manifest.sources for index in source.files.index)
-    yield from (index.path for index in manifest.files.index)
-    yield from (file.path for file in files_of(chain.store, chain.clock, manifest))
+    yield from (run.name for shards in manifest.runs.values() for runs in shards for run in runs)
+    yield from (index.name for source in manifest.sources for index in source.files.index)
+    yield from (index.name for index in manifest.files.index)
+    store = with_ancestors(chain.store, root, manifest.ancestors)
+    yield from (file.name for file in files_of(store, chain.clock, manifest))
 
 
 def _quoted(command: str) -> str:

@@ -17,10 +17,10 @@ class EpochInfo:
     `version` is the manifest that shows the epoch. `current`: it is what readers of the stream see now. `abandoned`: a
     rollback left it behind, and it can be read until it is retired. `rows_in`, `rows_out` (rows of the change log),
     `late_rows`, `epoch_ms`, `change_bytes`, `merged_rows` (written by compaction) and `stall_ms` (how long the intake
-    of rows waited for that) are what this epoch did; `state_rows` and `state_bytes` what the stream held after it, and
-    `runs` the most runs of any shard, which is what a look-up has to search; `total_rows_in` and `total_epochs` count
-    from the stream's beginning. `event_time` is the greatest event time any input had seen by then, None where there is
-    none.
+    of rows waited for that) are what this epoch did; `state_rows` and `state_bytes` what the stream held after it,
+    `shards` how many shards it had, and `runs` the most runs of any of them, which is what a look-up has to search;
+    `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest event time any
+    input had seen by then, None where there is none.
     """
 
     stream: str
@@ -39,6 +39,7 @@ class EpochInfo:
     state_rows: int
     state_bytes: int
     runs: int
+    shards: int
     total_rows_in: int
     total_epochs: int
     watermark: datetime | None
@@ -67,6 +68,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         state_rows=did.state_rows,
         state_bytes=did.state_bytes,
         runs=most_runs(shown),
+        shards=shown.shards,
         total_rows_in=did.total_rows_in,
         total_epochs=did.total_epochs,
         watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),

@@ -10,7 +10,7 @@ from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
 class NeededObjects:
     """Objects by name, and who names each: a manifest or pin, as the caller calls it, or an index object's name.
 
-    What lies in another stream's folder is not among them.
+    What lies in an ancestor's folder has the name by which this stream calls it.
     """
 
     files: dict[str, RunRef | ChangeRef] = field(default_factory=dict)
@@ -28,17 +28,16 @@ class NeededObjects:
 
     def add_files(self, refs: Iterable[RunRef | ChangeRef], who: str) -> None:
         for ref in refs:
-            if ref.ancestor is None:
-                known = self.files.setdefault(ref.path, ref)
-                if (known.bytes, known.checksum) != (ref.bytes, ref.checksum):
-                    self.contradicted.add(ref.path)
-                self._name(ref.path, who)
+            name = ref.name
+            known = self.files.setdefault(name, ref)
+            if (known.bytes, known.checksum) != (ref.bytes, ref.checksum):
+                self.contradicted.add(name)
+            self._name(name, who)
 
     def _add_index(self, index: dict[str, IndexRef], refs: Iterable[IndexRef], who: str) -> None:
         for ref in refs:
-            if ref.ancestor is None:
-                index[ref.path] = ref
-                self._name(ref.path, who)
+            index[ref.name] = ref
+            self._name(ref.name, who)
 
     def _name(self, path: str, who: str) -> None:
         names = self.named_by.setdefault(path, [])

@@ -10,18 +10,26 @@ from dagster_ckpt.protocol.pin import Pin
 
 @dataclass(frozen=True, slots=True)
 class PinInfo:
-    """A name that keeps an epoch readable. Both times are aware and in UTC, by the clock of whoever wrote them."""
+    """A name that keeps an epoch readable. Both times are aware and in UTC, by the clock of whoever wrote them.
+
+    `fork` is the stream for which a fork has pinned the epoch; None for a person's pin. An `orphan` is a fork's that is
+    not there: it was removed, or never came to be. It can be unpinned; another fork to the same name takes it away.
+    """
 
     name: str
     epoch: Epoch
     pinned_at: datetime
     committed_at: datetime
+    fork: str | None = None
+    orphan: bool = False
 
 
-def pin_info(pin: Pin) -> PinInfo:
+def pin_info(pin: Pin, *, orphan: bool = False) -> PinInfo:
     return PinInfo(
         name=pin.name,
         epoch=pin.manifest.epoch,
         pinned_at=moment_of(pin.time_ms * 1_000),
         committed_at=moment_of(pin.manifest.time_ms * 1_000),
+        fork=None if pin.fork is None else pin.fork.stream,
+        orphan=orphan,
     )

@@ -2,36 +2,53 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.history.changes import epochs_behind
 from dagster_ckpt.history.choice import choose
 from dagster_ckpt.history.damage import advised
+from dagster_ckpt.history.draining import Draining, drain
 from dagster_ckpt.history.epoch_info import EpochInfo, info_of
 from dagster_ckpt.history.pin_info import PinInfo, pin_info
-from dagster_ckpt.history.table import late_rows_of, table_of
+from dagster_ckpt.history.subscriber_info import SubscriberInfo, subscriber_info
+from dagster_ckpt.history.table import checked_columns, late_rows_of, table_of
 from dagster_ckpt.history.verification import Progress, Verification, verify
-from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.ids import EMPTY, Epoch, Version
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.names import FORK_PINS, TRIMMED
 from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.protocol.upstream import may_follow
 from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.reshard import reshard
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collected, Collector
+from dagster_ckpt.storage.collector import MAX_LAG, Collected, Collector
+from dagster_ckpt.storage.folder import stream_folder
+from dagster_ckpt.storage.fork import fork_empty, fork_stream, is_there
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.pins import read_pins, remove_pin, write_pin
+from dagster_ckpt.storage.pins import find_pin, read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.probe import prove_atomic_create
 from dagster_ckpt.storage.rollback import roll_back
+from dagster_ckpt.storage.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
+from dagster_ckpt.tables import Keys, key_rows, raw_changes
 
 T = TypeVar("T")
 
 _PATIENCE = Patience(total_ms=5_000)  # a person waits: a writer's minute would look like a hang
 _TRIES_MAX = 5
+_OPEN_RUNS_MAX = 512
 
 
 class StreamHistory:
@@ -44,10 +61,13 @@ class StreamHistory:
     `CorruptStateError`, which names it, the newest epoch that does without it (`good_epoch`) and how to go back there.
     """
 
-    def __init__(self, store: ObjectStore, name: str, clock: Clock) -> None:
-        """`store` is the stream's folder, `name` its asset key, parts joined with `/`."""
-        self._chain = ManifestChain(store, clock, _PATIENCE)
+    def __init__(self, root: ObjectStore, name: str, clock: Clock) -> None:
+        """`root` is the whole store, `name` the stream's asset key, parts joined with `/`."""
+        self._root = root
+        self._chain = ManifestChain(stream_folder(root, name), clock, _PATIENCE)
         self._name = name
+        # What was opened and checked for one look-up is so for the next.
+        self._runs, self._one_at_a_time = OpenRuns(_OPEN_RUNS_MAX), Lock()
 
     def __repr__(self) -> str:
         return f"StreamHistory({self._name!r}, folder={self._chain.store.url!r})"
@@ -56,6 +76,11 @@ class StreamHistory:
     def name(self) -> str:
         """The asset key, its parts joined with `/`."""
         return self._name
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its objects are not on a disk of this host."""
+        return self._chain.store.local_path(TRIMMED) is None
 
     def exists(self) -> bool:
         """Whether the stream was ever opened, damaged as it may be now."""
@@ -93,12 +118,92 @@ class StreamHistory:
 
         `columns` chooses columns and their order.
         """
+        return self._answer(lambda newest: self._table(self._chosen(newest, epoch, as_of), columns), epoch)
 
-        def table(newest: Manifest) -> pa.Table:
+    def read_shown(self, shown: Manifest, columns: Sequence[str] | None = None) -> pa.Table:
+        """The table that a manifest of this stream shows, also where its epoch was retired after that was read.
+
+        Then it is there for the grace period at least; after that it raises `InvalidPipelineError`.
+        """
+        return self._of_shown(shown, lambda: self._table(shown, columns))
+
+    def late_rows_shown(self, shown: Manifest, of_input: int = 0) -> pa.Table:
+        """The late rows, as `late_rows`, that a manifest of this stream shows, as `read_shown`."""
+        return self._of_shown(shown, lambda: late_rows_of(self._files(shown), self._chain.clock, shown, of_input))
+
+    def info_shown(self, shown: Manifest) -> EpochInfo:
+        """What a manifest of this stream, read before, says of its epoch."""
+        return self._answer(lambda newest: self._info(newest, shown))
+
+    def find_version(self, version: Version) -> Manifest | None:
+        """The manifest of that version; None where it is gone."""
+        try:
+            return self._chain.find(version)
+        except CorruptStateError as error:
+            raise advised(self._root, self._chain, self._name, error) from error
+
+    def pinned_manifests(self) -> list[Manifest]:
+        """Those that the pins hold. Raises `CorruptStateError` where one is damaged."""
+        return [pin.manifest for pin in self._pins()]
+
+    def get(
+        self,
+        keys: Keys | pa.Table,
+        epoch: int | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: datetime | str | None = None,
+    ) -> pa.Table:
+        """The rows of these keys in the stream's table as it was at an epoch: `get({"carrier": ["UA", "AA"]})`.
+
+        `keys` has the values of each column of the key, and of `window_start` too where a row is that of a window; None
+        is a value like any other. The rows come in the order of the keys; a key without a row is left out. `columns`
+        chooses columns and their order. Opens only the files that may have the keys, and reads of them what it must.
+
+        Raises `InvalidPipelineError` for a stream that only appends, whose rows have no key, for other columns than the
+        key's, and for values that cannot be theirs. Files that it has opened stay open for the next look-up.
+        """
+
+        def rows(newest: Manifest) -> pa.Table:
             shown = self._chosen(newest, epoch, as_of)
-            return table_of(self._chain.store, self._chain.clock, shown, columns)
+            names = checked_columns(shown, columns)
+            with self._one_at_a_time:
+                return key_rows(self._files(shown), self._chain.clock, shown, keys, self._runs).select(names)
 
-        return self._answer(table, epoch)
+        return self._answer(rows, epoch)
+
+    def changes(
+        self,
+        after: int | None = None,
+        until: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        after_as_of: datetime | str | None = None,
+        until_as_of: datetime | str | None = None,
+    ) -> pa.Table:
+        """The change log of the epochs `(after, until]` (without `until`: up to the current one), epoch after epoch.
+
+        Columns of the stream's table (`columns` chooses which, and their order), then `_epoch` and `_change_type`:
+        `insert`, `delete`, or for an update two rows, `update_preimage` and `update_postimage`. `after=0` is from the
+        stream's beginning. Epochs that a rollback left behind are not among them. Both ends may be times.
+
+        Raises `InvalidPipelineError` for an epoch that a rollback left behind, or whose successors are no longer kept.
+        """
+
+        def changes(newest: Manifest) -> pa.Table:
+            if after is None and after_as_of is None:
+                raise InvalidPipelineError(f"after which epoch? 0 is the stream's beginning. stream={self._name!r}")
+            first = after if after_as_of is None else choose(newest, after, after_as_of).epoch
+            last = until if until_as_of is None else choose(newest, until, until_as_of).epoch
+            shown = epochs_behind(self._chain, newest, first or EMPTY, last)
+            names = checked_columns(newest, columns)
+            schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
+            return pa.Table.from_batches(raw_changes(self._chain.store, self._chain.clock, shown, schema), schema)
+
+        return self._answer(changes, until)
+
+    def epochs_behind(self, after: int, until: int | None = None) -> tuple[Manifest, list[Manifest]]:
+        """The newest manifest, and those that committed the epochs `(after, until]`, oldest first: see `changes`."""
+        return self._answer(lambda newest: (newest, epochs_behind(self._chain, newest, after, until)), until)
 
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
@@ -108,7 +213,7 @@ class StreamHistory:
 
         def rows(newest: Manifest) -> pa.Table:
             shown = self._chosen(newest, epoch, as_of)
-            return late_rows_of(self._chain.store, self._chain.clock, shown, of_input)
+            return late_rows_of(self._files(shown), self._chain.clock, shown, of_input)
 
         return self._answer(rows, epoch)
 
@@ -125,22 +230,55 @@ class StreamHistory:
         return self._answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
 
     def unpin(self, name: str) -> None:
-        """Let a pinned epoch go; its files are garbage, unless it is still retained. Raises `InvalidPipelineError`."""
-        remove_pin(self._chain.store, name, self._chain.clock, self._chain.patience)
+        """Let a pinned epoch go; its files are garbage, unless it is still retained.
+
+        Raises `InvalidPipelineError` where there is no such pin, or a fork needs it.
+        """
+        chain = self._chain
+        pin = find_pin(chain, name) if name.startswith(FORK_PINS) else None
+        if pin is not None and pin.fork is not None and self._is_there(pin):
+            raise InvalidPipelineError(
+                f"this pin keeps files of a fork, which lets go of it once it needs none of them: remove the fork's "
+                f"folder first if the fork is to go. pin={name!r}, fork={pin.fork.stream!r}, stream={self._name!r}"
+            )
+        remove_pin(chain.store, name, chain.clock, chain.patience)
 
     def pins(self) -> list[PinInfo]:
         """What is pinned, sorted by name. Raises `CorruptStateError` where a pin is damaged."""
-        return [pin_info(pin) for pin in self._pins()]
+        return [pin_info(pin, orphan=pin.fork is not None and not self._is_there(pin)) for pin in self._pins()]
 
-    def collect_garbage(self, grace_period: Duration = "1 hour") -> Collected:
+    def subscribers(self) -> list[SubscriberInfo]:
+        """The streams that read this one's change log, by name: how far each is, and what is kept for it.
+
+        Raises `CorruptStateError` where one is damaged.
+        """
+
+        def infos(newest: Manifest) -> list[SubscriberInfo]:
+            there = read_subscribers(self._chain.store, self._chain.clock, self._chain.patience)
+            progress = progress_of(there, self._root, self._chain, newest.uuid)
+            found = (subscriber_info(each, newest, cut_off=self._is_cut_off(newest, each)) for each in progress)
+            return sorted(found, key=lambda info: info.stream)
+
+        return self._answer(infos)
+
+    def unsubscribe(self, name: str) -> None:
+        """Let go of the change log that is kept for the stream of that name. One that still reads comes back.
+
+        It comes back with its next start, and has to be backfilled if what it needs is gone by then. Raises
+        `InvalidPipelineError` where no such stream subscribes.
+        """
+        unsubscribe(self._chain.store, name, self._chain.clock, self._chain.patience)
+
+    def collect_garbage(self, grace_period: Duration = "1 hour", max_lag: int = MAX_LAG) -> Collected:
         """Remove what nobody needs any more: epochs that are no longer retained, and what failed attempts have left.
 
         Writers do so by themselves; this is for streams that none writes. Safe beside everybody. `grace_period` is for
-        how long an epoch can still be read after it ceased to be retained; never shorter than anybody reads.
+        how long an epoch can still be read after it ceased to be retained; never shorter than anybody reads. A stream
+        that reads this one and is more than `max_lag` epochs behind is cut off: the change log is not kept for it.
 
         Raises `CorruptStateError` where what is needed cannot be made out: then nothing is removed.
         """
-        return Collector(self._chain, milliseconds(grace_period, "grace_period")).collect()
+        return Collector(self._chain, self._root, milliseconds(grace_period, "grace_period"), max_lag).collect()
 
     def rollback(self, epoch: int, *, fence: bool = False) -> EpochInfo:
         """Make the stream show an older epoch again, from which its writer will go on; what readers see now.
@@ -155,7 +293,69 @@ class StreamHistory:
         try:
             roll_back(chain, Epoch(epoch), Takeover.ALWAYS if fence else Takeover.NEVER)
         except CorruptStateError as error:
-            raise advised(self._chain, self._name, error) from error
+            raise advised(self._root, self._chain, self._name, error) from error
+        return self.latest()
+
+    def writer(self) -> WriterInfo:
+        """Who writes the stream, or wrote it last, and how far the epoch in work is.
+
+        By one look nobody can tell that a writer has fallen silent; `watch_writer` can.
+        """
+        return self.watch_writer().look()
+
+    def watch_writer(self) -> WriterWatch:
+        """To look at the writer again and again: each `look()` takes one or two reads."""
+        return WriterWatch(self._chain, self._newest)
+
+    def drain(self) -> Draining | None:
+        """Ask the writer at work to end cleanly at its next epoch. It goes on until then; so does its state.
+
+        The next Dagster run begins where it ended, with new code if there is any: the sensor starts that of a
+        continuous stream. `drain().wait()` blocks until the writer has ended. None where nobody writes the stream. A
+        writer that opens the stream after this was asked is not meant.
+        """
+        return drain(self._chain, self._name, self.watch_writer())
+
+    def fork(self, name: str, epoch: int | None = None, as_of: datetime | str | None = None) -> "StreamHistory":
+        """Make a new stream that begins with a retained or pinned epoch of this one, and copy nothing; its history.
+
+        Both then live their own lives: what the epoch needs is kept for as long as the fork needs it. It shows as the
+        new stream's epoch 1, from which the asset of that name goes on, with the epoch's state and source positions.
+        Epoch 0 makes an empty stream: also for a pipeline that no longer fits this one's state. Works beside a live
+        writer, and where later epochs are damaged.
+
+        Raises `InvalidPipelineError` for a name that is taken or an epoch that is not there: then nothing has changed.
+        """
+        chain = self._chain
+
+        def forked(newest: Manifest) -> Manifest:
+            if epoch == EMPTY and as_of is None:
+                return fork_empty(self._root, chain, newest, name)
+            shown = self._chosen(newest, epoch, as_of)
+            if shown.epoch == EMPTY:
+                return fork_empty(self._root, chain, newest, name)
+            return fork_stream(self._root, chain, shown, name)
+
+        self._answer(forked, epoch)
+        return StreamHistory(self._root, name, chain.clock)
+
+    def reshard(self, shards: int, *, fence: bool = False, progress: Progress | None = None) -> EpochInfo:
+        """Give the stream another number of shards, a power of two, from its next epoch on; what readers see now.
+
+        Epochs before stay readable as they are; going back to one gives the stream its number again. Only timelines
+        (what waits for the watermark, and late rows) are written anew, in bounded memory; `progress` is told how many
+        bytes of how many are done. The stream keeps its owner; give its asset the same number.
+
+        Raises `InvalidPipelineError` for a number that cannot be or that the stream has already, and `FencedError`
+        while a writer lives, which takes a while to find out, unless `fence`: then that writer stops at its next
+        commit. Nothing was changed then.
+        """
+        chain = ManifestChain(self._chain.store, self._chain.clock)  # a writer's patience
+        try:
+            take_over = Takeover.ALWAYS if fence else Takeover.NEVER
+            reshard(self._root, chain, shards, take_over, Engine(chain.clock), progress)
+        except CorruptStateError as error:
+            raise advised(self._root, self._chain, self._name, error) from error
         return self.latest()
 
     def verify(self, progress: Progress | None = None) -> Verification:
@@ -163,7 +363,24 @@ class StreamHistory:
 
         Damage is a finding, not an error. `progress` is told after each piece how many bytes of how many are done.
         """
-        return verify(self._chain, self._name, progress)
+        return verify(self._root, self._chain, self._name, progress)
+
+    def _of_shown(self, shown: Manifest, read: Callable[[], pa.Table]) -> pa.Table:
+        """What is read of a manifest that was found before; says so where it was retired since and is gone."""
+        try:
+            return read()
+        except CorruptStateError as error:
+            newest = self._newest()
+            pinned = {pin.manifest.epoch for pin in self._pins()}
+            if shown.epoch in {newest.epoch, *pinned} or any(each.epoch == shown.epoch for each in newest.retained):
+                raise advised(self._root, self._chain, self._name, error) from error
+            raise InvalidPipelineError(
+                f"the epoch was retired meanwhile, so long ago that its files are gone: choose one anew, and read "
+                f"sooner or keep more with `retained`. epoch={shown.epoch}, stream={self._name!r}"
+            ) from error
+
+    def _table(self, shown: Manifest, columns: Sequence[str] | None) -> pa.Table:
+        return table_of(self._files(shown), self._chain.clock, shown, columns)
 
     def _chosen(self, newest: Manifest, epoch: int | None, as_of: datetime | str | None) -> Manifest:
         """The manifest of the retained or pinned epoch that is meant."""
@@ -176,8 +393,22 @@ class StreamHistory:
                 raise
             return shown
 
+    def _is_cut_off(self, newest: Manifest, progress: SubscriberProgress) -> bool:
+        """Whether what a subscriber would read next is gone."""
+        behind = next(may_follow(newest, progress.read), None)
+        return progress.read > EMPTY and behind is not None and self._chain.find(behind) is None
+
+    def _files(self, shown: Manifest) -> ObjectStore:
+        """The folder with all that a manifest's table is made of."""
+        return with_ancestors(self._chain.store, self._root, shown.ancestors)
+
     def _pins(self) -> list[Pin]:
         return read_pins(self._chain.store, self._chain.clock, self._chain.patience)
+
+    def _is_there(self, pin: Pin) -> bool:
+        """Whether the fork is there that the pin is for."""
+        assert pin.fork is not None, "a fork has pinned it"
+        return is_there(self._root, pin.fork, self._chain.clock, self._chain.patience)
 
     def _info(self, newest: Manifest, shown: Manifest) -> EpochInfo:
         # The newest manifest may show an epoch that an earlier one has committed.
@@ -201,7 +432,7 @@ class StreamHistory:
                 tries += 1
                 later = self._newest(epoch)
                 if tries == _TRIES_MAX or set(newest.retained) <= set(later.retained):
-                    raise advised(self._chain, self._name, error) from error
+                    raise advised(self._root, self._chain, self._name, error) from error
 
     def _newest(self, epoch: int | None = None) -> Manifest:
         """The newest manifest; what is known of it where it is damaged, but an older epoch was asked for by number."""
@@ -212,7 +443,7 @@ class StreamHistory:
                     raise CorruptStateError(newest.damage)
                 newest = newest.presumed
         except CorruptStateError as error:
-            raise advised(self._chain, self._name, error) from error
+            raise advised(self._root, self._chain, self._name, error) from error
         if newest is None:
             raise InvalidPipelineError(
                 f"the stream is not there: was its folder moved? stream={self._name!r}, folder={self._chain.store.url}"

@@ -19,14 +19,23 @@ from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
 from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN, decode_manifest
 from dagster_ckpt.protocol.manifest_rules import malformed
-from dagster_ckpt.protocol.names import PINS, TRIMMED, manifest_name, pin_name
+from dagster_ckpt.protocol.names import (
+    PINS,
+    TRIMMED,
+    fork_pin_name,
+    manifest_name,
+    name_in_stream,
+    parse_ancestors_name,
+    pin_name,
+)
 from dagster_ckpt.protocol.pin import decode_pin
 from dagster_ckpt.protocol.retention import bound
 from dagster_ckpt.state.object_checks import MISSING, check_file
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience
 from dagster_ckpt.storage.patient import patient
 
@@ -78,22 +87,30 @@ class Verification:
         return not self.findings
 
 
-def verify(chain: ManifestChain, stream: str, progress: Progress | None = None) -> Verification:
-    """Verify the stream that the chain is of. Raises `StoreUnavailableError` where the store does not answer."""
+def verify(root: ObjectStore, chain: ManifestChain, stream: str, progress: Progress | None = None) -> Verification:
+    """Verify the stream that the chain is of, which is in the store `root`.
+
+    Raises `StoreUnavailableError` where the store does not answer.
+    """
     patient_chain = replace(chain, store=patient(chain.store, chain.clock, _PATIENCE))
     try:
         end = patient_chain.end()
     except CorruptStateError as error:
         return Verification(stream, None, None, findings=(Finding(manifest_name(FIRST), str(error)),))
     assert end is not None, "only what exists can be verified"
-    return _Check(patient_chain, stream, end, progress or _nobody).result()
+    newest = known(end)
+    files = patient(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
+    return _Check(patient_chain, files, stream, end, progress or _nobody).result()
 
 
 class _Check:
-    """One verification. `end` is where the chain ended when it began."""
+    """One verification. `end` is where the chain ended when it began; `files` has those of the ancestors too."""
 
-    def __init__(self, chain: ManifestChain, stream: str, end: Manifest | BrokenEnd, progress: Progress) -> None:
+    def __init__(
+        self, chain: ManifestChain, files: ObjectStore, stream: str, end: Manifest | BrokenEnd, progress: Progress
+    ) -> None:
         self._chain = chain
+        self._files = files
         self._stream = stream
         self._broken = end if isinstance(end, BrokenEnd) else None
         self._newest = known(end)
@@ -111,6 +128,7 @@ class _Check:
         self._check_pins()
         self._check_index()
         self._check_files()
+        self._check_own_pins()
         later = self._chain.end()
         findings = tuple(found for finding in self._findings if (found := self._still(finding, later)) is not None)
         bad = {epoch for finding in findings for epoch in finding.epochs}
@@ -220,15 +238,15 @@ class _Check:
             self._entries(ref, FILES_SEEN)
 
     def _entries(self, ref: IndexRef, codec: Codec[tuple[Entry, ...]]) -> tuple[Entry, ...]:
-        lists = IndexedLists(self._chain.store, codec, self._chain.clock, _PATIENCE)
+        lists = IndexedLists(self._files, codec, self._chain.clock, _PATIENCE)
         try:
             entries = lists.entries(IndexedList((ref,)))
         except CorruptStateError:
-            there = self._chain.store.exists(ref.path)
-            self._found(ref.path, "another checksum than the manifest's" if there else MISSING)
+            there = self._files.exists(ref.name)
+            self._found(ref.name, "another checksum than the manifest's" if there else MISSING)
             return ()
         if len(entries) != ref.entries:
-            self._found(ref.path, f"{len(entries):,} entries instead of {ref.entries:,}")
+            self._found(ref.name, f"{len(entries):,} entries instead of {ref.entries:,}")
         self._read(ref.bytes, known=False)
         return entries
 
@@ -237,12 +255,20 @@ class _Check:
         self._total = self._done + sum(ref.bytes for ref in files.values())
         for path in sorted(files):
             before = self._done
-            wrong = check_file(self._chain.store, files[path], self._read)
+            wrong = check_file(self._files, files[path], self._read)
             if wrong is None and path in self._needs.contradicted:
                 wrong = "named with several checksums"
             if wrong is not None:
                 self._found(path, wrong)
                 self._total -= files[path].bytes - (self._done - before)
+
+    def _check_own_pins(self) -> None:
+        """Look whether the pins are there by which a fork keeps what it needs of its ancestors."""
+        needed = {place[0] for name in self._needs.named_by if (place := parse_ancestors_name(name)) is not None}
+        for ancestor in sorted(needed):
+            name = name_in_stream(pin_name(fork_pin_name(self._newest.uuid)), ancestor)
+            if not self._files.exists(name):
+                self._findings.append(Finding(name, "was taken away: the files that it keeps may be collected"))
 
     def _found(self, path: str, wrong: str) -> None:
         needed_by = self._needs.needed_by(path)

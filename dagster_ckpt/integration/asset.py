@@ -7,7 +7,7 @@ from typing import Any, Unpack, overload
 
 import dagster as dg
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
 from dagster_ckpt.integration.crash_loop_check import check_spec
 from dagster_ckpt.integration.names import IO_MANAGER_KEY, is_plain, op_name_of, pool_name_of
@@ -17,6 +17,7 @@ from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, Ls
 from dagster_ckpt.integration.run_config import RESERVED, config_class
 from dagster_ckpt.integration.step import run_step
 from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
+from dagster_ckpt.integration.upstream_assets import upstream_ins
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import announce_settings
 
@@ -52,6 +53,10 @@ def streaming_asset(
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.
     - `recovery`: how it comes back after a crash.
+    - `max_epochs_per_batch`: how many epochs of an upstream one of its own takes in at most, 100 by default.
+
+    A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
+    `DataFrame` that asset's change log; `ins={"parameter": AssetIn(key=...)}` names an asset with another key.
 
     Raises `InvalidPipelineError` for options and parameters that cannot work.
     """
@@ -59,10 +64,8 @@ def streaming_asset(
 
     def decorate(function: Function) -> dg.AssetsDefinition:
         key = _key(function, options)
-        try:
+        with naming(asset=key.to_user_string()):
             return _build(function, key, options)
-        except InvalidPipelineError as error:
-            raise InvalidPipelineError(f"{error}, asset={key.to_user_string()}") from error
 
     return decorate if function is None else decorate(function)
 
@@ -97,6 +100,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         outs={"result": _output(function, made_as, options)},
         check_specs=[check_spec(made_as)],
         deps=options.get("deps"),
+        ins=upstream_ins(streaming.parameters, options.get("ins")),
         config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},
         resource_defs=options.get("resource_defs"),
         hooks=options.get("hooks"),

@@ -18,7 +18,6 @@ REFUSED = {
     "output_required": "the step always reports the newest epoch, or Dagster would skip what is downstream",
     "dagster_type": "the step yields the news of an epoch, never a value that could be checked",
     "required_resource_keys": "name the resources as annotated parameters of the function instead",
-    "ins": "reading an upstream stream comes with a later release; name other upstream assets in `deps`",
     "check_specs": "the function returns a stream and no check results: write an @dg.asset_check that loads its table",
 }
 
@@ -27,6 +26,7 @@ class OwnOptions(TypedDict, total=False):
     """Our own options of a streaming asset."""
 
     checkpoint_interval: Duration | None
+    max_epochs_per_batch: int
     shards: int
     mode: str
     run_for: Duration
@@ -42,6 +42,7 @@ class AssetOptions(OwnOptions, total=False):
     key_prefix: str | Sequence[str] | None
     key: dg.AssetKey | str | Sequence[str] | None
     deps: Iterable[Any] | None
+    ins: Mapping[str, dg.AssetIn] | None
     metadata: Mapping[str, Any] | None
     tags: Mapping[str, str] | None
     description: str | None

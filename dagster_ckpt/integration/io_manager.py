@@ -1,5 +1,6 @@
 """`EpochIOManager`: any ordinary asset loads a stream's table, as it is now or as it was."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -8,18 +9,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.integration.aligned_inputs import chosen_of, cut_of, is_aligned
 from dagster_ckpt.integration.late_rows import stream_of_late_key
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
-
-CHOICES = ("epoch", "as_of")
+from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.runtime.spark_reader import SparkReader
 
 
 class EpochIOManager(dg.ConfigurableIOManager):
     """Loads a stream's table as what the input is annotated with: pandas, Arrow, Polars or a Spark DataFrame.
 
     Without an annotation it is an Arrow table. The input's metadata may choose the past: `epoch`, or `as_of` (a time).
+    With `consistency: "aligned"` all inputs of the asset that say so come from one cut (`CheckpointStore.snapshot`). A
+    Spark DataFrame is read by Spark's tasks, not in this process.
     """
 
     checkpoints: dg.ResourceDependency[CheckpointCoordinatorResource]
@@ -33,7 +37,12 @@ class EpochIOManager(dg.ConfigurableIOManager):
 
     def load_input(self, context: dg.InputContext) -> object:
         """The upstream stream's table. Raises `InvalidPipelineError` for an unknown stream, epoch or annotation."""
-        return as_annotated(load_table(context, self.checkpoints.store()), context.dagster_type.typing_type)
+        annotation = context.dagster_type.typing_type
+        chosen = choose_input(context, self.checkpoints.store())
+        if annotation is DataFrame and chosen.late is None:
+            address, epoch = self.checkpoints.address, chosen.shown.epoch
+            return SparkReader(_session(), address.url, address.options).read(chosen.history.name, epoch)
+        return as_annotated(chosen.table(), annotation)
 
 
 @dg.io_manager(
@@ -44,20 +53,39 @@ def epochs_of_checkpoints(context: dg.InitResourceContext) -> EpochIOManager:
     return EpochIOManager(checkpoints=context.resources.checkpoints)
 
 
-def load_table(context: dg.InputContext, store: CheckpointStore) -> pa.Table:
-    """The table, or the late rows, at the epoch that the input's metadata chooses."""
+@dataclass(frozen=True)
+class ChosenInput:
+    """A stream at one epoch: its table, or the late rows of one of its inputs (from 0)."""
+
+    history: StreamHistory
+    shown: Manifest
+    late: int | None = None
+
+    def table(self) -> pa.Table:
+        if self.late is not None:
+            return self.history.late_rows_shown(self.shown, self.late)
+        return self.history.read_shown(self.shown)
+
+
+def choose_input(context: dg.InputContext, store: CheckpointStore) -> ChosenInput:
+    """The stream, and the epoch that the input's metadata chooses."""
     metadata = context.definition_metadata or {}
-    chosen = {name: _plain(metadata[name]) for name in CHOICES if name in metadata}
-    epoch, as_of = chosen.get("epoch"), chosen.get("as_of")
-    late = stream_of_late_key(context.asset_key)
+    if is_aligned(metadata):
+        name, cut = stream_name_of(context.asset_key), cut_of(context, store)
+        return ChosenInput(store.stream(name), cut.manifest(name))
+    history, late = _stream(context.asset_key, store)
+    return ChosenInput(history, history.manifest(chosen_of(metadata, "epoch"), chosen_of(metadata, "as_of")), late)
+
+
+def _stream(key: dg.AssetKey, store: CheckpointStore) -> tuple[StreamHistory, int | None]:
+    """The stream of an asset key, or whose late rows it names; then of which input."""
     try:
-        stream = store.stream(stream_name_of(context.asset_key))
+        return store.stream(stream_name_of(key)), None
     except InvalidPipelineError:
+        late = stream_of_late_key(key)
         if late is None:
             raise
-        key, number = late
-        return store.stream(stream_name_of(key)).late_rows(number, epoch, as_of)
-    return stream.read(epoch=epoch, as_of=as_of)
+        return store.stream(stream_name_of(late[0])), late[1]
 
 
 def as_annotated(table: pa.Table, annotation: Any) -> object:
@@ -67,8 +95,7 @@ def as_annotated(table: pa.Table, annotation: Any) -> object:
     if annotation is pd.DataFrame:
         return table.to_pandas()
     if annotation is DataFrame:
-        session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        return session.createDataFrame(table)
+        return _session().createDataFrame(table)
     # Compared by name: Polars is the user's choice and need not be installed.
     if getattr(annotation, "__module__", "").split(".")[0] == "polars":
         return _as_polars(table, annotation)
@@ -85,6 +112,5 @@ def _as_polars(table: pa.Table, annotation: Any) -> object:
     return frame.lazy() if annotation is pl.LazyFrame else frame
 
 
-def _plain(value: object) -> Any:
-    """Metadata as given to an input, or as Dagster wraps it."""
-    return value.value if isinstance(value, dg.MetadataValue) else value
+def _session() -> SparkSession:
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()

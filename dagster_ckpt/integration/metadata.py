@@ -9,7 +9,8 @@ import dagster as dg
 
 from dagster_ckpt.history.epoch_info import most_runs
 from dagster_ckpt.operators import counters_of
-from dagster_ckpt.protocol.manifest import Manifest, SourcePosition
+from dagster_ckpt.protocol.manifest import BackfillStatus, Manifest, SourcePosition
+from dagster_ckpt.protocol.upstream import FORMAT
 
 Metadata = dict[str, dg.MetadataValue[Any]]
 
@@ -57,14 +58,25 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
         "late_rows": statistics.late_rows,
         "lag_seconds": pace.lag_seconds,
         "dagster/row_count": row_count(manifest),
+        **_consumed(manifest),
         **{name: pace.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
     }
     metadata: Metadata = {
         label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)
         for label, number in numbers.items()
     }
+    if manifest.backfill.status is BackfillStatus.CREATING:
+        metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
     return metadata
+
+
+def _consumed(manifest: Manifest) -> dict[str, int]:
+    """The epoch that was consumed of each upstream; 0 before the first, for a label is always there."""
+    sources = (source for entry in manifest.pipeline.inputs for source in entry.sources)
+    upstreams = sorted({source.address for source in sources if source.format == FORMAT})
+    consumed = {entry.stream: entry.epoch for entry in manifest.consumed}
+    return {f"consumed_epoch/{stream}": consumed.get(stream, 0) for stream in upstreams}
 
 
 def row_count(manifest: Manifest) -> int:

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
 from dagster_ckpt.integration.recovery import Recovery
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.mode import Mode
-
-SHARDS_MAX = 4096
-"""Each shard ACKs in every epoch, and a manifest names every shard's runs: more would cost every epoch dearly."""
 
 OUR_TAGS = "dagster_ckpt/"
 _DAGSTERS_TAGS = ("dagster/", ".dagster/")
@@ -17,7 +15,10 @@ _DAGSTERS_TAGS = ("dagster/", ".dagster/")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's."""
+    """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's.
+
+    `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in.
+    """
 
     mode: Mode
     shards: int
@@ -26,6 +27,7 @@ class StreamOptions:
     autostart: bool
     run_tags: Mapping[str, str]
     recovery: Recovery
+    max_epochs_per_batch: int
 
 
 def stream_options(
@@ -37,6 +39,7 @@ def stream_options(
     autostart: bool = False,
     run_tags: Mapping[str, str] | None = None,
     recovery: Recovery | None = None,
+    max_epochs_per_batch: int = 100,
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
@@ -52,6 +55,7 @@ def stream_options(
         autostart=autostart,
         run_tags=_run_tags(run_tags or {}),
         recovery=recovery or Recovery(),
+        max_epochs_per_batch=_epochs(max_epochs_per_batch),
     )
 
 
@@ -66,12 +70,21 @@ def run_mode(mode: str) -> Mode:
 
 
 def _shards(shards: int) -> int:
-    if type(shards) is not int or not 1 <= shards <= SHARDS_MAX or shards & (shards - 1):
+    if not can_be_shards(shards) or shards > SHARDS_MAX:
         raise InvalidPipelineError(
             f"shards must be a power of two from 1 to {SHARDS_MAX}: each is a range of the 64-bit key hash. "
             f"shards={shards!r}"
         )
     return shards
+
+
+def _epochs(epochs: object) -> int:
+    if type(epochs) is not int or epochs < 1:
+        raise InvalidPipelineError(
+            f"max_epochs_per_batch is how many epochs of an upstream one micro-batch may take in: 1 or more. "
+            f"max_epochs_per_batch={epochs!r}"
+        )
+    return epochs
 
 
 def _run_tags(tags: Mapping[str, str]) -> Mapping[str, str]:

@@ -17,13 +17,18 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 @dataclass(frozen=True)
 class Parameters:
-    """A streaming function's parameters by what fills them. `resources` maps a resource key to its annotation."""
+    """A streaming function's parameters by what fills them.
+
+    `resources` maps a resource key to its annotation, `upstreams` the name of an upstream to what it is wanted as:
+    `Stream` or `DataFrame`.
+    """
 
     context: str | None
     sparks: tuple[str, ...]
     config: str | None
     config_type: type[dg.Config] | None
     resources: Mapping[str, Any]
+    upstreams: Mapping[str, type[Stream] | type[DataFrame]]
 
     def arguments(
         self,
@@ -31,9 +36,11 @@ class Parameters:
         spark: SparkSession,
         config: dg.Config | None,
         resources: Mapping[str, object],
+        upstreams: Mapping[str, object],
     ) -> dict[str, object]:
         """What the function is called with."""
         arguments: dict[str, object] = {name: resources[name] for name in self.resources}
+        arguments.update({name: upstreams[name] for name in self.upstreams})
         arguments.update(dict.fromkeys(self.sparks, spark))
         if self.context is not None:
             arguments[self.context] = context
@@ -49,6 +56,7 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
     config: tuple[str, type[dg.Config]] | None = None
     sparks: list[str] = []
     resources: dict[str, Any] = {}
+    upstreams: dict[str, type[Stream | DataFrame]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _BY_NAME:
             raise InvalidPipelineError(
@@ -58,6 +66,8 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
         if is_resource(hint) and name not in {"context", "config"}:
             # First: a ConfigurableResource is a Config as well.
             resources[name] = hint
+        elif hint is Stream or hint is DataFrame:
+            upstreams[name] = hint
         elif hint is SparkSession or (name == "spark" and hint is None):
             sparks.append(name)
         elif name == "context":
@@ -71,7 +81,7 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
         else:
             raise InvalidPipelineError(_nothing_fills(name, hint))
     config_name, config_type = config or (None, None)
-    return Parameters(context, tuple(sparks), config_name, config_type, resources)
+    return Parameters(context, tuple(sparks), config_name, config_type, resources, upstreams)
 
 
 def is_resource(hint: object) -> bool:
@@ -92,17 +102,13 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _nothing_fills(name: str, hint: object) -> str:
-    if hint in {Stream, DataFrame}:
-        return (
-            "reading an upstream stream comes with a later release: for now, read the sources themselves; an ordinary "
-            f"@dg.asset downstream of a stream loads its table already. parameter={name}"
-        )
     if hint is None:
         return (
             "a streaming function's parameters are named or annotated: `context`, `spark: SparkSession`, a resource or "
-            f"a dg.Config. For an upstream asset that is not read here use deps=[...]. parameter={name}"
+            f"a dg.Config, an upstream streaming asset `Stream` (its table) or `DataFrame` (its change log). For an "
+            f"upstream asset that is not read here use deps=[...]. parameter={name}"
         )
     return (
-        "nothing can fill this parameter: it may be annotated SparkSession, a ConfigurableResource, a dg.ResourceParam "
-        f"or a dg.Config. parameter={name}, annotation={hint}"
+        "nothing can fill this parameter: it may be annotated SparkSession, Stream, DataFrame, a ConfigurableResource, "
+        f"a dg.ResourceParam or a dg.Config. parameter={name}, annotation={hint}"
     )

@@ -19,6 +19,7 @@ _LEAST_BYTES = {"memory_limit": 1024**2, "cache_limit": 0}
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "tolerable_failures": (0, 1_000_000),
     "retained": (1, 1_000_000),
+    "max_lag": (1, 1_000_000_000),
     "io_threads": (1, 64),
 }
 _INT_ENV_VAR = type(dg.EnvVar.int("ANY"))
@@ -57,8 +58,13 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
         description="How long an epoch's files stay after it ceased to be retained: longer than anybody reads, and "
         "than lists of the store may be late.",
     )
+    max_lag: int = Field(
+        default=10_000,
+        description="How many epochs a stream that reads another may be behind it. Beyond, the change log is no longer "
+        "kept for it, and it must be backfilled.",
+    )
 
-    _bounds = field_validator("tolerable_failures", "retained", mode="wrap")(_bounded)
+    _bounds = field_validator("tolerable_failures", "retained", "max_lag", mode="wrap")(_bounded)
 
     @model_validator(mode="before")
     @classmethod

@@ -11,6 +11,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.recovery import LeaseView, Recovery
 from dagster_ckpt.integration.watching import Seen
+from dagster_ckpt.protocol.edits import NOBODY
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import folder_of
@@ -65,7 +66,7 @@ def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None
     try:
         newest = chain.newest()
     except CorruptStateError as error:
-        raise advised(chain, stream_name_of(key), error) from error
+        raise advised(store, chain, stream_name_of(key), error) from error
     if newest is not None:
         return Sight(newest, read_lease(folder, newest.term))
     if before is not None and before.term > 0:
@@ -77,8 +78,8 @@ def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None
 
 
 def lease_view(sight: Sight, watch: Watch, now_ms: int, recovery: Recovery, instance_id: str) -> LeaseView | None:
-    """The newest term's lease as the decision sees it; None for a stream that was never opened."""
-    if sight.newest is None:
+    """The newest term's lease as the decision sees it; None for a stream that was never opened, as a fork at first."""
+    if sight.newest is None or sight.newest.owner == NOBODY:
         return None
     lease = sight.lease
     gone = lease is not None and is_gone(lease.holder.process)

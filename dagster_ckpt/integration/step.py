@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.errors import (
@@ -13,6 +14,7 @@ from dagster_ckpt.errors import (
     IncompatibleStateError,
     InvalidPipelineError,
     StoreUnavailableError,
+    naming,
 )
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
@@ -36,6 +38,7 @@ from dagster_ckpt.integration.selection import mode_of_run, streams_in_run, work
 from dagster_ckpt.integration.sight import Sight, look
 from dagster_ckpt.integration.streaming_function import StreamingFunction
 from dagster_ckpt.integration.turn import turn
+from dagster_ckpt.integration.upstream_assets import read_upstreams
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.names import folder_of
@@ -46,8 +49,12 @@ from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import open_session, own_interrupts
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.upstream_source import Downstream
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
+
+_UPSTREAM_WAIT_MS = 120_000
+"""Continuous streams that are started together come up in any order; the sensor waits three minutes for each."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +135,26 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
         started = spark_session(resources["spark"])
     spark = open_session(started)
-    streaming = step.streaming
-    try:
-        made = streaming.function(**streaming.parameters.arguments(step.context, spark, config, resources))
-    except InvalidPipelineError as error:
-        # In its place, not caused by it: who looks at the innermost error alone must see whose it is.
-        told = InvalidPipelineError(f"{error}, asset={step.stream_name}")
-        raise told.with_traceback(error.__traceback__) from error.__cause__
+    parameters = step.streaming.parameters
+    with naming(asset=step.stream_name):
+        wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
+        upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
+        made = step.streaming.function(**parameters.arguments(step.context, spark, config, resources, upstreams))
     if not isinstance(made, Stream):
         raise InvalidPipelineError(
             "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
             f"asset={step.stream_name}, returned={type(made).__name__}"
         )
     return made
+
+
+def _downstream(step: Step, spark: SparkSession) -> Downstream:
+    return Downstream(
+        address=step.coordinator.address,
+        folder=folder_of(step.key.path),
+        epochs_max=step.streaming.options.max_epochs_per_batch,
+        tasks=spark.sparkContext.defaultParallelism,
+    )
 
 
 def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
@@ -203,6 +217,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         timeout_ms=coordinator.timeout_ms,
         tolerable_failures=coordinator.tolerable_failures,
         grace_ms=coordinator.grace_ms,
+        max_lag=coordinator.max_lag,
         engine=EngineOptions(
             memory_limit_bytes=step.state.memory_limit_bytes,
             io_threads=step.state.io_threads,

@@ -11,6 +11,7 @@ What there is
 
 Finding keys
     lookup        one row for each key, newest run first
+    key_hash      the hash of a key, as Spark computes it
     multimap      all rows under the first columns of a key
     search        the search in one layer of runs that both do
     directory     where in a run a hash lies
@@ -28,6 +29,7 @@ Choosing what to merge
     depth         how many upper runs there are
     slices        where the next slice begins and ends
     run_lists     the lists of runs after something was written
+    resharding    the same for another number of shards
 
 Bytes
     run_file      a run's file, made and read
@@ -36,4 +38,5 @@ Bytes
     places        which of the bytes some rows lie in
     widths        integers as narrow as they may be
     columns       what is done to Arrow columns everywhere
+    value_hashes  hashes of values, the same on every machine
 """

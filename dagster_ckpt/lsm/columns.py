@@ -66,6 +66,15 @@ def flatten(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([flat(column) for column in table.columns], schema=table.schema)
 
 
+def by_itself(array: pa.Array) -> pa.Array:
+    """The array without what lies beside its values in its buffers.
+
+    Of lists Arrow validates the outermost elements there are, also where none of the array's rows has them: in a piece
+    of a far run these may not have been brought.
+    """
+    return pa.concat_arrays([array]) if pa.types.is_nested(array.type) else array
+
+
 def take(table: pa.Table, positions: Positions) -> pa.Table:
     """The rows at these positions, in this order."""
     return pa.Table.from_arrays([taken(flat(column), positions) for column in table.columns], schema=table.schema)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.depth import ShardDepth, Small, depth_of, depths_of, mean_depth
+from dagster_ckpt.lsm.depth import ShardDepth, Small, depth_of, depths_of, mean_depth, rows_shown
 from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import after_merge, may_merge
@@ -29,6 +29,13 @@ _HASTE_MAX = 1.5
 _CALM = 0.1
 """How much more upper runs than there should be are no reason to merge more."""
 
+_EXPIRING_DEPTH_MIN = 2
+"""With less, each epoch would write all of the table beside its own rows: then rather both at once."""
+
+_EXPIRING_FILES = 4
+"""Into so many files a slice is written where rows expire: the next one rarely ends where a file does, and of a file
+that it cuts the moved rows are there twice."""
+
 _TIER_RATIO = 2
 """How much greater a run may be than all newer ones together to be merged with them."""
 
@@ -40,8 +47,12 @@ class CompactionLimits:
     `merge_cost` is what merging a row costs, in searches for a row in one upper run. A look into a run costs as much
     again as searching `search_rows`, and a merge as much as merging `slice_rows_min` or `slice_bytes_min`: slices are
     no smaller. The depth stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows`
-    and `small_bytes` is small, and `tier_runs` small runs of like sizes are made one. A file has at most about
-    `file_bytes_max`: an Arrow string column holds 2 GiB.
+    and `small_bytes` and less than `small_share` of the bottom is small, and `tier_runs` small runs of like sizes are
+    made one. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
+
+    Where rows expire, what is dead is not to be much of the whole: upper runs have about `upper_share` of the bottom's
+    rows or less, and a run is small below `expiring_small_share`. Not so below `expiring_rows_min` rows in all: what
+    is dead there costs less than a merge.
     """
 
     merge_cost: float = 8.0
@@ -50,10 +61,14 @@ class CompactionLimits:
     depth_max: int = 64
     small_rows: int = 1 << 14
     small_bytes: int = 1 << 24
+    small_share: float = 1 / 8
     tier_runs: int = 6
     slice_rows_min: int = 1 << 16
     slice_bytes_min: int = 1 << 24
     file_bytes_max: int = 1 << 28
+    upper_share: float = 1 / 6
+    expiring_small_share: float = 1 / 40
+    expiring_rows_min: int = 1 << 13
 
 
 def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
@@ -61,10 +76,25 @@ def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
     return replace(limits, depth_max=min(limits.depth_max, max(2 * limits.depth_min, _RUNS_MAX // shards)))
 
 
+def is_written_anew(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], new_rows: int, limits: CompactionLimits
+) -> bool:
+    """Whether an epoch of so many rows writes all of a table whose rows expire, with its own and without what is dead.
+
+    Where an epoch's rows are so large a part of it, that costs no more than slices do, and leaves nothing that is dead.
+    """
+    rows = _rows_of(lists, ranges)
+    if rows + new_rows < limits.expiring_rows_min and max(map(len, lists), default=0) < limits.depth_min:
+        return False
+    return new_rows > 0 and rows * limits.upper_share <= new_rows
+
+
 def choose_merges(
-    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits, *, expiring: bool = False
 ) -> tuple[SliceMerge | TierMerge, ...]:
     """What to merge of these shards' runs now, to be carried out in this order; empty: nothing.
+
+    `expiring`: the table's rows expire.
 
     **Slices.** Once there are upper runs enough, each epoch merges one slice; the next goes on where it ended, and
     round again. While there are more upper runs than there should be, slices are up to half as great again. Where they
@@ -76,8 +106,10 @@ def choose_merges(
     """
     if max(map(len, lists), default=0) < 2:
         return ()
-    shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes))
-    pace = _pace(shards, limits)
+    expiring = expiring and _rows_of(lists, ranges) >= limits.expiring_rows_min
+    small_share = limits.expiring_small_share if expiring else limits.small_share
+    shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes), small_share)
+    pace = _pace(shards, limits, expiring=expiring)
     rows_max = pace.rows * min(_HASTE_MAX, max(1.0, mean_depth(shards) / pace.mean_depth - _CALM))
     rows = 0
     merges: list[SliceMerge | TierMerge] = []
@@ -89,7 +121,9 @@ def choose_merges(
         piece = next_slice(stretches, rows_max if stalled else rows_max - rows)
         if piece is None:
             break
-        merge = replace(_legal(piece, lists, ranges, stretches[0].within, limits), urgent=rows > rows_max / 2)
+        files_min = int(piece.rows / limits.expiring_rows_min) if expiring else 1
+        merge = _legal(piece, lists, ranges, stretches[0].within, limits, min(files_min, _EXPIRING_FILES))
+        merge = replace(merge, urgent=rows > rows_max / 2)
         merges.append(merge)
         rows += merge.rows
         before, lists = lists, after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
@@ -101,6 +135,11 @@ def choose_merges(
     return (*merges, tier) if tier else tuple(merges)
 
 
+def _rows_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> float:
+    """How many rows the runs show, also those that newer ones hide, and expired ones of a run that has others."""
+    return sum(rows_shown(ref, within) for refs, within in zip(lists, ranges, strict=True) for ref in refs)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pace:
     """What costs least: how many upper runs where the next slice is, and so on average, and how many rows a slice."""
@@ -110,7 +149,7 @@ class _Pace:
     rows: float
 
 
-def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> _Pace:
+def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits, *, expiring: bool) -> _Pace:
     run_rows = sum(shard.run_rows for shard in shards)
     # Shards that get no rows are not merged: they are no part of the whole.
     bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
@@ -123,6 +162,9 @@ def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits) -> _Pace:
     worth = 2 * limits.merge_cost * epoch_rows / (epoch_rows + limits.search_rows)
     best = round(sqrt(worth * max(bottom_rows, rows_min) / run_rows))
     depth = max(limits.depth_min, min(best, limits.depth_max))
+    if expiring:
+        # What was moved down is there twice until the whole run was, and a slice keeps what expired until its turn.
+        depth = min(depth, max(_EXPIRING_DEPTH_MIN, round(limits.upper_share * bottom_rows / run_rows)))
     rows = max(
         (bottom_rows / depth + run_rows) * epoch_rows / run_rows,
         rows_min,
@@ -153,13 +195,14 @@ def _legal(
     ranges: Sequence[HashRange],
     deepest: HashRange,
     limits: CompactionLimits,
+    files_min: int,
 ) -> SliceMerge:
     """The slice, or all of the deepest shard where the slice would leave a run in too many pieces for its reference.
 
     No list that we write is like that.
     """
     legal = all(may_merge(refs, within, piece.range) for refs, within in zip(lists, ranges, strict=True))
-    files = max(1, ceil(piece.bytes / limits.file_bytes_max))
+    files = max(1, files_min, ceil(piece.bytes / limits.file_bytes_max))
     return SliceMerge(piece.range if legal else deepest, files, round(piece.rows))
 
 

@@ -8,9 +8,6 @@ from dagster_ckpt.lsm.levels import shown, upper_count
 from dagster_ckpt.lsm.slices import Stretch, rows_in
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
 
-_SMALL_SHARE = 1 / 8
-"""From which share of the bottom on a run is not small, however few rows it has."""
-
 
 @dataclass(frozen=True, slots=True)
 class Small:
@@ -55,16 +52,21 @@ class ShardDepth:
         return Stretch(lo, hi, self.within, self.upper, self.bottom)
 
 
+def rows_shown(ref: RunRef, within: HashRange) -> float:
+    """About how many rows of the file a shard of this hash range shows, whether or not newer ones hide them."""
+    return sum(rows_in(ref, lo, hi) for lo, hi in shown(ref, within))
+
+
 def depths_of(
-    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, small_share: float
 ) -> tuple[list[ShardDepth], Small]:
-    """What each of the shards has, and below which size a run of theirs is small: never much of the bottom."""
+    """What each of the shards has, and below which size a run of theirs is small: less than a share of the bottom."""
     uppers = [upper_count(refs, within) for refs, within in zip(lists, ranges, strict=True)]
     bottom_rows = [
-        sum(_rows_shown(ref, within) for ref in refs[upper:])
+        sum(rows_shown(ref, within) for ref in refs[upper:])
         for refs, within, upper in zip(lists, ranges, uppers, strict=True)
     ]
-    small = Small(min(small.rows, sum(bottom_rows) * _SMALL_SHARE), small.bytes)
+    small = Small(min(small.rows, sum(bottom_rows) * small_share), small.bytes)
     shards = [
         _depth_of(refs[:upper], refs[upper:], within, rows, small)
         for refs, within, upper, rows in zip(lists, ranges, uppers, bottom_rows, strict=True)
@@ -75,7 +77,7 @@ def depths_of(
 def depth_of(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
     """What one shard has; a run is small as `small` says."""
     upper = upper_count(refs, within)
-    bottom_rows = sum(_rows_shown(ref, within) for ref in refs[upper:])
+    bottom_rows = sum(rows_shown(ref, within) for ref in refs[upper:])
     return _depth_of(refs[:upper], refs[upper:], within, bottom_rows, small)
 
 
@@ -91,7 +93,7 @@ def _depth_of(
     all_rows = shown_rows = 0.0
     counted: list[tuple[RunRef, int, int]] = []
     for ref in upper:
-        if (counted or not small.fits(ref)) and (rows := _rows_shown(ref, within)):
+        if (counted or not small.fits(ref)) and (rows := rows_shown(ref, within)):
             counted.append((ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)))
             shown_rows += rows
     # Several files with a clip each may be one run in pieces: together they count as one. Not by the whole hash range,
@@ -122,7 +124,3 @@ def _depth_of(
 def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
     """How many runs most epochs write, of how many each did; below one where small runs of several were merged."""
     return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)
-
-
-def _rows_shown(ref: RunRef, within: HashRange) -> float:
-    return sum(rows_in(ref, lo, hi) for lo, hi in shown(ref, within))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, groupby
 
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.manifest import HashRange, RunRef
@@ -85,8 +85,9 @@ def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
 def in_one_order(lists: Sequence[Sequence[RunRef]]) -> list[list[tuple[int, RunRef]]]:
     """One list that keeps the order of each of these: for each file the lists (by index) that name it, ascending.
 
-    A file is taken when it is the next one of every list in which it still occurs; the newest such file first. Where
-    there is none (no list we write is like that) one list goes ahead alone: the file comes up again for the others.
+    A list may name a file more than once, with several parts of it; those next to each other are taken together. A file
+    is taken when it is the next one of every list in which it still occurs; the newest such file first. Where there is
+    none (no list we write is like that) one list goes ahead alone: the file comes up again for the others.
     """
     heads = _Heads(lists)
     order = []
@@ -99,9 +100,9 @@ class _Heads:
     """The next file of each list."""
 
     def __init__(self, lists: Sequence[Sequence[RunRef]]) -> None:
-        self._lists = lists
+        self._lists = [[tuple(parts) for _, parts in groupby(refs, key=_file)] for refs in lists]
         self._next = [0] * len(lists)
-        self._waiting = Counter(map(_file, chain.from_iterable(lists)))
+        self._waiting = Counter(_file(parts[0]) for parts in chain.from_iterable(self._lists))
         self._indices: dict[File, list[int]] = {}
         self._ready: list[tuple[int, int]] = []
         for index in range(len(lists)):
@@ -119,7 +120,7 @@ class _Heads:
             file, (first, *others) = next(iter(self._indices.items()))
             indices = [first]
             self._indices[file] = others
-        group = [(index, self._head(index)) for index in indices]
+        group = [(index, ref) for index in indices for ref in self._lists[index][self._next[index]]]
         self._waiting[file] -= len(indices)
         for index in indices:
             self._next[index] += 1
@@ -143,7 +144,7 @@ class _Heads:
             heappush(self._ready, (-self._head(indices[0]).epoch, indices[0]))
 
     def _head(self, index: int) -> RunRef:
-        return self._lists[index][self._next[index]]
+        return self._lists[index][self._next[index]][0]
 
 
 def _outside(lo: int, hi: int, ref: RunRef) -> list[tuple[int, int]]:
@@ -161,7 +162,7 @@ def _outside(lo: int, hi: int, ref: RunRef) -> list[tuple[int, int]]:
 
 
 def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> Placed:
-    pieces = (piece for index, ref in group for piece in shown(ref, ranges[index]))
+    pieces = sorted(piece for index, ref in group for piece in shown(ref, ranges[index]))
     return Placed(group[0][1], tuple(HashRange(lo, hi) for lo, hi in _joined(pieces)))
 
 

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.bloom import Bloom, bloom_of
-from dagster_ckpt.lsm.columns import flatten
+from dagster_ckpt.lsm.columns import by_itself, flatten
 from dagster_ckpt.lsm.directory import Directory
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_tail import FORMAT, Descriptor, read_tail, tail_of
@@ -173,7 +173,7 @@ def _may_be_field(stored: pa.Field, wanted: pa.Field) -> bool:
 
 def _batch(run: Run) -> pa.RecordBatch:
     rows = flatten(run.columns())
-    columns = [narrowed(column.chunk(0)) for column in rows.columns]
+    columns = [narrowed(by_itself(column.chunk(0))) for column in rows.columns]
     stored = [field.with_type(column.type) for field, column in zip(rows.schema, columns, strict=True)]
     before = None if run.before is None else _narrowed_images(run.before)
     schema = _file_schema(pa.schema(stored), None if before is None else pa.field(BEFORE, before.type))
@@ -184,7 +184,7 @@ def _batch(run: Run) -> pa.RecordBatch:
 def _narrowed_images(before: pa.StructArray) -> pa.StructArray:
     if before.type.num_fields == 0:
         return before
-    columns = [narrowed(column) for column in before.flatten()]
+    columns = [narrowed(by_itself(column)) for column in before.flatten()]
     fields = [field.with_type(column.type) for field, column in zip(before.type, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=fields, mask=before.is_null())
 

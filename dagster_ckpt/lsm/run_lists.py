@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
@@ -52,8 +53,8 @@ def _after_tier_merge(
         for refs, within in zip(lists, ranges, strict=True)
     ]
     order = in_one_order(uppers)
-    merged = {(index, ref.path, ref.ancestor) for group in order[: merge.runs] for index, ref in group}
-    rest = [[ref for ref in refs if (index, ref.path, ref.ancestor) not in merged] for index, refs in enumerate(lists)]
+    merged = set(chain.from_iterable(order[: merge.runs]))
+    rest = [[ref for ref in refs if (index, ref) not in merged] for index, refs in enumerate(lists)]
     return with_news(rest, ranges, outputs)
 
 

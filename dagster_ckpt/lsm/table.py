@@ -43,6 +43,10 @@ class Touched:
     after: Found
 
 
+KEY_HASH = "_hash"
+"""The column of a timeline with the hash that each row was put under, as a signed number."""
+
+
 class StateTable(Protocol):
     """One keyed state table of a task's shards within one epoch.
 
@@ -88,7 +92,8 @@ class Timeline(Protocol):
     """One state table of a task's shards, sorted by time (`SortKind.TIME`), within one epoch.
 
     Its time column is one of its keys and never null. `hashes` only tell a row's shard: an operator that needs them
-    with the rows of a scan makes them a column.
+    with the rows of a scan makes them a column. It has to, as `KEY_HASH`, where rows stay when the epoch ends: a row
+    must be known by its shard also when the stream gets another number of them.
     """
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:

@@ -15,17 +15,6 @@ EVERYTHING = (HashRange(),)
 """What a view shows of which nothing was moved down."""
 
 
-def shown_of(clip: HashRange, moved_lo: int = 0, moved_hi: int = 0) -> tuple[HashRange, ...]:
-    """What a clip leaves of all hashes without the circular merge range: at most three ranges, ascending."""
-    if moved_lo == moved_hi:
-        return (clip,)
-    if moved_lo < moved_hi:
-        rest = [(clip.lo, min(clip.hi, moved_lo - 1)), (max(clip.lo, moved_hi), clip.hi)]
-    else:
-        rest = [(max(clip.lo, moved_hi), min(clip.hi, moved_lo - 1))]
-    return tuple(HashRange(lo, hi) for lo, hi in rest if lo <= hi)
-
-
 @dataclass(frozen=True)
 class View:
     """The rows of a run whose hash is in one of `shown` (ascending, disjoint) and whose time is not below `since_us`.

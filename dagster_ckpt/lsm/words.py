@@ -105,6 +105,8 @@ def said_by(run: Run, part: HashRange, spec: StateTableSpec) -> Word:
 
 
 def _places(run: Run, part: HashRange) -> tuple[int, int]:
+    if run.guard is not None:  # of a file that may lie far away, only the hashes near the two places are read
+        return run.first_not_less(part.lo), run.first_not_less(part.hi + 1)
     start = int(np.searchsorted(run.hashes, np.uint64(part.lo), side="left"))
     return start, int(np.searchsorted(run.hashes, np.uint64(part.hi), side="right"))
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction
+from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction, updating_checks
 from dagster_ckpt.operators.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
 from dagster_ckpt.operators.accumulators.distinct import NewValues
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.changes import changes_between
+from dagster_ckpt.operators.changes import changes_between, inserts
 from dagster_ckpt.operators.distinct_table import VALUE, DistinctTable
 from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.late import DROP, before, late_tables
@@ -58,11 +58,13 @@ class RunningAggregate:
         late: str = DROP,
         *,
         updating: bool = False,
+        where: str | None = None,
     ) -> "RunningAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`.
 
         `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads.
-        `updating`: the input's rows say by `_change_type` whether they come or are taken back.
+        `updating`: the input's rows say by `_change_type` whether they come or are taken back; `where` is then the text
+        of the condition that let them pass, if there is one: a part of the fingerprint, as with `Mirror`.
         """
         schema = source.schema
         _check(keys, aggregations, schema, event_time)
@@ -82,7 +84,10 @@ class RunningAggregate:
         used = schema if kept_late else pa.schema([field for field in schema if field.name in read])
         pipeline = Pipeline(
             operator=NAME,
-            parameters=_parameters(aggregations, event_time, expire_after_us, late, updating=updating),
+            parameters={
+                **_parameters(aggregations, event_time, expire_after_us, late),
+                **(updating_checks.parameters(where) if updating else {}),
+            },
             inputs=(replace(source, schema=used),),
             keys=keys,
             tables=(groups, *([lives.expiries] if lives else []), *(table.spec for table in distinct), *kept_late),
@@ -101,7 +106,8 @@ class RunningAggregate:
             options["event_time"],
             options.get("expire_after_us"),
             options.get("late", DROP),
-            updating=options.get("updating", False),
+            updating=options.get(updating_checks.UPDATING, False),
+            where=options.get(updating_checks.WHERE),
         )
 
     @property
@@ -138,7 +144,8 @@ class RunningAggregate:
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         table = state.table(GROUPS)
         if self.lives is not None:
-            self.lives.forget(state, context)
+            for _ in self.lives.forget(state, context):
+                yield inserts(self.pipeline.output.empty_table())
         if self.updating:
             counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts}
@@ -214,10 +221,7 @@ def _parameters(
     event_time: str | None,
     expire_after_us: int | None,
     late: str,
-    *,
-    updating: bool,
 ) -> dict[str, object]:
     """The options as plain JSON values. What older releases did not know is there only where it is said."""
     expiry = {} if expire_after_us is None else {"expire_after_us": expire_after_us, "late": str(late)}
-    more = {"updating": True} if updating else {}
-    return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry, **more}
+    return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry}

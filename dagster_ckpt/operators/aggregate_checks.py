@@ -7,7 +7,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.accumulators import sketches
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.operators.updating_checks import check_changes
 
 _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
@@ -47,14 +47,7 @@ def check_options(name: str, aggregation: Aggregation) -> None:
 
 def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, expire_after_us: int | None) -> None:
     """The input says what each row is, no key is forgotten, and no aggregate is one that cannot take rows back."""
-    if CHANGE_TYPE not in schema.names:
-        raise InvalidPipelineError(
-            f"rows of an updating stream say what they are: read it as its change log. column={CHANGE_TYPE}, "
-            f"columns={', '.join(schema.names)}"
-        )
-    type_ = schema.field(CHANGE_TYPE).type
-    if not pa.types.is_string(type_.value_type if pa.types.is_dictionary(type_) else type_):
-        raise InvalidPipelineError(f"what a row is is said by a string. column={CHANGE_TYPE}, type={type_}")
+    check_changes(schema)
     if expire_after_us is not None:
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and of a key that was forgotten none could be taken back: "

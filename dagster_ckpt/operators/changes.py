@@ -1,12 +1,15 @@
 """The change log's rows: what a stream's table was before an epoch against what it is now."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, equal, flat, take
-from dagster_ckpt.lsm.table import Found
+from dagster_ckpt.lsm.columns import Mask, equal, flat, flatten, mask_of, take
+from dagster_ckpt.lsm.key_order import key_codes
+from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 
@@ -18,6 +21,12 @@ CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), null
 def inserts(rows: pa.Table) -> Changes:
     """Rows that are new, all of them."""
     return Changes(rows.num_rows, partial(_labelled, [(INSERT, rows)]))
+
+
+def changes_of_columns(touched: Touched, columns: Sequence[str], keys: tuple[str, ...]) -> Changes:
+    """The net change of a table whose rows are these columns of a state table's."""
+    before, after = (Found(side.present, side.rows.select(list(columns))) for side in (touched.before, touched.after))
+    return changes_between(before, after, keys)
 
 
 def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Changes:
@@ -37,6 +46,25 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
         return _labelled(parts)
 
     return Changes(count, rows)
+
+
+def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
+    """The net change of several epochs' changes, in the order of the epochs. `keys` are the columns of the key.
+
+    Within an epoch a key has one change, of which the image before comes before the one after it.
+    """
+    changes = flatten(changes)
+    order = key_codes(changes.select(list(keys)))
+    by_key = np.argsort(order, kind="stable")
+    ordered = order[by_key]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    first, last = by_key[begins], by_key[np.append(begins[1:], len(by_key))[: len(begins)] - 1]
+    rows, kinds = changes.drop_columns([CHANGE_TYPE]), changes.column(CHANGE_TYPE)
+    sides = list[Found]()
+    for at, of_side in ((first, (UPDATE_PREIMAGE, DELETE)), (last, (INSERT, UPDATE_POSTIMAGE))):
+        there = mask_of(flat(pc.is_in(kinds, pa.array(of_side))).take(pa.array(at)))
+        sides.append(Found(there, take(rows, at[there])))
+    return changes_between(sides[0], sides[1], tuple(keys))
 
 
 def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:

@@ -1,11 +1,10 @@
 """What a pipeline may be: each refusal says which column, why, and what there is."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 import pyarrow as pa
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.accumulators.order import is_orderable
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregate_checks import check_options
@@ -140,10 +139,9 @@ def _field(name: str, use: str, schema: pa.Schema) -> pa.Field:
         raise InvalidPipelineError(f"the input has several columns of this name: rename them. column={name}, use={use}")
     if name in schema.names:
         return schema.field(name)
-    near = get_close_matches(name.casefold(), [there.casefold() for there in schema.names], n=1)
-    hint = next((f"Did you mean {there!r}? " for there in schema.names if near == [there.casefold()]), "")
     raise InvalidPipelineError(
-        f"the input has no such column. {hint}column={name}, use={use}, columns={', '.join(schema.names)}"
+        f"the input has no such column.{did_you_mean(name, schema.names)} "
+        f"column={name}, use={use}, columns={', '.join(schema.names)}"
     )
 
 

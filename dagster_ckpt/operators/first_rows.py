@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.accumulators.extremes import End
 from dagster_ckpt.operators.changes import inserts
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext, OnlyGrows
 from dagster_ckpt.operators.row_choice import RowChoice, in_time
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
@@ -29,7 +29,7 @@ _EPOCHS = pa.timestamp("us")
 
 
 @dataclass(frozen=True)
-class FirstRows:
+class FirstRows(OnlyGrows):
     """Rows as they come out: one for each life of a key.
 
     A life ends when the watermark has passed the event time of its row by `expire_after_us`.
@@ -61,10 +61,6 @@ class FirstRows:
     def added(self) -> list[str]:
         """The columns that the state adds to those of the input."""
         return [FIRST_AT, NEW_IN]
-
-    @property
-    def logged(self) -> None:
-        return None
 
     @property
     def horizon_us(self) -> None:
@@ -100,10 +96,6 @@ class FirstRows:
             seen.put(touched.hashes[touched.after.present], pa.Table.from_arrays(columns, schema=self.seen.schema))
             yield inserts(rows), rows.num_rows
         new.expire(context.epoch + 1)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        """Nothing follows from state: the table only grows."""
-        raise AssertionError("no state table is logged")
 
     @property
     def _choice(self) -> RowChoice:

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.lsm.words import chosen
 from dagster_ckpt.operators.accumulators.extremes import End
-from dagster_ckpt.operators.changes import changes_between
+from dagster_ckpt.operators.changes import changes_of_columns, inserts
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.row_choice import RowChoice, in_time
@@ -90,9 +90,10 @@ class KeptRows:
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:
-        """The changes in pieces, each with the number of new keys."""
+        """The changes in pieces, each with the number of new keys; a piece may have none."""
         if self.lives is not None:
-            self.lives.forget(state, context)
+            for _ in self.lives.forget(state, context):
+                yield inserts(self.columns.empty_table()), 0
         for touched in state.table(ROWS).touched():
             if self.lives is not None:
                 self.lives.arm(touched, state)
@@ -100,10 +101,7 @@ class KeptRows:
 
     def changes_of(self, touched: Touched) -> Changes:
         """See `Operator.changes_of`."""
-        before, after = (
-            Found(side.present, side.rows.select(self.columns.names)) for side in (touched.before, touched.after)
-        )
-        return changes_between(before, after, self.spec.keys)
+        return changes_of_columns(touched, self.columns.names, self.spec.keys)
 
     @property
     def _is_first(self) -> bool:

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
-from dagster_ckpt.operators.own_columns import ROW, whole_number
+from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.protocol.manifest import InputSpec, SortKind, StateTableSpec
 
 DROP = "drop"
@@ -41,7 +41,7 @@ def check_late(late: str, schema: pa.Schema) -> None:
         raise InvalidPipelineError(f"late rows can be dropped or kept: late='drop' or late='keep'. late={late!r}")
     if late == KEEP:
         checks.check_columns(schema)
-        for name in (ROW, LATE_AT):
+        for name in (ROW, HASH, LATE_AT):
             if name in schema.names:
                 raise InvalidPipelineError(
                     f"late rows are kept with a column of this name: rename yours. column={name}"
@@ -57,7 +57,7 @@ def late_tables(
     return tuple(
         StateTableSpec(
             late_table(number),
-            pa.schema([*source.schema, whole_number(ROW), _late_at(source.schema, time)]),
+            pa.schema([*source.schema, whole_number(HASH), whole_number(ROW), _late_at(source.schema, time)]),
             keys=(LATE_AT, ROW),
             sort=SortKind.TIME,
             time=LATE_AT,
@@ -74,6 +74,7 @@ def keep_late(
     kept = take(rows, late)
     at = pc.fill_null(flat(kept.column(time)).view(pa.int64()), 0)
     field = _late_at(rows.schema, time)
+    kept = kept.append_column(whole_number(HASH), hash_column(hashes[late]))
     kept = kept.append_column(whole_number(ROW), context.row_numbers(len(late)))
     timeline.put(hashes[late], kept.append_column(field, at.view(field.type)))
 

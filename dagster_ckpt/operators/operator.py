@@ -41,19 +41,22 @@ class EpochContext:
     counters: Counter[str] = field(default_factory=Counter)
 
     def row_numbers(self, count: int) -> pa.Array:
-        """So many numbers (int64, ascending) that no other row of these shards ever had: they tell equal rows apart.
+        """So many numbers (int64, ascending) that no other row of the stream ever had: they tell equal rows apart.
 
-        Raises `CheckpointDeclinedError` where a task has four billion in one epoch.
+        Not only of these shards: several may become one. An epoch has four billion numbers, of which each shard has an
+        equal part. Raises `CheckpointDeclinedError` where a task needs more than those of its shards.
         """
-        first = self.counters[_NUMBERED]
-        if first + count > 1 << _NUMBERS_AN_EPOCH_BITS:
+        of_a_shard = (1 << _NUMBERS_AN_EPOCH_BITS) // self.of
+        rows, rows_max = self.counters[_NUMBERED] + count, of_a_shard * len(self.shards)
+        if rows > rows_max:
             raise CheckpointDeclinedError(
                 "an epoch has more rows than can be told apart: let it have fewer by a limit of the source (such as "
-                f"maxFilesPerTrigger), or use more shards. Nothing of the epoch is committed. rows={first + count}, "
-                f"rows_max={1 << _NUMBERS_AN_EPOCH_BITS}, epoch={self.epoch}, shards={len(self.shards)}"
+                f"maxFilesPerTrigger). Nothing of the epoch is committed. rows={rows}, rows_max={rows_max}, "
+                f"epoch={self.epoch}, shards={len(self.shards)}"
             )
-        self.counters[_NUMBERED] += count
-        return pa.array(np.arange(first, first + count) + (self.epoch << _NUMBERS_AN_EPOCH_BITS))
+        first = (self.epoch << _NUMBERS_AN_EPOCH_BITS) + of_a_shard * self.shards[0] + self.counters[_NUMBERED]
+        self.counters[_NUMBERED] = rows
+        return pa.array(np.arange(first, first + count))
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,10 @@ class Operator(Protocol):
         ...
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        """The net changes of the epoch in pieces, once its rows were taken in; called exactly once, rows or none."""
+        """The net changes of the epoch in pieces, once its rows were taken in; called exactly once, rows or none.
+
+        After each piece, which may have no rows, the caller may write down what the state holds in memory.
+        """
         ...
 
     def changes_of(self, touched: Touched) -> Changes:
@@ -122,3 +128,17 @@ class Operator(Protocol):
     def table(self, state_rows: pa.Table) -> pa.Table:
         """The stream's table, as readers see it, from all live rows of the `logged` table."""
         ...
+
+
+class OnlyGrows:
+    """The part of `Operator` of those whose table only grows: what `finish` gives is all of it."""
+
+    @property
+    def logged(self) -> None:
+        return None
+
+    def changes_of(self, touched: Touched) -> Changes:
+        raise AssertionError("no state table is logged")
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        raise AssertionError("the stream's table is made of its change log")

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat
-from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 
-HASH = "_hash"
+HASH = KEY_HASH
 """The hash of a row's key, as a signed number: whoever scans a timeline needs it to look the key up."""
 ROW = "_row"
 """Tells rows apart that are equal in every column (`EpochContext.row_numbers`)."""

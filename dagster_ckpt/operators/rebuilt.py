@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
-from dagster_ckpt.operators import aggregate, append, deduplicate, process, session_aggregate, window_aggregate
+from dagster_ckpt.operators import aggregate, append, deduplicate, mirror, process, session_aggregate, window_aggregate
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.joins import appending, interval, windowed
 from dagster_ckpt.operators.operator import Operator
@@ -14,6 +14,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     append.NAME: append.AppendOnly.from_pipeline,
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
     interval.NAME: interval.IntervalJoin.from_pipeline,
+    mirror.NAME: mirror.Mirror.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
     window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
     windowed.NAME: windowed.WindowedJoin.from_pipeline,

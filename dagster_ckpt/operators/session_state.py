@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
-from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.bounded.due import due_together
+from dagster_ckpt.operators.bounded.lookups import Lookups
+from dagster_ckpt.operators.bounded.pieces import Pieces
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.own_columns import micros
+from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.operators.windowed_state import (
     ENDS,
@@ -20,7 +22,6 @@ from dagster_ckpt.operators.windowed_state import (
     WINDOWS,
     WINDOWS_CLOSED,
     WindowedState,
-    due,
 )
 from dagster_ckpt.protocol.manifest import StateTableSpec
 
@@ -92,23 +93,25 @@ class SessionsUntilClosed:
         if until_us is None:
             return
         table, timeline = state.table(WINDOWS), state.timeline(ENDS)
-        longer = list[tuple[Hashes, pa.Table]]()
-        for hashes, ends in due(state, until_us):
-            found = table.get(hashes, ends.select(self.windowed.key_names))
-            its_hashes = hashes[found.present]
-            closed = micros(found.rows.column(WINDOW_END)) < until_us
-            if not closed.all():
-                still = np.flatnonzero(~closed)
-                its_hashes = its_hashes[still]
-                longer.append((its_hashes, self.windowed.ends_of(its_hashes, take(found.rows, still))))
-            if closed.any():
-                rows = take(found.rows, np.flatnonzero(closed))
-                context.counters[WINDOWS_CLOSED] += rows.num_rows
-                yield inserts(self.windowed.table(rows))
+        lookups = Lookups(table, context.memory_bytes // 4)
+        pieces = Pieces(self.windowed.output, context.memory_bytes // 2)
+        for [ends] in due_together([timeline], [self.windowed.ends()], until_us, context.memory_bytes // 4):
+            hashes = hashes_in(ends)
+            for part, found in lookups.found(hashes, ends.select(self.windowed.key_names)):
+                closed = micros(found.rows.column(WINDOW_END)) < until_us
+                if not closed.all():
+                    still = np.flatnonzero(~closed)
+                    its_hashes = hashes[part][found.present][still]
+                    longer = self.windowed.ends_of(its_hashes, take(found.rows, still))
+                    timeline.put(its_hashes, longer)  # none is due itself, so what is scanned stays what it was
+                    yield from pieces.count(longer.nbytes)
+                if closed.any():
+                    rows = take(found.rows, np.flatnonzero(closed))
+                    context.counters[WINDOWS_CLOSED] += rows.num_rows
+                    yield from pieces.add(self.windowed.table(rows))
+        yield from pieces.rest()
         table.expire(until_us)
         timeline.expire(until_us)
-        for hashes, ends in longer:
-            timeline.put(hashes, ends)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,17 @@ So a timeline has an entry for every key, put when the key first has a time. Whe
 its time has come. If it has grown since, the entry is put anew at that time: a key costs nothing while it is busy.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.accumulators.accumulator import known
+from dagster_ckpt.operators.bounded.due import due_together
+from dagster_ckpt.operators.bounded.lookups import Lookups
 from dagster_ckpt.operators.late import before
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, hash_column, hashes_in, whole_number
@@ -61,16 +64,24 @@ class TimeToLive:
         present[there[over]] = False
         return Found(present, take(found.rows, np.delete(np.arange(len(there)), over)))
 
-    def forget(self, state: State, context: EpochContext) -> None:
-        """Delete the keys that have to leave. Once in an epoch, when all its rows have been taken in."""
+    def forget(self, state: State, context: EpochContext) -> Iterator[None]:
+        """Delete the keys that have to leave. Once in an epoch, when all its rows have been taken in.
+
+        Some keys at a time: after each step the caller may write down what the state holds in memory.
+        """
         until_us = self.until_us(context)
         if until_us is None:
             return
-        timeline = state.timeline(EXPIRIES)
-        again = [self._judged(entries, state, context) for entries in timeline.scan(None, until_us)]
-        for hashes, entries in again:
-            if entries.num_rows:
-                timeline.put(hashes, entries)
+        timeline, table = state.timeline(EXPIRIES), state.table(self.table.name)
+        bytes_max = context.memory_bytes // 4
+        lookups = Lookups(table, bytes_max)
+        for [entries] in due_together([timeline], [self.expiries], until_us, bytes_max):
+            hashes = hashes_in(entries)
+            for part, found in lookups.found(hashes, entries.select(list(self.table.keys))):
+                its_hashes, again = self._judged(hashes[part], found, table, context)
+                if again.num_rows:
+                    timeline.put(its_hashes, again)  # none is due itself, so what is scanned stays what it was
+                yield
         timeline.expire(until_us)
 
     def arm(self, touched: Touched, state: State) -> None:
@@ -82,15 +93,19 @@ class TimeToLive:
             hashes = touched.hashes[new]
             state.timeline(EXPIRIES).put(hashes, self._entries(hashes, take(touched.after.rows, rows)))
 
-    def _judged(self, entries: pa.Table, state: State, context: EpochContext) -> tuple[Hashes, pa.Table]:
-        """Delete the keys of these entries that have to leave; entries for those that live on."""
-        hashes = hashes_in(entries)
-        table = state.table(self.table.name)
-        found = table.get(hashes, entries.select(list(self.table.keys)))
+    def _judged(
+        self, hashes: Hashes, found: Found, table: StateTable, context: EpochContext
+    ) -> tuple[Hashes, pa.Table]:
+        """Delete those of these keys that have to leave; entries for those that live on."""
         asked = np.flatnonzero(found.present)
         over = self._over(found.rows, context)
         if len(over):
-            table.delete(hashes[asked[over]], take(found.rows.select(list(self.table.keys)), over))
+            gone_hashes, gone = hashes[asked[over]], take(found.rows.select(list(self.table.keys)), over)
+            if len(over) < len(hashes):
+                # The change log needs what they had. Of keys that were just got, and no others, the table knows it:
+                # then it counts as held, and nobody has to look it up for very many keys at once.
+                table.get(gone_hashes, gone)
+            table.delete(gone_hashes, gone)
         stays = known(flat(found.rows.column(self.time)))
         stays[over] = False
         rows = np.flatnonzero(stays)

@@ -11,7 +11,8 @@ from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import window_checks
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.bounded.lookups import Lookups
+from dagster_ckpt.operators.bounded.pieces import Pieces
 from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.subkeys import subkey_hashes
@@ -28,7 +29,7 @@ from dagster_ckpt.operators.windowed_state import (
     rows_at,
     times_of,
 )
-from dagster_ckpt.operators.windows import FixedWindow
+from dagster_ckpt.operators.windows import FixedWindow, are_open
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 
 NAME = "window"
@@ -95,9 +96,7 @@ class WindowAggregate(WindowedOperator):
         for first in range(0, len(times), step):
             assigned = self.window.assigned(times[first : first + step])
             at, starts = assigned.rows + first, assigned.starts
-            open_ = known[at]
-            if context.watermark_us is not None:
-                open_ &= starts > context.watermark_us - self.window.size_us
+            open_ = known[at] & are_open(self.window, starts, context.watermark_us)
             if not open_.all():
                 at, starts = at[open_], starts[open_]
             if len(at):
@@ -133,13 +132,19 @@ class WindowAggregate(WindowedOperator):
             yield from self._closed(state, context.watermark_us, context)
 
     def _closed(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
-        """Let the windows come out whose end the watermark has reached, and forget them."""
+        """Let the windows come out whose end the watermark has reached, and forget them.
+
+        What is kept for each may be far more than what says that it is due: so many are looked up as fit into memory.
+        """
         table, until_us = state.table(WINDOWS), watermark_us + 1
+        lookups = Lookups(table, context.memory_bytes // 4)
+        pieces = Pieces(self.windowed.output, context.memory_bytes // 2)
         for hashes, ends in due(state, until_us):
             windows = ends.select(self.windowed.key_names)
-            found = table.get(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows)
-            assert found.present.all(), "a window is there as long as its end is"
-            context.counters[WINDOWS_CLOSED] += len(hashes)
-            yield inserts(self.table(found.rows))
+            for _, found in lookups.found(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
+                assert found.present.all(), "a window is there as long as its end is"
+                context.counters[WINDOWS_CLOSED] += found.rows.num_rows
+                yield from pieces.add(self.table(found.rows))
+        yield from pieces.rest()
         table.expire(until_us)
         state.timeline(ENDS).expire(until_us)

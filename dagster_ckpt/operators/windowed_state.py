@@ -30,9 +30,6 @@ WINDOWS_OPENED = "windows_opened"
 WINDOWS_CLOSED = "windows_closed"
 """Windows of a key that came out in the epoch. With early results none does: they are there from their first row on."""
 
-_PIECE_ROWS_MAX = 1 << 18
-"""So many windows come out at once: what is kept for each may be far more than what says that it is due."""
-
 
 @dataclass(frozen=True)
 class WindowOptions:
@@ -179,9 +176,7 @@ class WindowedOperator:
 def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
     """The rows of `ENDS` before a moment, in pieces, with the hashes of their keys."""
     for piece in state.timeline(ENDS).scan(None, until_us):
-        for first in range(0, piece.num_rows, _PIECE_ROWS_MAX):
-            part = piece.slice(first, _PIECE_ROWS_MAX)
-            yield hashes_in(part), part
+        yield hashes_in(piece), piece
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.columns import Mask, Positions
 from dagster_ckpt.quantities import Duration, microseconds
 
 WINDOWS_OF_A_ROW_MAX = 10_000
@@ -138,6 +138,14 @@ def session(gap: Duration) -> Session:
     Raises `InvalidPipelineError`.
     """
     return Session(microseconds(gap, "gap"))
+
+
+def are_open(window: FixedWindow, starts: Positions, watermark_us: int | None) -> Mask:
+    """Which of the windows that begin there are open: the watermark has not reached their end."""
+    if watermark_us is None:
+        return np.ones(len(starts), dtype=np.bool_)
+    open_: Mask = starts > watermark_us - window.size_us
+    return open_
 
 
 def window_as_json(window: Window) -> dict[str, object]:

@@ -60,12 +60,12 @@ def with_merged(tail: tuple[ChangeRef, ...], merges: Iterable[FilesMerged]) -> t
     """The list with each merged file in the place of those that went into it, which must stand there side by side."""
     for merged in merges:
         count = len(merged.replaced)
-        places = [at for at, file in enumerate(tail) if file.path == merged.replaced[0]]
+        places = [at for at, file in enumerate(tail) if file.name == merged.replaced[0]]
         first = places[0] if places else len(tail)
         gone = tail[first : first + count]
-        assert tuple(file.path for file in gone) == merged.replaced, (
+        assert tuple(file.name for file in gone) == merged.replaced, (
             f"files were merged that do not stand side by side in the table's list. merged={merged.replaced}, "
-            f"found={[file.path for file in gone]}"
+            f"found={[file.name for file in gone]}"
         )
         rows = sum(file.rows for file in gone)
         assert merged.file.rows == rows, (

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.append_merges import with_merged
 from dagster_ckpt.protocol.lineage import bounded
 from dagster_ckpt.protocol.manifest import (
+    Ancestor,
+    ChangeRef,
     EpochRange,
     IndexedList,
+    IndexRef,
     Manifest,
     ManifestKind,
     Owner,
@@ -19,9 +23,15 @@ from dagster_ckpt.protocol.manifest import (
     SourcePosition,
     Statistics,
 )
+from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
 ABANDONED_MAX = 1000
 ROLLBACKS_MAX = 100
+
+NOBODY = Owner("", "")
+"""Of a stream that no writer has opened yet: it belongs to whoever does so first."""
+
+Ref = TypeVar("Ref", RunRef, ChangeRef, IndexRef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,58 @@ def created(beginning: Beginning, stamp: Stamp) -> Manifest:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """The stream that a fork makes, and all whose files it will name, its origin last."""
+
+    stream: str
+    uuid: StreamUuid
+    ancestors: tuple[Ancestor, ...]
+
+
+def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
+    """Version 1 of a new stream that shows, as its epoch 1, what `shown` does: its table, state and positions.
+
+    It belongs to nobody, has taken nothing to a sink, and names no file of its own.
+    """
+    return replace(
+        shown,
+        version=FIRST,
+        kind=ManifestKind.FORK,
+        epoch=Epoch(FIRST),
+        term=Term(FIRST),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        stream=forking.stream,
+        uuid=forking.uuid,
+        owner=NOBODY,
+        parent=None,
+        runs={
+            table: tuple(tuple(_elsewhere(run, shown.uuid) for run in shard) for shard in shards)
+            for table, shards in shown.runs.items()
+        },
+        changes=(),
+        files=IndexedList(
+            tuple(_elsewhere(ref, shown.uuid) for ref in shown.files.index),
+            tuple(_elsewhere(file, shown.uuid) for file in shown.files.tail),
+        ),
+        sources=tuple(_source_elsewhere(position, shown.uuid) for position in shown.sources),
+        sinks=(),
+        ancestors=forking.ancestors,
+        retained=(Retained(Epoch(FIRST), FIRST, stamp.time_ms),),
+        abandoned=(),
+        rollbacks=(),
+    )
+
+
+def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
+    """Version 1 of a new stream that begins as `origin` did: at epoch 0, with nothing in it."""
+    beginning = Beginning(forking.stream, forking.uuid, NOBODY, origin.pipeline, origin.shards)
+    return replace(created(beginning, stamp), kind=ManifestKind.FORK, ancestors=forking.ancestors)
+
+
 def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> Manifest:
-    """The parent's epoch under a new term."""
+    """The parent's epoch under a new term. Of the empty stream any pipeline can make something."""
     version = Version(parent.version + 1)
     return replace(
         parent,
@@ -95,6 +155,7 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> 
         parent=parent.version,
         owner=owner,
         pipeline=pipeline,
+        runs=parent.runs if parent.epoch != EMPTY else _no_runs(pipeline, parent.shards),
     )
 
 
@@ -112,6 +173,25 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str) -> Man
         retained=parent.retained,
         abandoned=_abandoned(parent.abandoned, epoch, parent.epoch),
         rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
+    )
+
+
+def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]], stamp: Stamp) -> Manifest:
+    """The parent's epoch with another number of shards, by the writer who has the stream open.
+
+    `runs` are those of all tables. The change log stays what it is, and with it the shards that its files name: they
+    are those that the epoch had when it was made.
+    """
+    return replace(
+        parent,
+        version=Version(parent.version + 1),
+        kind=ManifestKind.RESHARD,
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        shards=shards,
+        runs=runs,
+        statistics=replace(parent.statistics, state_bytes=_bytes(runs)),
     )
 
 
@@ -141,6 +221,8 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         watermark_us=moved_watermark(parent.watermark_us, event_times_us, edit),
         event_times_us=event_times_us,
         sources=edit.sources,
+        consumed=consumed_of(edit.sources),
+        backfill=backfill_of(edit.sources),
         statistics=_statistics(parent.statistics, edit, runs),
         retained=bounded(
             (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
@@ -151,6 +233,16 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
 
 def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
     return {table.name: ((),) * shards for table in pipeline.tables}
+
+
+def _elsewhere(ref: Ref, stream: StreamUuid) -> Ref:
+    """A reference as another stream has it: what was that stream's own lies elsewhere now."""
+    return ref if ref.ancestor is not None else replace(ref, ancestor=stream)
+
+
+def _source_elsewhere(position: SourcePosition, stream: StreamUuid) -> SourcePosition:
+    index = tuple(_elsewhere(ref, stream) for ref in position.files.index)
+    return replace(position, files=IndexedList(index, position.files.tail))
 
 
 def _emptied(opening: Manifest) -> Manifest:
@@ -222,7 +314,7 @@ def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...
     for at, delay_us in enumerate(edit.delays_us):
         if delay_us is not None:
             time_us = event_times_us[at] if at < len(event_times_us) else None
-            its = None if time_us is None else max(-_FAR_US, min(time_us - delay_us, _FAR_US))
+            its = None if time_us is None else _within_reach(time_us - delay_us)
             if edit.idle[at : at + 1] != (True,):
                 reached.append(its)
             elif its is not None:
@@ -231,8 +323,13 @@ def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...
         least = [max(silent)] if silent else []
     else:
         least = [] if None in reached else [time_us for time_us in reached if time_us is not None]
-    known = [time_us for time_us in (before_us, min(least, default=None), edit.at_least_us) if time_us is not None]
+    at_least_us = None if edit.at_least_us is None else _within_reach(edit.at_least_us)
+    known = [time_us for time_us in (before_us, min(least, default=None), at_least_us) if time_us is not None]
     return max(known, default=None)
+
+
+def _within_reach(time_us: int) -> int:
+    return max(-_FAR_US, min(time_us, _FAR_US))
 
 
 def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
@@ -259,6 +356,4 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
 
 def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
     """The bytes of all runs, those that several shards share counted once."""
-    return sum(
-        {(run.ancestor, run.path): run.bytes for table in runs.values() for shard in table for run in shard}.values()
-    )
+    return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())

@@ -49,10 +49,26 @@ def interruption(what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochWork:
+    """How far the epoch in work was when Spark was last asked: `tasks_done` of `tasks` have ended, after `elapsed_ms`.
+
+    `slowest` says which of the others has worked for longest, and for `slowest_ms`; None where none works.
+    """
+
+    epoch: Epoch
+    elapsed_ms: int
+    tasks_done: int
+    tasks: int
+    slowest: str | None = None
+    slowest_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """What a term's writer last said. `counter` changes with each beat; `closed` is why it ended, None before that.
 
-    `epoch` is the newest it has committed or found, `timeout_ms` how long its silence must last to mean its end.
+    `epoch` is the newest it has committed or found, `timeout_ms` how long its silence must last to mean its end. `work`
+    is what it does now, None where nothing is to be told of that: between two epochs, and of short ones.
     """
 
     term: Term
@@ -61,6 +77,7 @@ class Lease:
     epoch: Epoch
     counter: int = 1
     closed: str | None = None
+    work: EpochWork | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -76,6 +93,25 @@ _PROCESS = Record(
     ProcessId, {"host": TEXT, "boot": TEXT, "namespace": TEXT, "pid": COUNT, "started_ticks": COUNT}
 ).codec()
 _HOLDER = Record(LeaseHolder, {"dagster_run_id": TEXT, "instance": TEXT, "process": _PROCESS}).codec()
+_WORK_FIELDS: Mapping[str, Codec[Any]] = {
+    "epoch": COUNT,
+    "elapsed_ms": COUNT,
+    "tasks_done": COUNT,
+    "tasks": COUNT,
+    "slowest": optional(TEXT),
+    "slowest_ms": COUNT,
+}
+_WORK = Record(EpochWork, _WORK_FIELDS).codec()
+
+
+def _work_of(fields: Any) -> EpochWork | None:
+    """The work that these fields tell; None where they tell it in words that this release does not know."""
+    try:
+        return None if fields is None else _WORK.decode({name: fields[name] for name in _WORK_FIELDS})
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
 _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "term": COUNT,
     "holder": _HOLDER,
@@ -83,6 +119,7 @@ _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "epoch": COUNT,
     "counter": COUNT,
     "closed": optional(TEXT),
+    "work": Codec(_work_of, optional(_WORK).encode),
 }
 _LEASE = Record(Lease, _LEASE_FIELDS).codec()
 _CHECKSUM = "checksum"
@@ -98,14 +135,15 @@ def decode_lease(data: bytes) -> Lease | None:
     """The lease of these bytes; None where they are none or damaged, as if there were no lease: it is advice.
 
     Fields of a newer release are passed over: what this one knows of is enough to be polite. Release 0.1.0 wrote no
-    checksum.
+    checksum, and nothing of the work.
     """
     try:
         fields = json.loads(data)
         checksum = fields.pop(_CHECKSUM, None)
         if checksum is not None and checksum != _checksum(fields):
             return None
-        return _LEASE.decode({name: fields[name] for name in _LEASE_FIELDS if name in fields})
+        known = {name: fields[name] for name in _LEASE_FIELDS if name in fields}
+        return _LEASE.decode({"work": None, **known})
     except (AttributeError, ValueError, TypeError, RecursionError):
         return None
 

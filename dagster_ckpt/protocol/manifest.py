@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.protocol.names import name_in_stream
 
 Entry = TypeVar("Entry")
 
@@ -20,7 +21,7 @@ HASH_MAX = 2**64 - 1
 
 
 class ManifestKind(StrEnum):
-    """Why a manifest was created. Only `EPOCH` makes a new epoch; the others show one that exists."""
+    """Why a manifest was created. `EPOCH` makes a new epoch, `FORK` a stream's first; the others show one there is."""
 
     OPEN = "open"
     EPOCH = "epoch"
@@ -44,6 +45,23 @@ class HashRange:
     hi: int = HASH_MAX
 
 
+def shard_range(shard: int, of: int) -> HashRange:
+    """The key hashes of one of so many shards."""
+    hashes = (HASH_MAX + 1) // of
+    return HashRange(shard * hashes, (shard + 1) * hashes - 1)
+
+
+def shown_of(clip: HashRange, moved_lo: int = 0, moved_hi: int = 0) -> tuple[HashRange, ...]:
+    """What a clip leaves of all hashes without the circular merge range: at most three ranges, ascending."""
+    if moved_lo == moved_hi:
+        return (clip,)
+    if moved_lo < moved_hi:
+        rest = [(clip.lo, min(clip.hi, moved_lo - 1)), (max(clip.lo, moved_hi), clip.hi)]
+    else:
+        rest = [(max(clip.lo, moved_hi), min(clip.hi, moved_lo - 1))]
+    return tuple(HashRange(lo, hi) for lo, hi in rest if lo <= hi)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeRange:
     """A range of event times in microseconds since the Unix epoch, both bounds inclusive."""
@@ -60,7 +78,8 @@ class RunRef:
     is in `clip` and outside the merge range, from `moved_lo` up to but not including `moved_hi`: compaction has moved
     those down. The merge range goes round: where `moved_lo` is the greater one, it is all from there up and all below
     `moved_hi`; where both are equal, nothing was moved. A file may hold rows of several shards: each of them names it,
-    with a clip of its own (so a task writes one file for all its shards, and a reshard or fork copies nothing).
+    with a clip of its own (so a task writes one file for all its shards, and a reshard or fork copies nothing). After a
+    reshard one of them may name it more than once; no two clips of a file overlap.
 
     `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it. `times` are the least and
     greatest time in it (`StateTableSpec.time`), and later narrower: readers see no row below `least_us`, since those
@@ -81,6 +100,11 @@ class RunRef:
     times: TimeRange | None = None
     ancestor: StreamUuid | None = None
 
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
+
 
 class ChangeKind(StrEnum):
     """Whether a change log is a file of its own or a run that already holds the epoch's changes."""
@@ -94,7 +118,8 @@ class ChangeRef:
     """One file of the change log: what one shard changed in the stream's table in one epoch.
 
     In the list of an append-only stream's files it may also be one that was merged from several. Then `epoch` is the
-    newest that has rows in it, and `shard` says nothing of the rows.
+    newest that has rows in it, and `shard` says nothing of the rows. `shard` is one of those that the stream had in
+    that epoch.
     """
 
     path: str
@@ -107,6 +132,11 @@ class ChangeRef:
     times: TimeRange | None = None
     ancestor: StreamUuid | None = None
 
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexRef:
@@ -118,6 +148,11 @@ class IndexRef:
     checksum: str
     level: int = 0
     ancestor: StreamUuid | None = None
+
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
 
 
 @dataclass(frozen=True, slots=True)

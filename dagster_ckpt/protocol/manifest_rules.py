@@ -4,18 +4,23 @@ A manifest that breaks one was made by a mistake of ours, not by the world: it i
 
     version   one more than the parent's; 1 for the first
     epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
-    term      an EPOCH keeps its parent's; any other begins one: its own version. So terms only grow
+    first     it is empty; a fork's shows, as epoch 1, files of its ancestors alone, and has no writer yet
+    term      an EPOCH keeps its parent's, and so does a RESHARD; any other begins one: its own version. So terms only
+              grow
     runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
+    shards    as many as the parent has. A RESHARD has others, that show the very same rows; a ROLLBACK as many as the
+              epoch had that it goes back to
     files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
     sources   read on from where the parent stopped; never anew, never skipped
     watermark never goes back along a lineage; what was harvested follows it
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain, pairwise, repeat
 
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
-from dagster_ckpt.protocol.edits import ABANDONED_MAX, ROLLBACKS_MAX
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, can_be_shards
+from dagster_ckpt.protocol.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import (
     HASH_MAX,
@@ -23,10 +28,15 @@ from dagster_ckpt.protocol.manifest import (
     HashRange,
     Manifest,
     ManifestKind,
+    Retained,
+    RunRef,
+    SortKind,
     SourceIdentity,
     SourcePosition,
 )
 from dagster_ckpt.protocol.names import file_of
+from dagster_ckpt.protocol.resharding import shows_alike
+from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
 Form = Callable[[Manifest], bool]
 Succession = Callable[[Manifest, Manifest], bool]
@@ -36,8 +46,9 @@ def violations(parent: Manifest | None, child: Manifest) -> list[str]:
     """The names of the rules that `child` breaks as the successor of `parent` (None: it is the stream's first)."""
     broken = malformed(child)
     if parent is None:
-        return broken if first_is_empty(child) else [*broken, first_is_empty.__name__]
-    rules = [*_ALWAYS, *(_OF_EPOCH if child.kind is ManifestKind.EPOCH else _OF_OPENING)]
+        first = a_forks_first_is_its_ancestors if child.kind is ManifestKind.FORK else first_is_empty
+        return broken if first(child) else [*broken, first.__name__]
+    rules = [*_ALWAYS, *_OF_KIND.get(child.kind, _OF_OPENING)]
     return [*broken, *(rule.__name__ for rule in rules if not rule(parent, child))]
 
 
@@ -65,17 +76,20 @@ def numbers_agree(manifest: Manifest) -> bool:
 
 
 def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
-    return (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
+    """Of a fork's first, which may also be empty, its own rule says so."""
+    return manifest.kind is ManifestKind.FORK or (
+        (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
+    )
 
 
 def an_epochs_changes_are_new(manifest: Manifest) -> bool:
     """An epoch's change log was written by its own term, for it."""
     epoch = manifest.kind is ManifestKind.EPOCH
-    return not epoch or all(_is_new(manifest, change.path) for change in manifest.changes)
+    return not epoch or all(_is_new(manifest, change) for change in manifest.changes)
 
 
 def shards_are_a_power_of_two(manifest: Manifest) -> bool:
-    return manifest.shards >= 1 and manifest.shards & (manifest.shards - 1) == 0
+    return can_be_shards(manifest.shards)
 
 
 def each_table_has_every_shard(manifest: Manifest) -> bool:
@@ -95,35 +109,36 @@ def hash_ranges_make_sense(manifest: Manifest) -> bool:
     )
 
 
-def no_run_is_named_twice(manifest: Manifest) -> bool:
-    """Within a shard; several shards may share one."""
-    return all(len({run.path for run in runs}) == len(runs) for table in manifest.runs.values() for runs in table)
-
-
-def shards_share_no_row(manifest: Manifest) -> bool:
-    """Where several shards name one run, no hash is in the clip of two of them."""
+def no_row_is_named_twice(manifest: Manifest) -> bool:
+    """Where a run is named more than once, by several shards or by one, no hash is in two of the clips."""
     clips: dict[tuple[str, str], list[HashRange]] = {}
     for table, shards in manifest.runs.items():
         for run in chain.from_iterable(shards):
-            clips.setdefault((table, run.path), []).append(run.clip)
+            clips.setdefault((table, run.name), []).append(run.clip)
     ordered = (sorted(of_run, key=lambda clip: clip.lo) for of_run in clips.values())
     return all(before.hi < after.lo for of_run in ordered for before, after in pairwise(of_run))
 
 
 def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
-    return all(change.epoch == manifest.epoch and 0 <= change.shard < manifest.shards for change in manifest.changes)
+    """And of one of its shards; whoever shows it later may have fewer."""
+    epoch = manifest.kind is ManifestKind.EPOCH
+    return all(
+        change.epoch == manifest.epoch and change.shard >= 0 and not (epoch and change.shard >= manifest.shards)
+        for change in manifest.changes
+    )
 
 
 def foreign_files_have_a_known_ancestor(manifest: Manifest) -> bool:
-    known = {ancestor.uuid for ancestor in manifest.ancestors}
-    named = {run.ancestor for table in manifest.runs.values() for runs in table for run in runs}
-    named |= {change.ancestor for change in (*manifest.changes, *manifest.files.tail)}
-    named |= {entry.ancestor for entry in manifest.files.index}
-    return named <= {None, *known}
+    return _ancestors_named(manifest) <= {None, *(ancestor.uuid for ancestor in manifest.ancestors)}
 
 
 def sources_are_distinct(manifest: Manifest) -> bool:
     return len(_by_source(manifest)) == len(manifest.sources)
+
+
+def consumed_agrees_with_sources(manifest: Manifest) -> bool:
+    """What is said of the upstreams is what their sources' positions say."""
+    return (manifest.consumed, manifest.backfill) == (consumed_of(manifest.sources), backfill_of(manifest.sources))
 
 
 def retained_are_in_order(manifest: Manifest) -> bool:
@@ -143,10 +158,37 @@ def lists_are_bounded(manifest: Manifest) -> bool:
 
 
 def first_is_empty(manifest: Manifest) -> bool:
-    """Version 1 opens the empty stream. A fork's first has rows; its rules come with it."""
-    empty = (manifest.version, manifest.term, manifest.epoch, manifest.parent) == (FIRST, Term(FIRST), EMPTY, None)
+    """Version 1 opens the empty stream."""
+    return (
+        manifest.epoch == EMPTY and manifest.kind is ManifestKind.OPEN and _is_first(manifest) and _is_empty(manifest)
+    )
+
+
+def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
+    """Version 1 shows an epoch of another stream as epoch 1, or is empty; it names no file of its own.
+
+    No writer has opened it yet, no sink has taken anything of it, and of what came before its epoch it has nothing.
+    """
+    if not _is_first(manifest) or manifest.owner != NOBODY or manifest.sinks or not manifest.ancestors:
+        return False
+    if manifest.epoch == EMPTY:
+        return _is_empty(manifest)
+    only = Retained(Epoch(FIRST), FIRST, manifest.time_ms)
+    return (
+        manifest.epoch == only.epoch
+        and manifest.retained == (only,)
+        and not (manifest.changes or manifest.abandoned or manifest.rollbacks)
+        and None not in _ancestors_named(manifest)
+    )
+
+
+def _is_first(manifest: Manifest) -> bool:
+    return (manifest.version, manifest.term, manifest.parent) == (FIRST, Term(FIRST), None)
+
+
+def _is_empty(manifest: Manifest) -> bool:
     rows = any(run for table in manifest.runs.values() for run in table)
-    return empty and manifest.kind is ManifestKind.OPEN and not (rows or manifest.sources or manifest.retained)
+    return not (rows or manifest.sources or manifest.retained)
 
 
 def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
@@ -158,7 +200,11 @@ def nonce_is_new(parent: Manifest, child: Manifest) -> bool:
 
 
 def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
-    return (child.uuid, child.stream, child.shards) == (parent.uuid, parent.stream, parent.shards)
+    return (child.uuid, child.stream) == (parent.uuid, parent.stream)
+
+
+def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
+    return child.ancestors == parent.ancestors
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
@@ -186,6 +232,10 @@ def writer_is_the_parents(parent: Manifest, child: Manifest) -> bool:
     return child.owner == parent.owner and child.pipeline == parent.pipeline
 
 
+def shards_are_the_parents(parent: Manifest, child: Manifest) -> bool:
+    return child.shards == parent.shards
+
+
 def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
     before, after = parent.watermark_us, child.watermark_us
     return before is None or (after is not None and after >= before)
@@ -206,9 +256,9 @@ def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
 
 def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
     return all(
-        run.path in before or _is_new(child, run.path)
+        run.name in before or _is_new(child, run)
         for table, shards in child.runs.items()
-        for runs, before in zip(shards, _paths(parent, table), strict=False)
+        for runs, before in zip(shards, _names(parent, table), strict=False)
         for run in runs
     )
 
@@ -241,6 +291,15 @@ def sources_read_on(parent: Manifest, child: Manifest) -> bool:
     return before.keys() <= after.keys() and all(
         position == before.get(source) or position.previous == (before[source].current if source in before else None)
         for source, position in after.items()
+    )
+
+
+def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
+    """No upstream is read backwards, becomes another or is lost."""
+    after = {entry.stream: entry for entry in child.consumed}
+    return all(
+        entry.stream in after and after[entry.stream].uuid == entry.uuid and after[entry.stream].epoch >= entry.epoch
+        for entry in parent.consumed
     )
 
 
@@ -284,17 +343,47 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
     return child.kind is ManifestKind.OPEN and _content(child) == _content(parent)
 
 
+def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
+    """The parent's epoch, unchanged, but for how its state lies."""
+    statistics = replace(child.statistics, state_bytes=parent.statistics.state_bytes)
+    unchanged = replace(child, shards=parent.shards, runs=parent.runs, statistics=statistics)
+    return _content(unchanged) == _content(parent)
+
+
+def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
+    """Tables sorted by hash show the same rows of the same runs; those sorted by time were written anew."""
+    if child.shards == parent.shards:
+        return False
+    return all(
+        shows_alike(parent.runs.get(spec.name, ()), child.runs.get(spec.name, ()))
+        if spec.sort is SortKind.HASH
+        else all(_is_new(child, run) for run in chain.from_iterable(child.runs.get(spec.name, ())))
+        for spec in child.pipeline.tables
+    )
+
+
 def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
     return set(child.retained) <= set(parent.retained)
+
+
+def _ancestors_named(manifest: Manifest) -> set[StreamUuid | None]:
+    """Whose files the manifest names itself; None: its own."""
+    named = {run.ancestor for table in manifest.runs.values() for runs in table for run in runs}
+    named |= {change.ancestor for change in (*manifest.changes, *manifest.files.tail)}
+    named |= {entry.ancestor for entry in manifest.files.index}
+    return named | {entry.ancestor for position in manifest.sources for entry in position.files.index}
 
 
 def _content(manifest: Manifest) -> tuple[object, ...]:
     return (
         manifest.epoch,
-        manifest.runs,
+        manifest.shards,
+        {table: shards for table, shards in manifest.runs.items() if any(shards)},
         manifest.changes,
         manifest.files,
         manifest.sources,
+        manifest.consumed,
+        manifest.backfill,
         manifest.batch_id,
         manifest.watermark_us,
         manifest.event_times_us,
@@ -305,9 +394,9 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
     )
 
 
-def _paths(manifest: Manifest, table: str) -> Iterable[set[str]]:
+def _names(manifest: Manifest, table: str) -> Iterable[set[str]]:
     """For each shard the files of its runs; endless, so that one that is not there has none."""
-    return chain(({run.path for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
+    return chain(({run.name for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
 
 
 def _entries(manifest: Manifest) -> int:
@@ -326,14 +415,14 @@ def _same_or_merged(child: Manifest, before: tuple[ChangeRef, ...], after: tuple
     return (
         after[at + 1 :] == before[at + shorter + 1 :]
         and after[at : at + 1] != ()
-        and _is_new(child, after[at].path)
+        and _is_new(child, after[at])
         and after[at].rows == sum(change.rows for change in gone)
     )
 
 
-def _is_new(child: Manifest, path: str) -> bool:
-    file = file_of(path)
-    return file is not None and (file.term, file.epoch) == (child.term, child.epoch)
+def _is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
+    file = file_of(ref.path)
+    return ref.ancestor is None and file is not None and (file.term, file.epoch) == (child.term, child.epoch)
 
 
 def _by_source(manifest: Manifest) -> dict[SourceIdentity, SourcePosition]:
@@ -347,11 +436,11 @@ _FORMS: tuple[Form, ...] = (
     shards_are_a_power_of_two,
     each_table_has_every_shard,
     hash_ranges_make_sense,
-    no_run_is_named_twice,
-    shards_share_no_row,
+    no_row_is_named_twice,
     changes_are_of_the_shown_epoch,
     foreign_files_have_a_known_ancestor,
     sources_are_distinct,
+    consumed_agrees_with_sources,
     retained_are_in_order,
     the_shown_epoch_is_retained,
     lists_are_bounded,
@@ -360,12 +449,14 @@ _ALWAYS: tuple[Succession, ...] = (
     version_is_the_next,
     nonce_is_new,
     stream_stays_itself,
+    ancestors_stay_the_same,
     abandoned_stay_abandoned,
     rollbacks_are_remembered,
 )
 _OF_EPOCH: tuple[Succession, ...] = (
     term_is_the_parents,
     writer_is_the_parents,
+    shards_are_the_parents,
     watermark_does_not_go_back,
     harvest_is_the_parents_watermark,
     event_times_do_not_go_back,
@@ -373,6 +464,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
     files_are_the_parents_or_merged,
     batch_follows,
     sources_read_on,
+    consumed_reads_on,
     retained_grow_by_one,
     statistics_add_up,
     nothing_is_undone,
@@ -382,3 +474,10 @@ _OF_OPENING: tuple[Succession, ...] = (
     an_opening_shows_what_was_there,
     retained_only_shrink,
 )
+_OF_RESHARD: tuple[Succession, ...] = (
+    term_is_the_parents,
+    writer_is_the_parents,
+    a_reshard_shows_what_was_there,
+    a_reshard_moves_no_row,
+)
+_OF_KIND = {ManifestKind.EPOCH: _OF_EPOCH, ManifestKind.RESHARD: _OF_RESHARD}

@@ -15,6 +15,9 @@ A store holds one folder per stream; below it
 where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from the second file of a task on: no two
 attempts at anything ever share a name. All names but a stream's folder are relative to that folder.
 
+A fork reads files of other streams, and calls each `ancestors/<that stream's uuid>/<its path there>`: a name for what
+lies elsewhere, no object's (`storage.ancestors` finds it).
+
 A name part that begins with a dot is never an object: stores may keep unfinished files under such names.
 """
 
@@ -23,13 +26,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import Epoch, Shard, Term, Version
+from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Term, Version
 
 MANIFESTS = "manifest"
 LEASES = "lease"
 INDEX = "index"
 PINS = "pins"
 SUBSCRIBERS = "subscribers"
+ANCESTORS = "ancestors"
+FORK_PINS = "fork-"
 TRIMMED = "trimmed.json"
 COLLECTOR = "collector.json"
 
@@ -161,6 +166,23 @@ def file_of(name: str) -> FileId | None:
         return None
     term, epoch, shard, attempt, number = (int(digits or 0) for digits in match.groups())
     return FileId(Term(term), Epoch(epoch), Shard(shard), attempt, number)
+
+
+def name_in_stream(path: str, ancestor: StreamUuid | None) -> str:
+    """What a stream calls a file: one of its own by its path, one of an ancestor's so that no two names are alike."""
+    return path if ancestor is None else f"{ANCESTORS}/{ancestor}/{path}"
+
+
+def parse_ancestors_name(name: str) -> tuple[StreamUuid, str] | None:
+    """The ancestor and the path there of a file that lies in an ancestor's folder; None for any other name."""
+    folder, _, rest = name.partition("/")
+    ancestor, _, path = rest.partition("/")
+    return (StreamUuid(ancestor), path) if folder == ANCESTORS and ancestor and path else None
+
+
+def fork_pin_name(fork: StreamUuid) -> str:
+    """The name of the pin, in each stream whose files a fork names, that keeps them for it."""
+    return f"{FORK_PINS}{fork}"
 
 
 def request_name(name: str) -> str:

@@ -8,10 +8,15 @@ names it, and no writer can name it any more:
     the newest          its own writer, and     epochs of a term are made one after another: what an earlier one did
                         only of epochs up to    not name was an attempt that failed or came second; what belongs to a
                         the newest version      later one is in flight
+
+Subscribers need no more than the log, but perhaps far back. So there are two bounds: manifests from `log_bound` on
+stay, and of what those below `bound` name, the change log does.
 """
 
-from dagster_ckpt.ids import FIRST, Term, Version
-from dagster_ckpt.protocol.manifest import IndexRef, Manifest
+from collections.abc import Iterable
+
+from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
 from dagster_ckpt.protocol.names import file_of
 
 MANIFESTS_KEPT = 16
@@ -31,11 +36,39 @@ def bound(newest: Manifest, retired: Manifest | None) -> Version:
     return Version(max(FIRST, min(*retains, newest.version - MANIFESTS_KEPT + 1)))
 
 
+def log_bound(bound: Version, consumed: Iterable[Epoch]) -> Version:
+    """The first version whose change log must stay, and with it its manifest; never above `bound`.
+
+    `consumed` is for each subscriber the epoch of this stream that it has consumed for good. That epoch's own manifest
+    stays too: as long as it is there, none behind it was ever removed, and no sleeper's can lie on its number.
+    """
+    return Version(max(FIRST, min([bound, *(Version(epoch) for epoch in consumed)])))
+
+
+def is_cut_off(newest: Manifest, consumed: Epoch, max_lag: int) -> bool:
+    """Whether a subscriber is so far behind, in numbers of epochs, that it no longer keeps the log."""
+    return newest.epoch - consumed > max_lag
+
+
+def log_named(manifest: Manifest) -> set[str]:
+    """The files of its own stream that the manifest's change log consists of: files, or runs of state."""
+    return {change.path for change in manifest.changes if change.ancestor is None}
+
+
 def files_named(manifest: Manifest) -> set[str]:
     """The files of its own stream that a manifest names itself. What its index objects list comes on top."""
     named = {run.path for shards in manifest.runs.values() for runs in shards for run in runs if run.ancestor is None}
     named |= {change.path for change in (*manifest.changes, *manifest.files.tail) if change.ancestor is None}
     return named | {ref.path for ref in _index_objects(manifest) if ref.ancestor is None}
+
+
+def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
+    """The other streams whose files a manifest names itself. What its own index objects list comes on top."""
+    refs: list[RunRef | ChangeRef | IndexRef] = [
+        run for table in manifest.runs.values() for runs in table for run in runs
+    ]
+    refs += [*manifest.changes, *manifest.files.tail, *_index_objects(manifest)]
+    return {ref.ancestor for ref in refs if ref.ancestor is not None}
 
 
 def lists_of_files(manifest: Manifest) -> tuple[IndexRef, ...]:

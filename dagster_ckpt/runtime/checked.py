@@ -18,8 +18,9 @@ from dagster_ckpt.runtime.stream_job import StreamJob
 
 @dataclass(frozen=True)
 class CheckedStream:
-    """A stream that was found to be in order."""
+    """A stream that was found to be in order, as it runs."""
 
+    stream: Stream
     sources: tuple[Source, ...]
     operator: Operator | AppendOnly
 
@@ -31,9 +32,10 @@ def check_stream(job: StreamJob) -> CheckedStream:
             "a streaming asset's function returns a Stream: write Stream(df). "
             f"asset={job.asset}, returned={type(job.stream).__name__}"
         )
-    plans = [analysed_plan(job.asset, stream.frame) for stream in job.stream.inputs]
-    session = job.stream.frame.sparkSession
-    for stream in job.stream.inputs:
+    running = job.stream.mirrored()
+    plans = [analysed_plan(job.asset, stream.frame) for stream in running.inputs]
+    session = running.frame.sparkSession
+    for stream in running.inputs:
         # A session of the stream's, and for all inputs the same: they are read by one query.
         own = stream.frame.sparkSession
         if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
@@ -57,10 +59,10 @@ def check_stream(job: StreamJob) -> CheckedStream:
     together = of_inputs[0]
     if len(plans) > 1:
         # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
-        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in job.stream.inputs])))
+        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in running.inputs])))
     sources = sources_of(job.asset, session, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
-    return CheckedStream(sources, build_operator(job.asset, job.stream, identities))
+    return CheckedStream(running, sources, build_operator(job.asset, running, identities))
 
 
 def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:

@@ -37,8 +37,10 @@ def archive_of(environ: Mapping[str, str]) -> Path | None:
 def use_archive(environ: MutableMapping[str, str]) -> None:
     """Let a JVM of Spark that is started later use the archive, if there is one; the user's own comes first."""
     given = environ.get(_JAVA_OPTIONS, "")
+    if any(option in given for option in _OF_ARCHIVES):
+        return  # before Python's path is searched for Spark: each asset that is defined comes here
     archive = archive_of(environ)
-    if any(option in given for option in _OF_ARCHIVES) or archive is None or not archive.is_file():
+    if archive is None or not archive.is_file():
         return
     environ[_JAVA_OPTIONS] = " ".join([f'"-XX:SharedArchiveFile={archive}"', _QUIET, given]).strip()
 

@@ -8,9 +8,8 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.names import COLLECTOR
-from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.object_store import ObjectMissingError
 
 _log = logging.getLogger(__name__)
 
@@ -18,6 +17,14 @@ _PASSES_PER_GRACE = 4
 _PAUSE_MS_MIN = 10_000
 _PAUSE_MS_MAX = 900_000
 _END_S_MAX = 5.0
+_CUT_OFF = (
+    "streams that read this one are more than max_lag epochs behind: its change log is no longer kept for them, and "
+    "they must be backfilled."
+)
+_GONE = (
+    "streams that have read this one are not in the store, and its change log is kept for them: bring their folders "
+    "back, or let them go with unsubscribe."
+)
 
 
 class CollectorThread:
@@ -26,9 +33,10 @@ class CollectorThread:
     Nothing here ever raises into the writer's work, nor stops it.
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock, grace_ms: int, term: Callable[[], Term]) -> None:
-        """`store` is the stream's folder; `term` says what the writer's term is now."""
-        self._collector = Collector(ManifestChain(store, clock), grace_ms)
+    def __init__(self, collector: Collector, clock: Clock, term: Callable[[], Term]) -> None:
+        """`collector` is the stream's, `term` says what its writer's term is now."""
+        self._collector = collector
+        grace_ms = collector.grace_ms
         self._pause_ms = min(max(grace_ms // _PASSES_PER_GRACE, _PAUSE_MS_MIN), _PAUSE_MS_MAX)
         self._term = term
         self._clock = clock
@@ -59,6 +67,12 @@ class CollectorThread:
                 error,
             )
             return
+        for told, subscribers in (
+            (_CUT_OFF, collected.cut_off),
+            (_GONE, collected.gone),
+        ):
+            if subscribers:
+                _log.warning("%s store=%s, subscribers=%s", told, self._collector.chain.store.url, [*subscribers])
         if collected != Collected():
             _log.info("garbage was collected. store=%s, removed=%s", self._collector.chain.store.url, collected)
 

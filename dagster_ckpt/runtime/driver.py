@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -32,9 +33,11 @@ from dagster_ckpt.protocol.coordinator_events import (
     TimedOut,
 )
 from dagster_ckpt.protocol.edits import EpochEdit
+from dagster_ckpt.protocol.lease import EpochWork
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest, SourcePosition
 from dagster_ckpt.runtime.ack_rows import ShardDecline, merged
 from dagster_ckpt.runtime.epoch_job import EpochJob, JobOutcome
+from dagster_ckpt.runtime.job_status import JobProgress
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.plan import refuse_unknown_state
 from dagster_ckpt.runtime.scratch import Advance, Scratch
@@ -244,11 +247,13 @@ class EpochDriver:
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         self._tell(Begin(epoch))
-        self._job = EpochJob(frame, order, setup.layout, f"dagster-ckpt-{setup.clock.unique()}")
+        tell = partial(self._tell_progress, epoch, setup.clock.monotonic_ms())
+        self._job = EpochJob(frame, order, setup.layout, f"dagster-ckpt-{setup.clock.unique()}", tell)
         try:
             outcome = self._job.run(setup.timeout_ms)
         finally:
             self._job = None
+            setup.writer.heartbeat.works(None)
         for event in events_of(epoch, outcome, setup.layout):
             for effect in self._tell(event):
                 match effect:
@@ -257,6 +262,20 @@ class EpochDriver:
                     case GiveUp(failure=failure):
                         raise self._error(outcome, error_of(epoch, failure)) from outcome.error
         raise AssertionError(f"the coordinator neither commits nor gives up. {epoch=}")
+
+    def _tell_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
+        """Have the lease say how far the epoch is, from its next beat on."""
+        clock, slowest = self._setup.clock, progress.slowest
+        self._setup.writer.heartbeat.works(
+            EpochWork(
+                epoch=epoch,
+                elapsed_ms=clock.monotonic_ms() - began_ms,
+                tasks_done=progress.tasks_done,
+                tasks=progress.tasks,
+                slowest=None if slowest is None else slowest.name,
+                slowest_ms=0 if slowest is None else max(0, clock.now_ms() - progress.began_ms),
+            )
+        )
 
     def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
         """What to raise for an epoch that was given up: trying again mends no damage and no release."""

@@ -1,8 +1,9 @@
 """One epoch's Spark job: run it with a time limit, cancel it, and say in one line why it failed."""
 
+import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,23 +13,18 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dagster_ckpt.ids import Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.runtime.ack_rows import ShardDecline, decode_word
+from dagster_ckpt.runtime.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.task import ORDER_PROPERTY, EpochOrder
 
+_LOG = logging.getLogger(__name__)
+
 _CANCEL_AGAIN_S = 1.0
+_LOOK_S = 1.0
 _REASON_LENGTH_MAX = 1000
 _TASKS_SHOWN_MAX = 20
-
-
-@dataclass(frozen=True)
-class SilentTask:
-    """A task that had not answered when time was up, in words, and the shards that it works (none: it reads input)."""
-
-    name: str
-    shards: tuple[Shard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,21 +38,33 @@ class JobOutcome:
     words: tuple[ShardAck | ShardDecline, ...] = ()
     error: Exception | None = None
     reason: str = ""
-    silent: tuple[SilentTask, ...] | None = None
+    silent: tuple[RunningTask, ...] | None = None
     aborted: str | None = None
     had_tasks: bool = True
 
 
 class EpochJob:
-    """The Spark job that makes one epoch's ACKs. `tag` is a name that no other job of the process has."""
+    """The Spark job that makes one epoch's ACKs. `tag` is a name that no other job of the process has.
 
-    def __init__(self, frame: DataFrame, order: EpochOrder, layout: Layout, tag: str) -> None:
+    `on_progress` is told every second how far it is, from its first second on and never after `run` has returned.
+    """
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        order: EpochOrder,
+        layout: Layout,
+        tag: str,
+        on_progress: Callable[[JobProgress], None],
+    ) -> None:
         self._frame = frame
         self._order = order
         self._layout = layout
         self._tag = tag
+        self._on_progress = on_progress
+        self._telling = threading.Lock()
         self._done = threading.Event()
-        self._silent: tuple[SilentTask, ...] | None = None
+        self._silent: tuple[RunningTask, ...] | None = None
         self._aborted: str | None = None
 
     def run(self, timeout_ms: int) -> JobOutcome:
@@ -66,13 +74,15 @@ class EpochJob:
         context.setLocalProperty(ORDER_PROPERTY, self._order.encode())
         context.addJobTag(self._tag)
         watch.start()
+        threading.Thread(target=self._look_on, args=(context,), name=f"{self._tag}-progress", daemon=True).start()
         try:
             rows = self._frame.collect()
             had_tasks = bool(rows) or self._frame.rdd.getNumPartitions() > 0
         except (Py4JError, PySparkException) as error:
             return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
         finally:
-            self._done.set()
+            with self._telling:
+                self._done.set()
             context.removeJobTag(self._tag)
         return JobOutcome(tuple(decode_word(row["word"]) for row in rows), had_tasks=had_tasks)
 
@@ -93,30 +103,24 @@ class EpochJob:
             context.cancelJobsWithTag(self._tag)
             self._done.wait(_CANCEL_AGAIN_S)
 
-    def _running_tasks(self, context: SparkContext) -> tuple[SilentTask, ...]:
-        """The tasks that have not answered, their hosts and shards, from Spark's own status store."""
+    def _running_tasks(self, context: SparkContext) -> tuple[RunningTask, ...]:
+        """The tasks that have not answered, their hosts and shards."""
         try:
-            return tuple(islice(self._from_status_store(context), _TASKS_SHOWN_MAX))
+            return tuple(islice(running_tasks(context, self._tag, self._layout), _TASKS_SHOWN_MAX))
         except (Py4JError, PySparkException) as error:
-            return (SilentTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
+            return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
 
-    def _from_status_store(self, context: SparkContext) -> Iterator[SilentTask]:
-        scala: Any = context._jsc.sc()  # noqa: SLF001  (Spark shows its status store nowhere else)
-        for job in scala.statusTracker().getJobIdsForTag(self._tag):
-            stages = scala.statusTracker().getJobInfo(job).get().stageIds()
-            for stage in stages:
-                tasks = scala.statusStore().taskList(stage, 0, 2**31 - 1).iterator()
-                while tasks.hasNext():
-                    task = tasks.next()
-                    if task.status() == "RUNNING":
-                        yield self._named(stage == max(stages), task)
-
-    def _named(self, in_last_stage: bool, task: Any) -> SilentTask:  # noqa: FBT001  (a fact, no switch)
-        where = f"{task.host()} (task {task.taskId()}"
-        if not in_last_stage:
-            return SilentTask(f"{where} reads partition {task.partitionId()} of the input)")
-        shards = self._layout.shards_of(task.partitionId())
-        return SilentTask(f"{where} works shards {', '.join(map(str, shards))})", tuple(shards))
+    def _look_on(self, context: SparkContext) -> None:
+        """Tell how far the job is, in a thread of its own: Spark may hang, and nothing else may wait for it then."""
+        while not self._done.wait(_LOOK_S):
+            try:
+                progress = progress_of(context, self._tag, self._layout)
+            except (Py4JError, PySparkException, ConnectionError) as error:
+                _LOG.debug("Spark did not say how far the epoch is; asked again soon. reason=%s", error)
+                continue
+            with self._telling:
+                if not self._done.is_set():
+                    self._on_progress(progress)
 
 
 def reason_of(error: Py4JError | PySparkException) -> str:

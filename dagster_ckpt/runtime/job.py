@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from pyspark.errors import AnalysisException
@@ -15,8 +17,10 @@ from dagster_ckpt.errors import (
     FencedError,
     IncompatibleStateError,
     InvalidPipelineError,
+    StoreUnavailableError,
 )
 from dagster_ckpt.history.damage import advised
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
@@ -24,20 +28,24 @@ from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, check_stream
 from dagster_ckpt.runtime.collecting import CollectorThread
 from dagster_ckpt.runtime.dataflow import words_of_epochs, words_of_own_epoch
-from dagster_ckpt.runtime.driver import DriverSetup, EpochDriver
+from dagster_ckpt.runtime.driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.query import EpochQuery
+from dagster_ckpt.runtime.query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
+from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.runtime.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.draining import DrainWatch
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -63,39 +71,60 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     says how to go back to an epoch that does without what is damaged.
     """
     checked = check_stream(job)
+    job = replace(job, stream=checked.stream)
     remove_abandoned()
-    store = folder_store(job.address.open(), job.folder)
+    root = job.address.open()
+    store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
     opening = job.opening(checked.operator.pipeline)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
-    run = _Run(job, checked, hooks, clock, pulse)
+    upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
+    run = _Run(job, checked, upstreams, hooks, clock, pulse)
     try:
-        return run.to_the_end(store, partial(open_stream, store, opening, clock, pulse))
+        return run.to_the_end(root, partial(open_stream, store, opening, clock, pulse))
     except CorruptStateError as error:
         # In its place, not caused by it: who looks at the innermost error alone must see the way back.
-        better = advised(ManifestChain(store, clock), job.asset, error)
+        better = advised(root, ManifestChain(store, clock), job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
 
 
 class _Run:
     """One run: a writer and a query, or several of both, one after another, where epochs failed."""
 
+    _root: ObjectStore
     _writer: StreamWriter
+    _drain: DrainWatch
 
-    def __init__(self, job: StreamJob, checked: CheckedStream, hooks: JobHooks, clock: Clock, pulse: Pulse) -> None:
+    def __init__(
+        self,
+        job: StreamJob,
+        checked: CheckedStream,
+        upstreams: Upstreams,
+        hooks: JobHooks,
+        clock: Clock,
+        pulse: Pulse,
+    ) -> None:
         self._job = job
         self._checked = checked
+        self._upstreams = upstreams
         self._hooks = hooks
         self._clock = clock
         self._pulse = pulse
         self._failures = 0
+        self._slow_since: tuple[Epoch, int] | None = None
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
-    def to_the_end(self, store: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
-        collecting = CollectorThread(store, self._clock, self._job.options.grace_ms, lambda: self._writer.term)
+    def to_the_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
+        self._root = root
+        options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
+        collector = Collector(chain, root, options.grace_ms, options.max_lag)
+        collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
         self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
         try:
+            check_ancestors(root, self._clock, self._writer.manifest)
+            holder, interval_ms = self._writer.heartbeat.lease.holder, self._job.options.checkpoint_interval_ms
+            self._drain = DrainWatch(self._writer.store, self._clock, holder, self._writer.term, interval_ms)
             collecting.begin()
             result = self._try()
             while result is None:
@@ -120,15 +149,25 @@ class _Run:
         before = self._writer.manifest.epoch
         self._pulse.sign()
         try:
+            self._upstreams.prepare(self._writer.manifest)
             return self._query_to_the_end()
         except _FINAL:
             raise
         except Exception as error:
+            with suppress(StoreUnavailableError):
+                self._upstreams.check(self._writer.manifest)  # of what it is, Spark keeps only the text
             if not is_alive(self._job.stream.frame.sparkSession):
                 raise CheckpointError(
                     "Spark's JVM is gone, and with it all that this process could do; nothing of the epoch in work was "
                     f"committed. Start again. asset={self._job.asset}, reason={error}"
                 ) from error
+            if self._is_only_slow(error):
+                _LOG.warning(
+                    "Spark's process that reads the upstream took more than 10 s to start, so busy is this host: tried "
+                    "again. asset=%s",
+                    self._job.asset,
+                )
+                return self._back_off()
             self._failures = 1 if self._writer.manifest.epoch > before else self._failures + 1
             if self._failures > self._job.options.tolerable_failures:
                 raise
@@ -140,6 +179,15 @@ class _Run:
                 error,
             )
             return self._back_off()
+
+    def _is_only_slow(self, error: Exception) -> bool:
+        """Whether the query's own process was not there in time, for no longer than an epoch may take."""
+        if not did_not_start(error):
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if self._slow_since is None or self._slow_since[0] < self._writer.manifest.epoch:
+            self._slow_since = self._writer.manifest.epoch, now_ms
+        return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_the_end(self) -> JobResult:
         scratch = self._scratch()
@@ -223,7 +271,7 @@ class _Run:
         driver.harvest(words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
-        reason = self._hooks.stop_reason()
+        reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
         if reason is not None:
             return Ending.STOPPED, reason
         if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
@@ -233,7 +281,7 @@ class _Run:
     def _back_off(self) -> JobResult | None:
         """Wait before the next try, longer each time; the result where there is a reason to end instead."""
         chance = int(self._clock.unique()[:4], 16) / 0xFFFF
-        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(self._failures, chance)
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(max(1, self._failures), chance)
         while True:
             self._pulse.sign()
             end = self._reason_to_end()
@@ -248,7 +296,8 @@ class _Run:
     def _scratch(self) -> Scratch:
         manifest = self._writer.manifest
         positions = positions_by_source(self._checked.sources, manifest.sources)
-        lists = IndexedLists(self._writer.store, FILES_SEEN, self._clock)
+        store = with_ancestors(self._writer.store, self._root, manifest.ancestors)
+        lists = IndexedLists(store, FILES_SEEN, self._clock)
         files = {
             index: lists.entries(position.files)
             for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
@@ -268,10 +317,14 @@ class _Run:
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
             horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
             timeout_ms=self._job.options.timeout_ms,
-            on_commit=self._hooks.on_commit,
+            on_commit=self._committed,
             pulse=self._pulse,
             clock=self._clock,
         )
+
+    def _committed(self, epoch: CommittedEpoch) -> None:
+        self._hooks.on_commit(epoch)
+        self._upstreams.committed(epoch.manifest)
 
     def _task_setup(self) -> TaskSetup:
         event_times = [stream.event_time for stream in self._job.stream.inputs]

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
@@ -28,12 +28,10 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
         )
     inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
     if stream.step is None:
-        return AppendOnly.build(inputs[0].spec)
-    try:
+        with naming(asset=asset):
+            return AppendOnly.build(inputs[0].spec)
+    with naming(operator=stream.step.name, asset=asset):  # an operator does not know by which word the user called it
         operator = stream.step.build(inputs)
-    except InvalidPipelineError as error:
-        # An operator knows neither its asset nor by which word the user called it.
-        raise InvalidPipelineError(f"{error}, operator={stream.step.name}, asset={asset}") from error
     for number, each in enumerate(stream.inputs):
         _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
     return operator
@@ -42,11 +40,9 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
 def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> StepInput:
     schema = arrow_schema(asset, stream.frame.schema)
     event_time = stream.event_time.column if stream.event_time else None
-    try:
+    with naming(asset=asset):
         checks.check_event_time(event_time, schema)
-    except InvalidPipelineError as error:
-        raise InvalidPipelineError(f"{error}, asset={asset}") from error
-    return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time)
+    return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time, stream.upstream)
 
 
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:

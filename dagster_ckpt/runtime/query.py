@@ -141,6 +141,14 @@ class EpochQuery:
             self._ended.set()
 
 
+def did_not_start(error: BaseException) -> bool:
+    """Whether a query ended because a Python process of its own was not there in time: Spark waits 10 s for it.
+
+    On a host where others use all cores it takes longer; nothing is wrong with the stream then.
+    """
+    return isinstance(error, PySparkException) and "Python worker failed to connect back" in str(error)
+
+
 def _stop(query: StreamingQuery) -> None:
     with suppress(*JVM_IS_GONE):
         query.stop()

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.class_archive import use_archive
@@ -99,9 +99,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     for name, value in _FASTER.items():
         if settings.get(name, None) != value:
             _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
-    if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
-        # Spark would take the first python3 of PATH, which need not be the one this package is installed for.
-        context.pythonExec = sys.executable
+    use_own_python(spark)
     for name, value in _WORKERS.items():
         context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
     session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
@@ -110,9 +108,36 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     return session
 
 
+def use_own_python(spark: "SparkSession") -> None:
+    """Let Spark's Python workers on this host be of the Python that this package is installed for.
+
+    Spark would take the first python3 of PATH. Where PYSPARK_PYTHON says which, that is taken.
+    """
+    if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+
+
 def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
     return all(session.conf.get(name, None) == value for name, value in _SESSION.items())
+
+
+@contextmanager
+def as_active(session: "SparkSession") -> Iterator[None]:
+    """Within it Spark takes the session for the one that is active in this thread.
+
+    It looks a data source that is written in Python up in the active session, whichever is asked to read.
+    """
+    sessions: Any = session._get_j_spark_session_class(session._jvm)  # noqa: SLF001  (Spark shows it nowhere else)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def is_local(session: "SparkSession") -> bool:

@@ -168,7 +168,9 @@ class ShardWork:
             rows_out += changes.count
             if operator.logged is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
-                state.relieve()
+            # A logged table's too: whenever its runs are written, they are the change log, since each has what its keys
+            # had before. `touched` goes on with what it found in memory, and nothing is said of the table meanwhile.
+            state.relieve()
         return rows_out, files
 
     def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:

@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest import SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.runtime.plan import Leaf
 
 _CHOOSING = {
+    UPSTREAM: ("read",),
     "kafka": ("subscribe", "subscribepattern", "assign"),
     "rate": ("rowspersecond", "rampuptime"),
     "rate-micro-batch": ("rowsperbatch", "starttimestamp"),

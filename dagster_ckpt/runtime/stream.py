@@ -5,22 +5,25 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.joins.interval import IntervalJoin
 from dagster_ckpt.operators.joins.windowed import WindowedJoin
+from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.updating_checks import check_step
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import FixedWindow, Session, Window
 from dagster_ckpt.protocol.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
+from dagster_ckpt.runtime.conditions import check_judges_by_values, text_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 _EXPIRING = ("aggregate", "process")
@@ -47,12 +50,31 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Upstream:
+    """What a `Stream` that is another stream's table knows of it.
+
+    `row_key` tells the rows of the table apart; it is empty where rows only come (`updating` is False). `where` is the
+    text of the condition that rows must match, None for all.
+    """
+
+    name: str
+    row_key: tuple[str, ...] = ()
+    where: str | None = None
+
+    @property
+    def updating(self) -> bool:
+        """Whether rows of the table change and go. Then the frame has `_change_type` too."""
+        return bool(self.row_key)
+
+
+@dataclass(frozen=True, slots=True)
 class StepInput:
-    """One input of a step as its operator sees it."""
+    """One input of a step as its operator sees it. `upstream` is the stream that it is, None for a source."""
 
     spec: InputSpec
     keys: tuple[str, ...]
     event_time: str | None
+    upstream: Upstream | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +100,9 @@ class Stream:
 
     Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
     joins with static tables; one that keeps state is refused before the first epoch.
+
+    As a parameter of a streaming function it is the table of another stream, whose name the parameter has: of one that
+    updates and deletes rows, `.where(...)` and `.key_by(...).aggregate(...)` follow that.
     """
 
     frame: "DataFrame"
@@ -85,6 +110,7 @@ class Stream:
     keys: tuple[str, ...] = ()
     expire_after_us: int | None = None
     step: Step | None = None
+    upstream: Upstream | None = None
 
     @property
     def inputs(self) -> tuple["Stream", ...]:
@@ -99,6 +125,37 @@ class Stream:
     def code(self) -> object:
         return None if self.step is None else self.step.code
 
+    @property
+    def updating(self) -> bool:
+        """Whether rows are the changes of an upstream's table, which updates and deletes them."""
+        return self.upstream is not None and self.upstream.updating
+
+    def mirrored(self) -> "Stream":
+        """The stream as it runs: what reads an updating table, and does no more than that, keeps a table like it."""
+        if self.step is not None or self.upstream is None or not self.updating or self.keys:
+            return self
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return Mirror.build(rows.keys, rows.spec, _where(rows))
+
+        return replace(self, keys=self.upstream.row_key, step=Step("where", build))
+
+    def where(self, condition: "str | Column") -> "Stream":
+        """The rows that match a condition, in Spark's SQL or as a Column. Null is no match.
+
+        Of an upstream whose table changes, a row that no longer matches leaves this one too. There the condition must
+        judge a row by its values alone, so that it says the same of it each time.
+        """
+        self._refuse_after_step("where")
+        frame = self.frame.where(condition)
+        if self.upstream is None or not self.updating:
+            return replace(self, frame=frame)
+        check_judges_by_values(frame, condition)
+        text = text_of(condition)
+        both = text if self.upstream.where is None else f"({self.upstream.where}) AND ({text})"
+        return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
+
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
         """The column with a row's event time, and how late a row may come.
 
@@ -106,6 +163,7 @@ class Stream:
         until its next row. What becomes of a row without an event time, the step says.
         """
         self._refuse_after_step("with_watermark")
+        _refuse_updating(self, "with_watermark")
         if self.event_time is not None:
             raise InvalidPipelineError(
                 f"a stream has one event time: call with_watermark once. columns={self.event_time.column}, {column}"
@@ -137,7 +195,16 @@ class Stream:
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return RunningAggregate.build(rows.keys, aggregations, rows.spec, rows.event_time, expire_after_us)
+            updating = rows.upstream is not None and rows.upstream.updating
+            return RunningAggregate.build(
+                rows.keys,
+                aggregations,
+                rows.spec,
+                rows.event_time,
+                expire_after_us,
+                updating=updating,
+                where=_where(rows),
+            )
 
         return self._with_step(Step("aggregate", build, compared=_compared_by(aggregations)))
 
@@ -278,6 +345,7 @@ class Stream:
         """This stream with its stateful step. Raises `InvalidPipelineError` where that cannot be one."""
         self._refuse_after_step(step.name)
         for number, stream in enumerate((self, *step.others)):
+            _refuse_updating(stream, step.name)
             if not stream.keys:
                 which = "" if number == 0 else " of the other stream"
                 raise InvalidPipelineError(
@@ -325,6 +393,17 @@ class WindowedStream:
 
         step = Step("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
+
+
+def _refuse_updating(stream: Stream, step: str) -> None:
+    """Raise `InvalidPipelineError` where the step cannot follow the changes of an updating upstream."""
+    if stream.upstream is not None and stream.updating:
+        with naming(upstream=stream.upstream.name):
+            check_step(step, stream.keys, stream.upstream.row_key)
+
+
+def _where(rows: StepInput) -> str | None:
+    return None if rows.upstream is None or not rows.upstream.updating else rows.upstream.where
 
 
 def _sides(

@@ -10,7 +10,7 @@ from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.collector import GRACE_MS
+from dagster_ckpt.storage.collector import GRACE_MS, MAX_LAG
 from dagster_ckpt.storage.opening import Opening
 
 
@@ -25,7 +25,8 @@ class JobOptions:
     `tolerable_failures` is how many times in a row an epoch may fail and be tried again, each time after `pause_ms`.
     `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how many tasks an
     epoch has at most, None: as many as Spark has cores. `grace_ms` is for how long an epoch can still be read after it
-    ceased to be retained. `engine` is how each of Spark's Python workers works.
+    ceased to be retained; `max_lag` how many epochs a stream that reads this one may be behind before the change log is
+    no longer kept for it. `engine` is how each of Spark's Python workers works.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
@@ -38,6 +39,7 @@ class JobOptions:
     backoff_ms_max: int = 30_000
     drain_ms: int = 30_000
     grace_ms: int = GRACE_MS
+    max_lag: int = MAX_LAG
     tasks_max: int | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 

@@ -23,6 +23,7 @@ from dagster_ckpt.runtime.engines import EngineOptions, engine_of
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.shard_work import ShardWork
 from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.patient import patient
@@ -106,10 +107,11 @@ def words_of(
 
 def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     clock = SystemClock()
-    store = folder_store(setup.address.open(), setup.folder)
+    root = setup.address.open()
+    store = folder_store(root, setup.folder)
     manifest = _manifest(ManifestChain(store, clock), order)
     # The chain waits by itself. The engine does not: of its many files, one lost reply would cost the whole epoch.
-    store = patient(store, clock)
+    store = patient(with_ancestors(store, root, manifest.ancestors), clock)
     return ShardWork(
         store=store,
         manifest=manifest,

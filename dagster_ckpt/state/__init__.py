@@ -18,10 +18,15 @@ The runs beneath
 
 After the epoch
     snapshot         all live rows of a table
+    point_reads      the rows of some keys of it
     change_log       what the epoch changed, as Parquet files
     change_runs      the same where the new runs are the change log
     object_checks    every byte of a file read and compared
     table_files      files of change logs that are a table, made fewer
+
+Another number of shards
+    reshard          the stream is opened, and shown with it
+    timeline_rewrite what no manifest alone can do
 
 What the tasks of a process share
     engine           all of the following, as one

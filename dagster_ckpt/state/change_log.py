@@ -1,7 +1,7 @@
 """The change log: Parquet files with what each shard changed in the stream's table in an epoch."""
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +20,11 @@ from dagster_ckpt.state.remote.spread import READERS
 from dagster_ckpt.storage.object_store import ObjectStore
 
 T = TypeVar("T")
+
+BATCH_ROWS = 65_536
+"""At most so many rows are in a batch that a reader is given."""
+
+_AT_ONCE_BYTES = 64 * 1024 * 1024
 
 
 def write(store: ObjectStore, file: FileId, changes: pa.Table) -> ChangeRef | None:
@@ -63,6 +68,17 @@ def read(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> pa
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
+def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches: only few of the files, and a batch of their rows, are in memory at once."""
+    for some in _few_at_once(refs):
+        for data in checked(store, some):
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
+                there = [name for name in schema.names if name in file.schema_arrow.names]
+                # Without a column Arrow would not say how many rows there are.
+                for batch in file.iter_batches(BATCH_ROWS, columns=there or [EPOCH]):
+                    yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
+
+
 def checked(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
     """The bytes of each of these files, mapped where they lie on this host's disk. Raises `CorruptStateError`."""
     return _of_each(store, list(refs), lambda ref: _checked(store, ref))
@@ -81,19 +97,31 @@ def _of_each(store: ObjectStore, refs: list[ChangeRef], what: Callable[[ChangeRe
         found[number] = what(refs[number])
 
     jobs = [partial(one, number) for number in range(len(refs))]
-    if refs and store.local_path(refs[0].path) is None:
+    if refs and store.local_path(refs[0].name) is None:
         READERS(jobs)
     else:
         in_turn(jobs)
     return [found[number] for number in range(len(refs))]
 
 
+def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:
+    """The files in their order, several that are small together; none of the lists is empty."""
+    some: list[ChangeRef] = []
+    for ref in refs:
+        if some and sum(each.bytes for each in some) + ref.bytes > _AT_ONCE_BYTES:
+            yield some
+            some = []
+        some.append(ref)
+    if some:
+        yield some
+
+
 def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
-    data = contents(store, ref.path, ref.bytes)
+    data = contents(store, ref.name, ref.bytes)
     if f"{zlib.crc32(memoryview(data)):08x}" != ref.checksum:
         raise CorruptStateError(
             f"a file of the change log is damaged: read or roll back to an epoch that does not need it, and check the "
-            f"disk. file={ref.path}, epoch={ref.epoch}"
+            f"disk. file={ref.name}, epoch={ref.epoch}"
         )
     return data
 

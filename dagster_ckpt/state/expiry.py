@@ -20,7 +20,7 @@ def narrowed(ref: RunRef, spec: StateTableSpec, since_us: int) -> RunRef | None:
     The time of a key never decreases, and a tombstone has the time of the row that it hides. So where a row or a
     tombstone has expired, all that older runs say of its key has too.
     """
-    assert ref.times is not None, f"a run of a table with times has none. file={ref.path}"
+    assert ref.times is not None, f"a run of a table with times has none. file={ref.name}"
     if ref.times.greatest_us < since_us:
         return None
     if spec.sort is SortKind.TIME:

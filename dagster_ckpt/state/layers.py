@@ -97,7 +97,7 @@ class Layers:
         return found_of(answer.parts, keys, self._spec.schema)
 
     def _placed(self, placed: Placed, fresh: dict[str, WrittenRun]) -> View:
-        if (written := fresh.get(placed.ref.path)) is not None:
+        if (written := fresh.get(placed.ref.name)) is not None:
             run = self.view(written).run
         else:
             run = self._runs.run(self._store, placed.ref, self._spec.schema)

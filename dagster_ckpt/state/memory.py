@@ -58,13 +58,23 @@ class MemoryBudget:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(bytes_), timeout_ms / 1000):
-                raise StoreUnavailableError(
-                    f"no memory for a file, since others are still being written: see why the store is so slow, then "
-                    f"try again. waited_ms={timeout_ms}, for={what}, bytes={bytes_}, limit={self.limit_bytes}"
-                )
+                raise self._too_slow(what, bytes_, timeout_ms)
             reservation = Reservation(self)
             self._writes[reservation] = bytes_
         return reservation
+
+    def make_room(self, what: str, bytes_: int, timeout_ms: int) -> None:
+        """Wait until work of so many bytes, which nobody counts, fits beside what is held.
+
+        Only for writes to end: where there are none it goes ahead. Raises `StoreUnavailableError` where they take
+        longer than the timeout.
+        """
+        with self._changed:
+            fits = self._changed.wait_for(
+                lambda: not self._writes or self._held() + bytes_ <= self.limit_bytes, timeout_ms / 1000
+            )
+        if not fits:
+            raise self._too_slow(what, bytes_, timeout_ms)
 
     def hold_write(self, reservation: "Reservation", bytes_: int) -> None:
         """Say how much a write holds now; 0: nothing any more."""
@@ -76,6 +86,12 @@ class MemoryBudget:
 
     def _has_room(self, bytes_: int) -> bool:
         return not self._writes or self._held() + bytes_ <= self._hard_bytes
+
+    def _too_slow(self, what: str, bytes_: int, timeout_ms: int) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"no memory for a file, since others are still being written: see why the store is so slow, then "
+            f"try again. waited_ms={timeout_ms}, for={what}, bytes={bytes_}, limit={self.limit_bytes}"
+        )
 
     def _held(self) -> int:
         return sum(self._tables.values()) + sum(self._writes.values())

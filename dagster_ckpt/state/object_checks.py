@@ -27,7 +27,7 @@ Read = Callable[[int], None]
 def check_file(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str | None:
     """Check a run, or a file of the change log (which may be a run). `store` is the stream's folder."""
     try:
-        size = store.size(ref.path)
+        size = store.size(ref.name)
         if size != ref.bytes:
             return f"{size:,} bytes instead of {ref.bytes:,}"
         if isinstance(ref, ChangeRef) and ref.kind is ChangeKind.FILE:
@@ -39,7 +39,7 @@ def check_file(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str |
 
 def _check_change_log(store: ObjectStore, ref: ChangeRef, read: Read) -> str | None:
     crc = 0
-    for data in _pieces(store, ref.path, ref.bytes, _PIECE_BYTES):
+    for data in _pieces(store, ref.name, ref.bytes, _PIECE_BYTES):
         crc = zlib.crc32(data, crc)
         read(len(data))
     return None if f"{crc:08x}" == ref.checksum else "another checksum than the manifest's"
@@ -51,14 +51,14 @@ def _check_run(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str |
         covered -= tail_bytes(ref.checksum)
         if covered < 0:
             return "shorter than its end"
-        tail_data = store.get_range(ref.path, covered, ref.bytes - covered)
-        tail = read_tail(ref.path, pa.py_buffer(tail_data), ref.checksum, None)
+        tail_data = store.get_range(ref.name, covered, ref.bytes - covered)
+        tail = read_tail(ref.name, pa.py_buffer(tail_data), ref.checksum, None)
     except CorruptStateError:
         return f"another checksum than the manifest's, bytes {covered:,} to {ref.bytes:,}"
     read(len(tail_data))
     block_bytes = tail.descriptor.block_bytes
     at = 0
-    for data in _pieces(store, ref.path, covered, max(1, _PIECE_BYTES // block_bytes) * block_bytes):
+    for data in _pieces(store, ref.name, covered, max(1, _PIECE_BYTES // block_bytes) * block_bytes):
         found = checksums_of(memoryview(data), block_bytes)
         expected = tail.checksums[at : at + len(found)]
         if not np.array_equal(found, expected):

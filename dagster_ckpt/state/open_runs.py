@@ -7,11 +7,10 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode
-from dagster_ckpt.lsm.view import View, shown_of
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
+from dagster_ckpt.lsm.view import View
+from dagster_ckpt.protocol.manifest import ChangeRef, RunRef, shown_of
 from dagster_ckpt.state.objects import contents
 from dagster_ckpt.state.remote.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.remote.run_cache import RunCache, RunId
@@ -62,19 +61,14 @@ class OpenRuns:
 
     def run(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema) -> Run:
         """The run of a file, all of it; `schema` is the state table's. Raises `CorruptStateError`."""
-        if ref.ancestor is not None:
-            raise IncompatibleStateError(
-                f"this release does not read forked streams: install a later one. "
-                f"file={ref.path}, ancestor={ref.ancestor}"
-            )
-        name = RunId(store.url, ref.path, ref.checksum)
-        if store.local_path(ref.path) is None:
+        name = RunId(store.url, ref.name, ref.checksum)
+        if store.local_path(ref.name) is None:
             return self._newest(self._far, name, lambda: self._opened_far(store, ref, schema, name), _FAR_MAX)
         return self._newest(self._local, name, lambda: _opened_local(store, ref, schema), self._mapped_max)
 
     def forget(self, store: ObjectStore, ref: RunRef) -> None:
         """Let go of a run that is about to be deleted."""
-        name = RunId(store.url, ref.path, ref.checksum)
+        name = RunId(store.url, ref.name, ref.checksum)
         self._local.pop(name, None)
         self._far.pop(name, None)
 
@@ -108,11 +102,11 @@ class OpenRuns:
 
     def _opened_far(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema, name: RunId) -> _Opened:
         place = MemoryPlace(ref.bytes) if self._cache is None else self._cache.open(name, ref.bytes)
-        far = FarBytes(store, ref.path, place, self.traffic, self._spread)
+        far = FarBytes(store, ref.name, place, self.traffic, self._spread)
         if ref.bytes <= _WHOLE_BYTES_MAX:
             far.fetch([(0, ref.bytes)])
-        return _Opened(decode(ref.path, place.data, ref.checksum, schema, far), place)
+        return _Opened(decode(ref.name, place.data, ref.checksum, schema, far), place)
 
 
 def _opened_local(store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema) -> _Opened:
-    return _Opened(decode(ref.path, contents(store, ref.path, ref.bytes), ref.checksum, schema), None)
+    return _Opened(decode(ref.name, contents(store, ref.name, ref.bytes), ref.checksum, schema), None)

@@ -48,12 +48,38 @@ def live_shards(
     """The same rows, a shard at a time; none is empty. A run that shards share is opened once for all of them."""
     spec = _spec(manifest, table)
     wanted = list(spec.schema.names if columns is None else columns)
-    shared = _SharedRuns(store, spec, manifest.runs.get(table, ()), OpenRuns() if runs is None else runs)
-    for shard, refs in enumerate(manifest.runs.get(table, ())):
+    for pieces in _shards(store, spec, manifest.runs.get(table, ()), HashRange(), runs):
+        if of_shard := [rows.select(wanted) for rows in pieces]:
+            yield pa.concat_tables(of_shard)
+
+
+def live_pieces(
+    store: ObjectStore,
+    manifest: Manifest,
+    table: str,
+    within: HashRange | None = None,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.Table]:
+    """The rows with these hashes (None: all), a piece that fits into memory at a time; none is empty."""
+    within = within or HashRange()
+    # Clips say what of the runs is the shard's.
+    lists = tuple(
+        refs if any(ref.clip.lo <= within.hi and within.lo <= ref.clip.hi for ref in refs) else ()
+        for refs in manifest.runs.get(table, ())
+    )
+    for pieces in _shards(store, _spec(manifest, table), lists, within, runs):
+        yield from pieces
+
+
+def _shards(
+    store: ObjectStore, spec: StateTableSpec, lists: RunLists, within: HashRange, runs: OpenRuns | None
+) -> Iterator[Iterator[pa.Table]]:
+    """Of each shard that has runs the rows with these hashes, in pieces; each is used up before the next is taken."""
+    shared = _SharedRuns(store, spec, lists, OpenRuns() if runs is None else runs)
+    for shard, refs in enumerate(lists):
         shared.hold(shard)
-        pieces = [rows.select(wanted) for rows in _of_shard(store, spec, refs, shared.runs)] if refs else []
-        if pieces:
-            yield pa.concat_tables(pieces)
+        if refs:
+            yield _of_shard(store, spec, refs, within, shared.runs)
         shared.let_go(shard)
 
 
@@ -65,16 +91,16 @@ class _SharedRuns:
         self._store = store
         self._schema = spec.schema
         self._lists = lists
-        self._last = {ref.path: shard for shard, refs in enumerate(lists) for ref in refs}
+        self._last = {ref.name: shard for shard, refs in enumerate(lists) for ref in refs}
         self._held: dict[str, tuple[Run, int]] = {}
 
     def hold(self, shard: int) -> None:
         """Hold what this shard reads and a later one will."""
         room = _HELD_BYTES_MAX - sum(bytes_ for _, bytes_ in self._held.values())
         for ref in sorted(self._lists[shard], key=lambda ref: ref.bytes):
-            again = self._last[ref.path] > shard and ref.path not in self._held
-            if again and ref.bytes <= room and self._store.local_path(ref.path) is None:
-                self._held[ref.path] = self.runs.run(self._store, ref, self._schema), ref.bytes
+            again = self._last[ref.name] > shard and ref.name not in self._held
+            if again and ref.bytes <= room and self._store.local_path(ref.name) is None:
+                self._held[ref.name] = self.runs.run(self._store, ref, self._schema), ref.bytes
                 room -= ref.bytes
 
     def let_go(self, shard: int) -> None:
@@ -83,11 +109,13 @@ class _SharedRuns:
             del self._held[path]
 
 
-def _of_shard(store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], runs: OpenRuns) -> Iterator[pa.Table]:
+def _of_shard(
+    store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], within: HashRange, runs: OpenRuns
+) -> Iterator[pa.Table]:
     # Clips say what of the runs is the shard's.
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
-    for piece in pieces_of(every, HashRange(), rows_in(PIECE_BYTES, refs, spec.schema)):
+    for piece in pieces_of(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
         run = scan(views.upper, views.bottom, piece.lo, piece.hi, spec.keys)
         if run is not None and len(run):
             yield run.columns()

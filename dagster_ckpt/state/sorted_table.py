@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.columns import equal, flat, take
+from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.merge import scan
 from dagster_ckpt.lsm.multimap import get_all
 from dagster_ckpt.lsm.run import Run, kept
@@ -42,7 +44,7 @@ class SortedTable:
         self._table = table
         self._runs = runs
         self._layers = runs.layers
-        self._counted = table.spec.time is None
+        self._counted = not table.expires
         self._remembers = table.logged or self._counted
         self._memory = Memtable(table.spec.keys, self._settled if self._remembers else _as_it_is)
         self._asked: _Asked | None = None
@@ -114,6 +116,21 @@ class SortedTable:
             if len(word):
                 self._runs.add(word)
         self._memory.clear()
+
+    def flush(self, limits: CompactionLimits, clock: Clock) -> int:
+        """Have what is still in memory written, at the epoch's end; a table whose rows expire is compacted then.
+
+        Returns for how many milliseconds the epoch waits because there are far too many runs.
+        """
+        if not self._table.expires:
+            self.spill()
+            return 0
+        word = self._memory.one()
+        if word is not None and self._runs.write_anew(word.run, limits):
+            self._memory.clear()
+            return 0
+        self.spill()
+        return self._runs.compact(limits, clock)
 
     def finished(self) -> tuple[RunLists, int]:
         """Each shard's list of runs, and how many more rows they show, once everything is durable."""

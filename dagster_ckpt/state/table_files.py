@@ -48,7 +48,7 @@ def merge(
         _LOG.warning(
             "files of the table are not merged now, since that takes too long: look at how fast the store is, or give "
             "epochs a longer timeout. first=%s, files=%s, bytes=%s",
-            choice.files[0].path,
+            choice.files[0].name,
             len(choice.files),
             sum(each.bytes for each in choice.files),
         )
@@ -56,7 +56,7 @@ def merge(
     files = choice.files[first:last]
     path, newest = merged_name(choice.merges, file), max(each.epoch for each in files)
     merged = change_log.created(store, path, memoryview(data), rows, newest, file.shard)
-    return FilesMerged(tuple(each.path for each in files), merged)
+    return FilesMerged(tuple(each.name for each in files), merged)
 
 
 def _opened(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callable[[], bool]) -> list[pq.ParquetFile]:

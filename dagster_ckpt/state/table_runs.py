@@ -5,17 +5,18 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm import slices
-from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
+from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_written_anew
 from dagster_ckpt.lsm.images import with_images
 from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
+from dagster_ckpt.lsm.view import View
 from dagster_ckpt.lsm.words import Word, changing, one_word, said_by
 from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec
 from dagster_ckpt.state.expiry import narrowed
-from dagster_ckpt.state.layers import Layers, OwnLevel
+from dagster_ckpt.state.layers import Layers, OwnLevel, Views
 from dagster_ckpt.state.merging import outputs_of
 from dagster_ckpt.state.run_writer import Folder, Level, RunWriter, WrittenRun
 
@@ -36,6 +37,11 @@ class ShardedTable:
     def spec(self) -> StateTableSpec:
         """The table."""
         return self.folder.spec
+
+    @property
+    def expires(self) -> bool:
+        """Whether its rows do."""
+        return self.folder.spec.time is not None
 
     @property
     def within(self) -> HashRange:
@@ -59,25 +65,44 @@ class TableRuns:
         self._table = table
         self._writer = writer
         self._lists = table.lists
+        self._has_news = False
         self._outputs: list[WrittenRun] = []
         self._superfluous: list[WrittenRun] = []
         self._piece_bytes = piece_bytes
         self._merge_bytes = merge_bytes
 
-    def compact(self, limits: CompactionLimits, clock: Clock) -> int:
-        """Merge what the choice says of the runs of the epoch before. Look-ups go on in those, which say the same.
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self._table.spec.name
 
-        Returns for how many milliseconds of it intake waits because there are far too many runs.
+    def compact(self, limits: CompactionLimits, clock: Clock) -> int:
+        """Merge what the choice says of the runs there are. Look-ups go on in those, which say the same.
+
+        Of a table whose rows expire once all was added, since it is known then what has expired; else before that.
+        Returns for how many milliseconds of it the epoch waits because there are far too many runs.
         """
+        expires = self._table.expires
+        if expires:
+            self._enter_news()
         stall_ms = 0
-        for merge in choose_merges(self._lists, self._table.ranges, limits):
+        for merge in choose_merges(self._lists, self._table.ranges, limits, expiring=expires):
             began_ms = clock.monotonic_ms()
-            outputs = list(self._carried_out(merge))
-            self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
-            self._outputs.extend(outputs)
+            self._take(merge, list(self._carried_out(merge)))
             if isinstance(merge, SliceMerge) and merge.urgent:
                 stall_ms += clock.monotonic_ms() - began_ms
         return stall_ms
+
+    def write_anew(self, run: Run, limits: CompactionLimits) -> bool:
+        """Write all of a table whose rows expire, with all that the epoch said, where that pays; whether it was."""
+        if self.layers.own or not is_written_anew(self._lists, self._table.ranges, len(run), limits):
+            return False
+        now = self.layers.now
+        views = Views((View(run), *now.upper), now.bottom)
+        merge = SliceMerge(self._table.within, 1, sum(len(view.run) for view in (*views.upper, *views.bottom)))
+        self._take(merge, [*self._outputs_of(merge, views, Level.BOTTOM, self._piece_bytes)])
+        self._has_news = True
+        return True
 
     def add(self, word: Word) -> None:
         """Have what an epoch said written, above all that was written before."""
@@ -109,18 +134,15 @@ class TableRuns:
 
     def finished(self) -> RunLists:
         """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
-        ranges, since_us = self._table.ranges, self.layers.since_us
-        lists = self._lists
-        for level in reversed(self.layers.own):
-            lists = with_news(lists, ranges, [written.foreseen for written in level.runs])
-        refs = {written.path: written.ref() for written in (*self._outputs, *self._own)}
-        for written in self._superfluous:
-            self._writer.delete_later(written.ref())
-        durable = ([_durable(ref, refs.get(ref.path)) for ref in shard] for shard in lists)
-        if since_us is None:
-            return tuple(map(tuple, durable))
-        left = ([narrowed(ref, self._table.spec, since_us) for ref in shard] for shard in durable)
-        return tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
+        self._enter_news()
+        written = {each.path: each.ref() for each in (*self._outputs, *self._own)}
+        lists = tuple(tuple(_durable(ref, written.get(ref.name)) for ref in shard) for shard in self._lists)
+        named = {ref.name for shard in lists for ref in shard}
+        # A logged run without a key is in no list, but in the change log.
+        mine = self._outputs if self._table.logged else (*self._outputs, *self._own)
+        for each in (*self._superfluous, *(each for each in mine if each.path not in named)):
+            self._writer.delete_later(each.ref())
+        return lists
 
     @property
     def log(self) -> list[RunRef]:
@@ -131,13 +153,35 @@ class TableRuns:
     def _own(self) -> list[WrittenRun]:
         return [written for level in self.layers.own for written in level.runs]
 
+    def _enter_news(self) -> None:
+        """Put what this epoch has written into the lists, once, and show no longer what has expired in it."""
+        if not self._has_news:
+            for level in reversed(self.layers.own):
+                self._lists = with_news(self._lists, self._table.ranges, [each.foreseen for each in level.runs])
+            self._has_news = True
+        if (since_us := self.layers.since_us) is not None:
+            left = ([narrowed(ref, self._table.spec, since_us) for ref in shard] for shard in self._lists)
+            self._lists = tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
+
     def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
-        views = self.layers.views(levels_of(self._lists, self._table.ranges), self._outputs)
+        views = self.layers.views(levels_of(self._lists, self._table.ranges), (*self._outputs, *self._own))
         level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
-        rows_max = self._rows_in(self._merge_bytes)
+        # What is still to be written of this epoch lies in memory.
+        bytes_ = self._piece_bytes if self._has_news else self._merge_bytes
+        yield from self._outputs_of(merge, views, level, bytes_)
+
+    def _outputs_of(
+        self, merge: SliceMerge | TierMerge, views: Views, level: Level, bytes_: int
+    ) -> Iterator[WrittenRun]:
+        rows_max = self._rows_in(bytes_)
         for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, rows_max):
             self.merged_rows += len(run)
             yield self._write(run, piece, level)
+
+    def _take(self, merge: SliceMerge | TierMerge, outputs: Sequence[WrittenRun]) -> None:
+        """Put what a merge has written in the place of what it read."""
+        self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
+        self._outputs.extend(outputs)
 
     def _merged(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
         for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):

@@ -10,7 +10,6 @@ from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.compaction import limits_for
 from dagster_ckpt.protocol.ack import ShardRuns
 from dagster_ckpt.protocol.manifest import (
-    HASH_MAX,
     ChangeKind,
     ChangeRef,
     HashRange,
@@ -18,6 +17,7 @@ from dagster_ckpt.protocol.manifest import (
     RunRef,
     SortKind,
     StateTableSpec,
+    shard_range,
 )
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.engine import Engine
@@ -31,6 +31,9 @@ from dagster_ckpt.storage.object_store import ObjectStore
 
 _PIECE_BYTES_MAX = 512 * 1024 * 1024
 """However much memory there is: an Arrow column of strings holds 2 GiB, and a file this large gains nothing more."""
+
+_COPIES = 2
+"""So many copies of a table's rows in memory there are for a moment while they are put together and sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class TaskState:
         self._shards = shards
         self._file = file
         self._engine = engine
+        self._limits = limits_for(manifest.shards, engine.limits)
         self._logged = logged
         self._writer = RunWriter(store, file, engine)
         self._specs = {spec.name: spec for spec in manifest.pipeline.tables}
@@ -120,11 +124,14 @@ class TaskState:
         return TaskTimeline(spec, [part.table for part in self._parts_of(spec)], firsts)
 
     def compact(self) -> None:
-        """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in."""
-        limits = limits_for(self._manifest.shards, self._engine.limits)
+        """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in.
+
+        Tables whose rows expire are merged at the epoch's end.
+        """
         for spec in self._specs.values():
             for part in self._parts_of(spec):
-                self._stalled(part.runs.compact(limits, self._engine.clock))
+                if spec.time is None:
+                    self._stalled(part.runs.compact(self._limits, self._engine.clock))
 
     def relieve(self) -> None:
         """Flush tables while memory is above the soft limit. To be called after each chunk of rows."""
@@ -145,7 +152,9 @@ class TaskState:
         made superfluous stay: the epochs before still read them. A crash leaves new files that no manifest names.
         """
         for part in self._all_parts():
-            self._spill(part)
+            self._make_room(part)
+            self._stalled(part.table.flush(self._limits, self._engine.clock))
+            self._engine.budget.hold(part.table, 0)
         self._writer.wait()
         lists: dict[Shard, list[ShardRuns]] = {shard: [] for shard in self._shards}
         for spec in self._specs.values():
@@ -177,9 +186,14 @@ class TaskState:
         """What was done so far; complete after `flush`."""
         return self._metrics
 
+    def _make_room(self, part: _Part) -> None:
+        """Wait for files on their way where what is in memory could not be put together beside them."""
+        bytes_ = _COPIES * part.table.nbytes
+        self._engine.budget.make_room(f"a run of {part.runs.name}", bytes_, self._engine.io.timeout_ms)
+
     def _spill(self, part: _Part) -> None:
-        if part.table.nbytes:
-            part.table.spill()
+        self._make_room(part)
+        part.table.spill()
         self._engine.budget.hold(part.table, 0)
 
     def _stalled(self, stall_ms: int) -> None:
@@ -209,8 +223,7 @@ class TaskState:
         return _Part(shards, SortedTable(table, runs), runs)
 
     def _range(self, shard: Shard) -> HashRange:
-        hashes = (HASH_MAX + 1) // self._manifest.shards
-        return HashRange(shard * hashes, (shard + 1) * hashes - 1)
+        return shard_range(shard, self._manifest.shards)
 
     def _change(self, run: RunRef) -> ChangeRef:
         return ChangeRef(

@@ -181,8 +181,9 @@ class ManifestChain:
     def _end(self, tries: Tries, hint: Version | None) -> Manifest | BrokenEnd | None:
         last, known = self._search(tries, hint), witnessed(self.store)
         if last is None or last.version < known.version:
-            # Somebody has gone on meanwhile, or a manifest was lost: what is known of was there before this search.
-            last = self._search(tries, hint) if known.version else None
+            # Somebody has gone on meanwhile, `hint` led to sleepers' manifests on freed numbers, or one was lost: what
+            # is known of was there before this search.
+            last = self._search(tries, None, known.version) if known.version else None
         unbroken = Version(0) if last is None else last.version
         if unbroken < known.version or (last is not None and last.manifest is None):
             return self._broken(last or _Last(unbroken), known, tries)
@@ -214,8 +215,11 @@ class ManifestChain:
             f"backup, or remove it, and the stream begins anew. damage={damage}"
         )
 
-    def _search(self, tries: Tries, hint: Version | None) -> _Last | None:
-        """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late."""
+    def _search(self, tries: Tries, hint: Version | None, known: Version | None = None) -> _Last | None:
+        """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late.
+
+        `known` is a version that was there, if perhaps not in a list that is late.
+        """
         for start in (hint, FIRST):
             if start is not None and self._exists(start, tries):
                 found = self._last_from(start, tries)
@@ -224,10 +228,10 @@ class ManifestChain:
                     return found
         # Read after version 1 was found missing: whoever deletes that has created this before.
         trimmed = self._is_trimmed(tries)
-        listed = [version for name in self._listed(tries) if (version := parse_manifest_name(name)) is not None]
+        listed = {version for name in self._listed(tries) if (version := parse_manifest_name(name)) is not None}
         if not listed and not trimmed:
             return None
-        for start in sorted(listed, reverse=True):
+        for start in sorted(listed | ({known} if known else set()), reverse=True):
             if self._exists(start, tries) and (found := self._last_from(start, tries)):
                 return found
         raise StoreUnavailableError(

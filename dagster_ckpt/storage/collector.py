@@ -3,49 +3,77 @@
 Safe beside writers, readers, pinners and other collectors, whatever dies or sleeps, because of the order of its
 looks. It lists all names *before* it reads the newest manifest: a file it saw belongs to an epoch that is committed by
 then, or is in flight, or never will be. It deletes only below a bound that was passed a grace period ago: by then
-everybody who chose an epoch while it was retained has read it, or pinned it. It reads the pins last. And nothing that
-was garbage ever stops being garbage: so a pass may be cut short, overtaken or woken up years later.
+everybody who chose an epoch while it was retained has read it, or pinned it. It reads subscribers and pins after that.
+And nothing that was garbage ever stops being garbage: so a pass may be cut short, overtaken or woken up years later.
+
+It deletes in its own folder only, but reads the streams that subscribe to this one.
+
+A fork's collector also lets go of the pin by which the fork keeps an ancestor's files, once nothing that can be read
+names one of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
 
 It decides from the store alone; what it remembers is nothing. `protocol.retention` says what is garbage.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.ids import FIRST, Term, Version
+from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.protocol.names import (
     COLLECTOR,
-    SUBSCRIBERS,
     TRIMMED,
+    fork_pin_name,
     is_probe_name,
     manifest_name,
     parse_lease_name,
     parse_manifest_name,
+    pin_name,
 )
-from dagster_ckpt.protocol.retention import bound, files_named, is_garbage, lists_of_files
+from dagster_ckpt.protocol.retention import (
+    ancestors_named,
+    bound,
+    files_named,
+    is_cut_off,
+    is_garbage,
+    lists_of_files,
+    log_bound,
+    log_named,
+)
+from dagster_ckpt.storage.ancestors import ancestors_folder
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import read_pins
+from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
 
 GRACE_MS = 3_600_000
+MAX_LAG = 10_000
 _COARSE_MS = 1_000
 """Some stores know whole seconds only: an age may be that much less than it looks."""
 _TRIES_MAX = 5
 
+_Named = tuple[set[str], set[StreamUuid]]
+"""Files of the stream's own, and the other streams of which some are named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """How many objects of each kind a pass removed. `leftovers` are what writes that never ended have left behind."""
+    """How many objects of each kind a pass removed. `leftovers` are what writes that never ended have left behind.
+
+    `cut_off` and `gone` name subscribers: those too far behind for the log to be kept for them, and those whose streams
+    are not in the store, for which it is.
+    """
 
     manifests: int = 0
     files: int = 0
     leases: int = 0
     leftovers: int = 0
+    cut_off: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 class _OvertakenError(Exception):
@@ -54,16 +82,22 @@ class _OvertakenError(Exception):
 
 @dataclass(frozen=True)
 class Collector:
-    """`chain` is the stream's. `grace_ms` is longer than any reader reads and any list is late."""
+    """`chain` is the stream's; `root` is the whole store, where the streams that need this one have theirs.
+
+    `grace_ms` is longer than any reader reads and any list is late. A subscriber that is more than `max_lag` epochs
+    behind is cut off: the log is no longer kept for it.
+    """
 
     chain: ManifestChain
+    root: ObjectStore
     grace_ms: int = GRACE_MS
+    max_lag: int = MAX_LAG
 
     def collect(self, writer: Term | None = None) -> Collected:
         """One pass. `writer` is the term of a writer that collects for its own stream; None for anybody else.
 
-        Raises `CorruptStateError` where a manifest or pin that says what is needed cannot be read: then nothing is
-        removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
+        Raises `CorruptStateError` where a manifest, a pin or a subscriber that says what is needed cannot be read: then
+        nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
         """
         for _ in range(_TRIES_MAX):
             try:
@@ -79,15 +113,21 @@ class Collector:
         store = self.chain.store
         names = self._tries().until_answered(lambda: list(store.list("")))
         newest = self.chain.newest()
-        if newest is None or any(name.startswith(f"{SUBSCRIBERS}/") for name in names):
-            return Collected()  # what a subscriber needs, only a later release knows
+        if newest is None:
+            return Collected()
         now_ms = self._now_ms()
         first = self._first(names, newest)
-        last = bound(newest, self._retired(first, newest, now_ms))
-        needed = self._needed(last, newest)
+        # Below the first one there is nothing left to stay: where none is known to be retired, the bound says only 1.
+        last = max(first, bound(newest, self._retired(first, newest, now_ms)))
+        following, cut_off, gone = self._subscribed(newest)
+        log = max(first, log_bound(last, following))
+        needed, ancestors = self._needed(last, newest)
+        needed |= self._logged(log, last, newest)
         self._pinned()  # one that is damaged is found before anything is removed
-        manifests = self._retire(first, last)
-        needed |= self._pinned()
+        manifests = self._retire(first, log)
+        pinned, pinned_ancestors = self._pinned()
+        needed |= pinned
+        self._let_go(newest, ancestors | pinned_ancestors)
         files = [name for name in names if is_garbage(name, needed, newest, writer)]
         old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
         for name in (*files, *old):
@@ -95,7 +135,7 @@ class Collector:
         leftovers = self._tries().until_answered(
             lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
         )
-        return Collected(manifests, len(files), len(old), leftovers)
+        return Collected(manifests, len(files), len(old), leftovers, cut_off, gone)
 
     def _now_ms(self) -> int:
         """The store's own time: that of an object just written."""
@@ -121,7 +161,7 @@ class Collector:
             else:
                 young = middle
         for version in range(old, first - 1, -1):
-            if self._exists(Version(version)) and (manifest := self._readable(Version(version))) is not None:
+            if (manifest := self._readable(Version(version))) is not None:
                 return manifest
         return None
 
@@ -132,41 +172,80 @@ class Collector:
         except ObjectMissingError:
             return True
 
-    def _needed(self, last: Version, newest: Manifest) -> set[str]:
-        """The files that manifests from `last` on name."""
+    def _needed(self, last: Version, newest: Manifest) -> _Named:
+        """The files that manifests from `last` on name, and the streams of which they name files.
+
+        One that `newest` does not retain may be missing or damaged: nobody can read what it alone names. The numbers
+        below those in use are freed, and a late list still shows them; on any of them a sleeper's may lie.
+        """
+        needed, ancestors, seen = set[str](), set[StreamUuid](), set[str]()
+        retained = {newest.version, *(entry.version for entry in newest.retained)}
+        for version in map(Version, range(last, newest.version + 1)):
+            try:
+                files, others = self._named(self.chain.read(version), seen)
+            except CorruptStateError:
+                if version not in retained:
+                    continue
+                if not self._exists(version):
+                    raise _OvertakenError from None  # and with it went what it named
+                raise
+            needed |= files
+            ancestors |= others
+        return needed, ancestors
+
+    def _subscribed(self, newest: Manifest) -> tuple[list[Epoch], tuple[str, ...], tuple[str, ...]]:
+        """What subscribers that keep the log have consumed; the names of those cut off, and of those that are gone."""
+        subscribers = read_subscribers(self.chain.store, self.chain.clock, self.chain.patience)
+        following, cut_off, gone = [], [], []
+        for each in progress_of(subscribers, self.root, self.chain, newest.uuid):
+            if is_cut_off(newest, each.consumed, self.max_lag):
+                cut_off.append(each.subscriber.stream)
+                continue
+            following.append(each.consumed)
+            if each.gone:
+                gone.append(each.subscriber.stream)
+        return following, tuple(cut_off), tuple(gone)
+
+    def _logged(self, first: Version, last: Version, newest: Manifest) -> set[str]:
+        """The files of the change logs from `first` up to but not including `last`.
+
+        One that is missing is a number that was freed, by another collector or long ago: nobody needs it any more. One
+        that is damaged may be restored.
+        """
         needed: set[str] = set()
-        seen: set[str] = set()
-        try:
-            for manifest in self._from(last, newest):
-                needed |= self._files_of(manifest, seen)
-        except CorruptStateError:
-            if not self._exists(last):
-                raise _OvertakenError from None  # and with it went what it named
-            raise
+        for version in map(Version, range(first, last)):
+            try:
+                manifest = self.chain.find(version)
+            except CorruptStateError:
+                if is_abandoned(newest, version):
+                    continue
+                raise
+            needed |= set() if manifest is None else log_named(manifest)
         return needed
 
-    def _pinned(self) -> set[str]:
-        """The files that pins name."""
+    def _pinned(self) -> _Named:
+        """The files that pins name, and the streams of which they name files."""
         pins = read_pins(self.chain.store, self.chain.clock, self.chain.patience)
         seen: set[str] = set()
-        return set().union(*(self._files_of(pin.manifest, seen) for pin in pins))
+        named = [self._named(pin.manifest, seen) for pin in pins]
+        return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
 
-    def _from(self, last: Version, newest: Manifest) -> Iterator[Manifest]:
-        retained = {entry.version for entry in newest.retained}
-        for version in map(Version, range(last, newest.version)):
-            manifest = self._read(version) if version in retained else self._readable(version)
-            if manifest is not None:
-                yield manifest
-        yield newest
+    def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:
+        """Take away the pins that keep files of ancestors of which none is needed: again and again, it may be gone."""
+        for ancestor in newest.ancestors:
+            if ancestor.uuid not in needed:
+                folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
+                self._tries().until_answered(partial(folder.delete, name))
 
-    def _files_of(self, manifest: Manifest, seen: set[str]) -> set[str]:
-        """All files that a manifest names, also by way of index objects; those in `seen` were looked into already."""
+    def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
+        """All that a manifest names, also by way of index objects; those in `seen` were looked into already."""
         named = files_named(manifest)
         fresh = tuple(ref for ref in lists_of_files(manifest) if ref.path not in seen)
         lists = IndexedLists(self.chain.store, CHANGES, self.chain.clock, self.chain.patience)
-        named |= {change.path for change in lists.entries(IndexedList(fresh)) if change.ancestor is None}
+        entries = lists.entries(IndexedList(fresh))
+        named |= {change.path for change in entries if change.ancestor is None}
         seen |= {ref.path for ref in fresh}
-        return named
+        return named, ancestors_named(manifest) | {each.ancestor for each in entries if each.ancestor is not None}
 
     def _retire(self, first: Version, last: Version) -> int:
         """Delete the manifests from `first` up to but not including `last`: oldest first, each confirmed."""
@@ -189,16 +268,9 @@ class Collector:
         except ObjectMissingError:
             return False
 
-    def _read(self, version: Version) -> Manifest:
-        manifest = self.chain.find(version)
-        if manifest is None:
-            raise _OvertakenError
-        return manifest
-
     def _readable(self, version: Version) -> Manifest | None:
-        """A manifest that no retained epoch needs; None for a damaged one: nobody can read what it alone names."""
         try:
-            return self._read(version)
+            return self.chain.find(version)
         except CorruptStateError:
             return None
 

@@ -3,13 +3,18 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.names import folder_of, is_object_name, parts_of_name
 from dagster_ckpt.storage.object_store import ObjectStore
 
 
 def folder_store(store: ObjectStore, folder: str) -> ObjectStore:
     """The objects of `store` below `folder`, named from there. No name leads out of it."""
     return _FolderStore(store, folder)
+
+
+def stream_folder(root: ObjectStore, stream: str) -> ObjectStore:
+    """The folder of a stream in the store `root`. Raises `InvalidPipelineError` for what is no stream's name."""
+    return folder_store(root, folder_of(parts_of_name(stream)))
 
 
 class _FolderStore:

@@ -8,13 +8,14 @@ manifest names it; a crash leaves an object that nobody names.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import Codec
-from dagster_ckpt.protocol.manifest import IndexedList, IndexRef
+from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef
 from dagster_ckpt.protocol.manifest_codec import decode_entries, encode_entries
 from dagster_ckpt.protocol.names import INDEX, file_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
@@ -85,21 +86,25 @@ class IndexedLists(Generic[Entry]):
 
     def _read_one(self, ref: IndexRef) -> tuple[Entry, ...]:
         try:
-            data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.path))
+            data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.name))
         except ObjectMissingError:
             data = None
         if data is None or _checksum(data) != ref.checksum:
             raise CorruptStateError(
                 f"an index object is {'missing' if data is None else 'damaged'}: restore it from a backup, or go back "
-                f"to an epoch before epoch {_epoch(ref)}. object={ref.path}, store={self.store.url}"
+                f"to an epoch {_without(ref)}. object={ref.name}, store={self.store.url}"
             )
-        return decode_entries(self.codec, data, ref.path)
+        entries = decode_entries(self.codec, data, ref.name)
+        return entries if ref.ancestor is None else tuple(_lying_in(ref.ancestor, entry) for entry in entries)
 
 
 def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:
-    """The newest objects, if there are enough of one level to become one of the next; else none."""
+    """The newest objects, if there are enough of one level to become one of the next; else none.
+
+    Those of an ancestor stay as they are: nobody here would delete them.
+    """
     parts = index[-MERGED:]
-    alike = len(parts) == MERGED and len({ref.level for ref in parts}) == 1
+    alike = len(parts) == MERGED and {(ref.level, ref.ancestor) for ref in parts} == {(parts[0].level, None)}
     return parts if alike and sum(ref.entries for ref in parts) <= ENTRIES_MAX else ()
 
 
@@ -107,6 +112,14 @@ def _checksum(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _epoch(ref: IndexRef) -> int:
+def _without(ref: IndexRef) -> str:
     file = file_of(ref.path)
-    return 0 if file is None else file.epoch
+    # An ancestor's epochs say nothing of ours.
+    return "that does without it" if file is None or ref.ancestor is not None else f"before epoch {file.epoch}"
+
+
+def _lying_in(ancestor: StreamUuid, entry: Entry) -> Entry:
+    """An entry of a list that an ancestor wrote: a file that was its own is that ancestor's to us."""
+    if isinstance(entry, ChangeRef) and entry.ancestor is None:
+        return replace(entry, ancestor=ancestor)
+    return entry

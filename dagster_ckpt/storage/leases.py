@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import Lease, decode_lease, encode_lease
+from dagster_ckpt.protocol.lease import EpochWork, Lease, decode_lease, encode_lease
 from dagster_ckpt.protocol.names import lease_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.pulse import Pulse
@@ -65,6 +65,11 @@ class LeaseHeartbeat:
         with self._lock:
             self._lease = replace(self._lease, epoch=epoch)
 
+    def works(self, work: EpochWork | None) -> None:
+        """What is in work now; readers learn of it with the next beat. None: nothing to be told of."""
+        with self._lock:
+            self._lease = replace(self._lease, work=work)
+
     def end(self, reason: str) -> None:
         """Mark the lease closed, so that nobody waits for it. Calls after the first change nothing."""
         if self._ended.is_set():
@@ -74,7 +79,7 @@ class LeaseHeartbeat:
             # A last beat would open the lease again. If the store hangs, so be it: then the lease lapses.
             self._thread.join(self._lease.timeout_ms / 1000)
         with self._lock:
-            self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason)
+            self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason, work=None)
         self._write(self.lease)
 
     def stop(self) -> None:

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shards
 from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
@@ -60,7 +60,7 @@ class Opening:
     from_epoch: Epoch | None = None
 
     def __post_init__(self) -> None:
-        if self.shards < 1 or self.shards & (self.shards - 1):
+        if not can_be_shards(self.shards):
             raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={self.shards}")
         if self.retained < 1:
             raise InvalidPipelineError(f"at least the newest epoch must be retained. retained={self.retained}")
@@ -151,7 +151,8 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     _check_owner(newest, opening)
     if newest.shards != opening.shards:
         _log.warning(
-            "the stream keeps its number of shards until it is resharded. stream=%s, shards=%s, asked=%s",
+            "the stream keeps its number of shards until it is resharded: give the asset that number, or the stream "
+            "the other (dagster-ckpt reshard, StreamHistory.reshard). stream=%s, shards=%s, asked=%s",
             newest.stream,
             newest.shards,
             opening.shards,
@@ -208,7 +209,7 @@ def _check_sound(manifest: Manifest, newest: Manifest) -> None:
 
 def _check_owner(newest: Manifest, opening: Opening) -> None:
     theirs, mine = newest.owner, opening.owner
-    same = (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
+    same = theirs == NOBODY or (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
     if not same and opening.take_over is Takeover.NEVER:
         raise InvalidPipelineError(
             f"the stream belongs to another Dagster instance or asset: use another store, or set take_over to make it "
@@ -218,6 +219,8 @@ def _check_owner(newest: Manifest, opening: Opening) -> None:
 
 
 def _check_pipeline(shown: Manifest, opening: Opening) -> None:
+    if shown.epoch == EMPTY:
+        return  # there is no state that it could not fit
     changes = breaking_changes(shown.pipeline, opening.pipeline)
     if changes:
         raise IncompatibleStateError(

@@ -4,13 +4,18 @@ Whoever retires an epoch commits a manifest that no longer retains it, waits for
 the pins. So a pin that was there while its epoch was still retained is seen by everybody who could collect the epoch.
 A crash right after the write leaves a pin that is as good as any other, unless the process had slept for longer than
 the grace period before: then reading it says what is missing, and it can be taken away.
+
+A fork pins for itself, under a name that nobody else has (`storage.fork`): nobody but the fork may let go of that.
 """
+
+from collections.abc import Iterator
+from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest import Retained
-from dagster_ckpt.protocol.names import NAME_BYTES_MAX, PINS, pin_name
-from dagster_ckpt.protocol.pin import Pin, decode_pin, encode_pin
+from dagster_ckpt.protocol.names import FORK_PINS, NAME_BYTES_MAX, PINS, pin_name
+from dagster_ckpt.protocol.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
@@ -24,6 +29,11 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     """
     if not name:
         raise InvalidPipelineError(f"a pin needs a name that is not empty. store={chain.store.url}")
+    if name.startswith(FORK_PINS):
+        raise InvalidPipelineError(
+            f"names that begin with {FORK_PINS!r} are those of forks: choose another. pin={name!r}, "
+            f"store={chain.store.url}"
+        )
     if len(pin_name(name).rpartition("/")[2]) > NAME_BYTES_MAX:
         raise InvalidPipelineError(
             f"a pin's name is too long to name an object (a letter outside a-z, 0-9, _ and - takes 3 to 12 bytes): "
@@ -59,12 +69,30 @@ def remove_pin(store: ObjectStore, name: str, clock: Clock, patience: Patience) 
     tries.until_answered(lambda: store.delete(pin_name(name)))
 
 
+def find_pin(chain: ManifestChain, name: str) -> Pin | None:
+    """The pin of that name; None where there is none. Raises `CorruptStateError` where it is damaged."""
+    return _read(chain.store, pin_name(name), Tries(chain.clock, chain.patience))
+
+
 def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:
     """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
     tries = Tries(clock, patience)
     names = sorted(tries.until_answered(lambda: list(store.list(PINS))))
     found = (_read(store, name, tries) for name in names)
     return [pin for pin in found if pin is not None]
+
+
+def forks_pinned(store: ObjectStore, clock: Clock, patience: Patience) -> Iterator[tuple[str, ForkId]]:
+    """The pins' objects that forks have written, and for which stream each did. Raises `CorruptStateError`."""
+    tries = Tries(clock, patience)
+    for name in tries.until_answered(lambda: list(store.list(PINS))):
+        if name.startswith(f"{PINS}/{FORK_PINS}"):
+            try:
+                fork = decode_fork(tries.until_answered(partial(store.get, name)), name)
+            except ObjectMissingError:
+                continue
+            if fork is not None:
+                yield name, fork
 
 
 def _read(store: ObjectStore, name: str, tries: Tries) -> Pin | None:

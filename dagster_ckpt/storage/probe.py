@@ -7,6 +7,8 @@ from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
 
 _proved: set[str] = set()
+_ASKED_AGAIN_MAX = 4
+"""Who sleeps in between for longer than a collector's grace period finds its object gone: so asked some more times."""
 _PATIENCE = Patience(total_ms=10_000)
 _Found = tuple[bool, bool, bytes | None]
 """Which of two creates of one object won, and what is there then."""
@@ -21,9 +23,9 @@ def prove_atomic_create(store: ObjectStore, clock: Clock) -> None:
     if store.url in _proved:
         return
     found = _two_creates(store, clock)
-    if found != _HONEST:
-        # Who sleeps in between for longer than a collector's grace period finds its object gone: asked once more.
-        found = _two_creates(store, clock)
+    for _ in range(_ASKED_AGAIN_MAX):
+        if found != _HONEST:
+            found = _two_creates(store, clock)
     if found != _HONEST:
         raise InvalidPipelineError(
             f"this store does not create atomically (of two creates of one object the first must win): "

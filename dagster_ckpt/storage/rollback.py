@@ -1,18 +1,17 @@
 """Going back to an older epoch by a person's word, outside of any Dagster run."""
 
+from dataclasses import replace
+
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder
+from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.broken_end import known
+from dagster_ckpt.storage.by_hand import opening_by_hand
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import LeaseHeartbeat
-from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest
+from dagster_ckpt.storage.opening import Takeover, open_manifest
 from dagster_ckpt.storage.probe import prove_atomic_create
-from dagster_ckpt.storage.processes import this_process
-
-LEASE_TIMEOUT_MS = 30_000
-"""How long a writer whose lease says nothing is waited for; one that says more has its own time."""
 
 
 def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manifest:
@@ -26,15 +25,9 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     end = chain.end()
     assert end is not None, "only what exists can go back"
     newest = known(end)
-    opening = Opening(
-        stream=newest.stream,
-        owner=newest.owner,
+    opening = replace(
+        opening_by_hand(chain, newest, "rollback", take_over),
         pipeline=_pipeline_at(chain, newest, epoch),
-        shards=newest.shards,
-        holder=LeaseHolder("", newest.owner.instance, this_process()),
-        root_run=f"rollback-{chain.clock.unique()}",  # a second word of a person is no retry of the first
-        lease_timeout_ms=LEASE_TIMEOUT_MS,
-        take_over=take_over,
         from_epoch=epoch,
     )
     manifest = open_manifest(chain, opening)

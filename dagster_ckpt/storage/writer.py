@@ -8,9 +8,9 @@ from dataclasses import replace
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
-from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed
+from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed, resharded
 from dagster_ckpt.protocol.lease import Lease, interruption
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest import Manifest, RunRef
 from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest_rules import check_successor
 from dagster_ckpt.protocol.names import FileId, index_name
@@ -103,6 +103,22 @@ class StreamWriter:
         except CorruptStateError:
             self.check_term()  # others may have gone on, and collected what this writer has named or just written
             raise
+        self._create(manifest)
+        return manifest
+
+    def reshard(self, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Manifest:
+        """Show the newest epoch with another number of shards, all tables of which have these runs, durable already.
+
+        Raises as `commit` does. A crash leaves the stream with the one number or the other.
+        """
+        if self._ended is not None:
+            raise self._ended
+        clock = self._chain.clock
+        manifest = resharded(self._manifest, shards, runs, Stamp(Nonce(clock.unique()), clock.now_ms()))
+        self._create(manifest)
+        return manifest
+
+    def _create(self, manifest: Manifest) -> None:
         check_successor(self._manifest, manifest)
         # Also where this thread is interrupted in the middle: then nobody knows whether the epoch is there.
         self._ended = StoreUnavailableError("the last commit was not finished: open the stream again")
@@ -114,7 +130,6 @@ class StreamWriter:
         self._ended = None
         self._manifest = manifest
         self.heartbeat.reached(manifest.epoch)
-        return manifest
 
     def check_term(self) -> None:
         """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""

@@ -15,13 +15,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest import Owner
 from dagster_ckpt.runtime.declared import Reader
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.patient_session import PatientSession
 from dagster_ckpt.runtime.session import announce_settings, open_session
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream import Stream, Upstream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.opening import Opening
@@ -38,25 +39,30 @@ def run_batches(
     batches: Batches,
     *,
     arguments: Mapping[str, object] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
     spark: SparkSession | None = None,
     shards: int = 2,
 ) -> pa.Table:
     """The table of a streaming asset after it has worked these micro-batches, on a temporary store.
 
     `asset` is what `@streaming_asset` made, or a function that returns a `Stream`. `batches` has, for each source that
-    was declared with `source(name, reader)` and the asset reads, the tables of its micro-batches: the first table of
-    every source makes the first epoch, and so on. `arguments` fills parameters other than the session, by name. `spark`
-    is a session to use; by default the one that is there, else a new local one. The result's rows have no order.
+    was declared with `source(name, reader)` and the asset reads, and for each parameter that is an upstream stream, the
+    tables of its micro-batches: the first table of every source makes the first epoch, and so on. `arguments` fills
+    parameters other than the session, by name. `spark` is a session to use; by default the one that is there, else a
+    new local one. The result's rows have no order.
+
+    The rows of an upstream come, and stay, unless its tables have the column `_change_type`: then they are changes, of
+    each key at most one in a table (an update is two rows, before and after), and `keys` names its key columns.
 
     Raises `InvalidPipelineError` for a source without batches, batches without a source, and whatever the run raises.
     """
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
         session = _BatchSession.beside(open_session(spark or _session()), _dropped(root, batches))
-        stream = _called(_function_of(asset), session, arguments or {})
+        stream = _called(_function_of(asset), session, arguments or {}, keys or {})
         if session.unread:
             raise InvalidPipelineError(
-                f"the asset reads no declared source of this name. names={sorted(session.unread)}"
+                f"the asset has no declared source and no upstream of this name. names={sorted(session.unread)}"
             )
         address = StoreAddress((root / "store").as_uri())
         job = StreamJob(
@@ -92,6 +98,10 @@ class _BatchSession(PatientSession):
     unread: set[str]
 
     def read_declared(self, name: str, reader: Reader) -> DataFrame:
+        return self.read_batches(name)
+
+    def read_batches(self, name: str) -> DataFrame:
+        """The batches of that source or upstream."""
         folder = self.folders.get(name)
         if folder is None:
             raise InvalidPipelineError(
@@ -119,7 +129,12 @@ def _dropped(root: Path, batches: Batches) -> dict[str, Path]:
     return folders
 
 
-def _called(function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object]) -> Stream:
+def _called(
+    function: Callable[..., object],
+    session: _BatchSession,
+    arguments: Mapping[str, object],
+    keys: Mapping[str, Sequence[str]],
+) -> Stream:
     hints = get_type_hints(function)
     given: dict[str, object] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -127,12 +142,25 @@ def _called(function: Callable[..., object], session: SparkSession, arguments: M
             given[name] = arguments[name]
         elif name == "spark" or hints.get(name) is SparkSession:
             given[name] = session
+        elif hints.get(name) is DataFrame:
+            given[name] = session.read_batches(name)
+        elif hints.get(name) is Stream:
+            given[name] = _upstream(name, session.read_batches(name), tuple(keys.get(name, ())))
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidPipelineError(f"the asset takes a parameter more: give it in arguments=. parameter={name}")
     stream = function(**given)
     if not isinstance(stream, Stream):
         raise InvalidPipelineError(f"a streaming function returns a Stream. returned={type(stream).__name__}")
     return stream
+
+
+def _upstream(name: str, frame: DataFrame, keys: tuple[str, ...]) -> Stream:
+    if (CHANGE_TYPE in frame.columns) != bool(keys):
+        raise InvalidPipelineError(
+            f"an upstream that updates rows has {CHANGE_TYPE} in its batches and its key in keys=, others neither. "
+            f"upstream={name}, columns={frame.columns}, keys={list(keys)}"
+        )
+    return Stream(frame, upstream=Upstream(name, keys))
 
 
 def _function_of(asset: object) -> Callable[..., object]:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version, can_be_shards
 from dagster_ckpt.lsm.columns import flat, flatten, row_codes, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.operator import EpochContext
@@ -20,10 +19,10 @@ from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOp
 from dagster_ckpt.operators.process.layout import INDEX, TIMERS, size_table, state_table
 from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, created, moved_watermark
 from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.quantities import Duration, Size, milliseconds, size_bytes
+from dagster_ckpt.quantities import Duration, Size, microseconds, milliseconds, size_bytes
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.snapshot import live_rows
@@ -31,9 +30,6 @@ from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 
 _NAME = "kit"
-
-_TIME_US_MAX = 2**63 - 2
-"""The greatest watermark: what is due lies before the moment after it."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +76,10 @@ class ProcessKit:
             (keys,) if isinstance(keys, str) else tuple(keys),
             InputSpec((), schema),
             event_time,
-            expire_after_us=None if expire_after is None else 1_000 * milliseconds(expire_after, "expire_after"),
+            expire_after_us=None if expire_after is None else microseconds(expire_after, "expire_after"),
         )
         self._event_time = event_time
-        self._delay_us = 0 if delay is None else 1_000 * milliseconds(delay, "delay")
+        self._delay_us = 0 if delay is None else 1_000 * milliseconds(delay, "delay", least=0)
         clock = SystemClock()
         self._engine = Engine(clock, budget=MemoryBudget(size_bytes(memory_limit, "memory_limit")))
         self._store = MemoryObjectStore(f"{_NAME}-{clock.unique()}")
@@ -106,14 +102,15 @@ class ProcessKit:
                 raise self._differs("leaves other state", f"{_kept_in(spec)}, ")
         self._manifest = again.manifest
         self._late = pa.concat_tables([self._late, again.late])
-        self._move(rows)
+        self._see(rows)
+        self._move_watermark()
         return again.rows
 
     def flush(self) -> pa.Table:
         """The end of the input, with `on_end="flush"`: the watermark passes all rows, and the timers set for them."""
         horizon_us = self._operator.horizon_us
         if self._greatest_us is not None and horizon_us is not None:
-            self._raise_watermark(min(self._greatest_us + horizon_us, _TIME_US_MAX))
+            self._move_watermark(at_least_us=self._greatest_us + horizon_us)
         return self.epoch()
 
     @property
@@ -133,11 +130,9 @@ class ProcessKit:
         kind = self._function.state.get(name)
         if kind is None:
             there = list(self._function.state)
-            close = get_close_matches(str(name), there, n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
             raise InvalidPipelineError(
-                f"the function declares no such state.{meant} state={name}, declared={', '.join(there) or 'none'}, "
-                f"function={type(self._function).__name__}"
+                f"the function declares no such state.{did_you_mean(name, there)} "
+                f"state={name}, declared={', '.join(there) or 'none'}, function={type(self._function).__name__}"
             )
         names = [*self._operator.pipeline.keys, *kind.schema.names]
         rows = live_rows(self._store, self._manifest, state_table(name))
@@ -209,20 +204,19 @@ class ProcessKit:
         columns = rows.select(list(self._operator.pipeline.keys)).columns
         return subkey_hashes(np.zeros(rows.num_rows, dtype=np.uint64), columns) << np.uint64(SHARD_BITS)
 
-    def _move(self, batches: Sequence[pa.Table]) -> None:
-        """These rows move the watermark of the next epoch."""
+    def _see(self, batches: Sequence[pa.Table]) -> None:
+        """Keep the greatest event time that there was."""
         if self._event_time is None:
             return
         for rows in batches:
             greatest = pc.max(flat(rows.column(self._event_time)).view(pa.int64())).as_py()
             if greatest is not None:
                 self._greatest_us = greatest if self._greatest_us is None else max(self._greatest_us, greatest)
-        if self._greatest_us is not None:
-            self._raise_watermark(self._greatest_us - self._delay_us)
 
-    def _raise_watermark(self, watermark_us: int) -> None:
-        before_us = self._manifest.watermark_us
-        now_us = watermark_us if before_us is None else max(before_us, watermark_us)
+    def _move_watermark(self, at_least_us: int | None = None) -> None:
+        """Move that of the next epoch as a stream does."""
+        edit = EpochEdit((), (), batch_id=0, epoch_ms=0, delays_us=(self._delay_us,), at_least_us=at_least_us)
+        now_us = moved_watermark(self._manifest.watermark_us, (self._greatest_us,), edit)
         self._manifest = replace(self._manifest, watermark_us=now_us)
 
 
@@ -231,7 +225,7 @@ def _check_options(event_time: str | None, delay: Duration | None, shards: int) 
         raise InvalidPipelineError(
             f"rows are late by event time: name its column with event_time=, or leave delay out. delay={delay!r}"
         )
-    if type(shards) is not int or shards < 1 or shards & (shards - 1):
+    if not can_be_shards(shards):
         raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={shards!r}")
 
 

@@ -16,7 +16,7 @@ from demo.dagster_api import DagsterApi, Run
 from demo.errors import DemoError
 from tests.chaos import processes
 from tests.chaos.lanes import PLACE_VARIABLE, checkpoints_in
-from tests.chaos.services import Services, services_in
+from tests.chaos.services import LOCATION, Services, services_in
 from tests.chaos.world import until
 
 ASSET_JOB = "__ASSET_JOB"
@@ -59,9 +59,9 @@ class AtWork:
 class Cluster:
     """Dagster's services on a place of their own. Entered: they run. Left: nothing that they started is left."""
 
-    def __init__(self, place: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, place: Path, environment: Mapping[str, str], location: Path = LOCATION) -> None:
         self.place = place
-        self.services: Services = services_in(place, {**environment, PLACE_VARIABLE: str(place)})
+        self.services: Services = services_in(place, {**environment, PLACE_VARIABLE: str(place)}, location)
         self.api = DagsterApi(self.services.url)
         self._store = CheckpointStore(checkpoints_in(place))
         self._workers: dict[str, int] = {}

@@ -95,7 +95,7 @@ class Services:
             service.bury()
 
 
-def services_in(place: Path, environment: Mapping[str, str]) -> Services:
+def services_in(place: Path, environment: Mapping[str, str], location: Path = LOCATION) -> Services:
     """Dagster's processes with all their files below `place`, on free ports of this host alone; nothing is started."""
     home, workspace = place / "home", place / "workspace.yaml"
     home.mkdir()
@@ -116,7 +116,7 @@ def services_in(place: Path, environment: Mapping[str, str]) -> Services:
         code_server=service(
             "code_server",
             *(python, "-m", "dagster", "api", "grpc", "--host", "127.0.0.1", "--port", str(code_port)),
-            *("--python-file", str(LOCATION), "--working-directory", str(ROOT), "--location-name", "chaos"),
+            *("--python-file", str(location), "--working-directory", str(ROOT), "--location-name", "chaos"),
         ),
         daemon=service("daemon", python, str(programs / "dagster-daemon"), "run", "--workspace", str(workspace)),
         webserver=service(

@@ -142,12 +142,19 @@ class Zombie:
                 return now.term > self.term and now.epoch > self.epoch
 
 
-def strike(kind: Kind, cluster: Cluster, chance: random.Random, spared: Collection[str]) -> Strike:
+def strike(
+    kind: Kind,
+    cluster: Cluster,
+    chance: random.Random,
+    spared: Collection[str],
+    among: Collection[str] | None = None,
+) -> Strike:
     """Make a strike of a kind, on a lane that chance chooses. Raises `NoTargetError`: then nothing was done.
 
-    The processes of the lanes `spared` are not struck: they recover from a strike, or hold a zombie.
+    The processes of the lanes `spared` are not struck: they recover from a strike, or hold a zombie. `among`: the lanes
+    to choose from, where they are others than those of `LANES`.
     """
-    lanes = list(LANES_OF[kind])
+    lanes = list(LANES_OF[kind] if among is None else among)
     chance.shuffle(lanes)
     lanes = [lane for lane in lanes if lane not in spared]
     match kind:
@@ -213,7 +220,12 @@ def _stop(cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
         raise NoTargetError
     pids = (driver,) if chance.random() < 0.5 else tuple(reversed(processes.tree(work.worker)))
     at_s = time.monotonic()
-    cluster.stop(*pids)
+    try:
+        cluster.stop(*pids)
+    except ProcessLookupError:
+        # One of them has just ended, as Python workers do. None of the others may stay behind.
+        cluster.wake(*cluster.members().intersection(pids))
+        raise NoTargetError from None
     if cluster.holds_dagsters_database(pids):
         # On SQLite that stops all of Dagster until the process goes on or dies: nobody could even report it dead.
         cluster.wake(*pids)

@@ -20,7 +20,7 @@ def _told(place: Path) -> list[int]:
     return [int(str(event.metadata["epoch"].value)) for event in events if event is not None]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_changes_nothing(tmp_path: Path) -> None:
     feed = Feed(tmp_path, STREAM)
     store = CheckpointStore((tmp_path / "checkpoints").as_uri())
@@ -38,7 +38,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
         try:
             until("the successor has opened the stream", lambda: term(tmp_path) > before)
             feed.open_gate()
-            assert successor.wait(120) == 0, (tmp_path / "successor.log").read_text()
+            assert successor.wait(360) == 0, (tmp_path / "successor.log").read_text()
         finally:
             successor.kill()
         pd.testing.assert_frame_equal(feed.table(), feed.batch())
@@ -46,7 +46,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_wakes_up_and_chang
 
         # Its task stood before the same gate and has long gone through: it has all it needs to commit.
         sleeper.send_signal(signal.SIGCONT)
-        assert sleeper.wait(120) == 1
+        assert sleeper.wait(360) == 1
         assert "FencedError: another writer took over the stream" in (tmp_path / "sleeper.log").read_text()
     finally:
         sleeper.kill()

@@ -16,7 +16,7 @@ KEYS = 500
 ROWS = 2_000
 
 
-def until(what: str, happened: Callable[[], bool], seconds: float = 180.0) -> None:
+def until(what: str, happened: Callable[[], bool], seconds: float = 360.0) -> None:
     """Wait until `happened()`; a failed test with `what` in its message if it does not in time."""
     end_s = time.monotonic() + seconds
     while not happened():

@@ -73,7 +73,7 @@ def test_exactly_one_of_many_threads_creates_an_object(open_again: Callable[[], 
     def race(me: int) -> list[bool]:
         won = []
         for number in range(rounds):
-            together.wait(timeout=30)
+            together.wait(timeout=120)
             won.append(store.put_if_absent(f"race/{number}", b"%d" % me))
         return won
 

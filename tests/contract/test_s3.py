@@ -32,7 +32,7 @@ def store(address: StoreAddress) -> ObjectStore:
 def _race(store: ObjectStore, me: int, wait: threading.Barrier) -> list[bool]:
     won = []
     for number in range(ROUNDS):
-        wait.wait(timeout=60)
+        wait.wait(timeout=120)
         won.append(store.put_if_absent(f"race/{number}", b"%d" % me))
     return won
 

@@ -44,7 +44,7 @@ LABELS = {
 }
 
 
-def until(what: str, happened: Callable[[], object], seconds: float = 60) -> None:
+def until(what: str, happened: Callable[[], object], seconds: float = 180) -> None:
     end_s = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < end_s, f"waited in vain: {what}"
@@ -99,8 +99,16 @@ class Place:
         job = definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(**{"instance": self.instance, "raise_on_error": False, **fields})
 
+    def run_job(self, name: str, *streams: dg.AssetsDefinition) -> Any:
+        """Materialize one of the streams, by its job, in a Dagster run of its own. The result does not raise."""
+        job = self.definitions(streams=list(streams)).resolve_job_def(name)
+        return job.execute_in_process(instance=self.instance, raise_on_error=False)
+
     def run_beside(self, *streams: dg.AssetsDefinition, **fields: Any) -> "Beside":
-        beside = Beside(lambda: self.run(*streams, **fields))
+        return self.beside(lambda: self.run(*streams, **fields))
+
+    def beside(self, run: Callable[[], Any]) -> "Beside":
+        beside = Beside(run)
         beside.thread.start()
         return beside
 
@@ -135,7 +143,7 @@ class Beside:
         self.result = self._run()
 
     def end(self) -> Any:
-        self.thread.join(60)
+        self.thread.join(180)
         assert not self.thread.is_alive(), "the run goes on"
         return self.result
 

@@ -4,6 +4,7 @@ Dagster runs are created and moved from state to state by the events that Dagste
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -124,7 +125,7 @@ class SensorWorld:
             raises()
 
         # Dagster alone can make the record of an exception: let it, elsewhere.
-        elsewhere = one_step.execute_in_process(raise_on_error=False)
+        elsewhere = one_step.execute_in_process(instance=_elsewhere(), raise_on_error=False)
         [failure] = [event for event in elsewhere.all_events if event.is_step_failure]
         self._event(run, "STEP_FAILURE", step_key=step, event_specific_data=failure.event_specific_data)
         return self.move(run, dg.DagsterRunStatus.FAILURE)
@@ -222,6 +223,12 @@ class SensorWorld:
         return self.instance.create_run_for_job(
             self.definitions.resolve_job_def(request.job_name), run_config=request.run_config, tags=tags, status=WAITS
         )
+
+
+@cache
+def _elsewhere() -> dg.DagsterInstance:
+    """An instance that no sensor looks at. Each one costs as much as a test."""
+    return dg.DagsterInstance.ephemeral()
 
 
 def a_world(*streams: dg.AssetsDefinition) -> SensorWorld:

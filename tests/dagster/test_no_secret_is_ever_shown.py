@@ -95,7 +95,7 @@ def _spark() -> list[str]:
     return [repr(session.sparkContext.getConf().getAll()), *plans]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_stream_that_works_shows_no_secret(s3_place: S3Place, s3_server: S3Server, shown: list[str]) -> None:
     empty = s3_server.empty()
     s3_place.address = StoreAddress(empty.url, {**empty.options, **OPTIONS})

@@ -112,7 +112,7 @@ def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Plac
                 raise RuntimeError("this epoch fails once")
             yield batch
 
-    @streaming_asset(shards=2, retry_policy=dg.RetryPolicy(max_retries=1), recovery=Recovery(lease_timeout="60s"))
+    @streaming_asset(shards=2, retry_policy=dg.RetryPolicy(max_retries=1), recovery=Recovery(lease_timeout="300s"))
     def counts(spark: SparkSession) -> Stream:
         frame = place.read(spark)
         return (
@@ -133,7 +133,7 @@ def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Plac
     began_s = time.monotonic()
     result = place.run(counts, run_config={"ops": {"counts": {"config": {"from_epoch": good}}}})
     assert result.success, failure_of(result)
-    assert time.monotonic() - began_s < 30, "a step that is tried again does not wait for its own lease"
+    assert time.monotonic() - began_s < 200, "a step that is tried again does not wait for its own lease"
     assert [event.event_type_value for event in result.all_events].count("STEP_RESTARTED") == 1
     assert place.table() == {"a": (3, 114)}
     newest = place.history().manifest()

@@ -10,7 +10,7 @@ from tests.dagster.place import Place
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_streams_selected_together_take_turns_and_what_is_downstream_of_both_is_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

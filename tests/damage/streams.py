@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, aggregate, append, by_hour, departures
@@ -89,7 +90,8 @@ def _collected(folder: Path) -> MadeStream:
     _commit(made, 3)
     CheckpointStore(made.url).stream("collected").pin(3, "before-migration")
     _commit(made, 16)
-    Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=AT_ONCE_MS).collect(made.writer.term)
+    chain = ManifestChain(made.writer.store, SystemClock())
+    Collector(chain, open_store(made.url), grace_ms=AT_ONCE_MS).collect(made.writer.term)
     made.close()
     return made
 

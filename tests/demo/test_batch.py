@@ -56,6 +56,13 @@ def test_delays_count_only_flights_that_left(inbox: Path) -> None:
     assert EXPECTED["delay_by_route"].of(inbox, NO_WEATHER).rows() == [("EWR", "SFO", "UA", 2, 3.0, 10.0)]
 
 
+def test_late_carriers_are_late_by_more_than_a_quarter_of_an_hour(inbox: Path) -> None:
+    assert EXPECTED["late_carriers"].of(inbox, NO_WEATHER).is_empty()
+    later = pl.read_parquet(inbox / "1.parquet").with_columns(dep_delay=pl.Series([20.0, 10.5]))
+    later.write_parquet(inbox / "1.parquet")
+    assert EXPECTED["late_carriers"].of(inbox, NO_WEATHER).rows() == [("UA", 2, 15.25, 20.0)]
+
+
 def test_an_aircraft_that_nobody_knows_is_a_row_too(inbox: Path) -> None:
     table = EXPECTED["busiest_aircraft"].of(inbox, NO_WEATHER).sort("tailnum")
     assert table.rows() == [(None, 1, 0, None), ("N1", 3, 2, NOON + timedelta(minutes=10))]

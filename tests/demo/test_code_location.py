@@ -15,7 +15,9 @@ STREAMS = [
     "delays_by_hour",
     "departures",
     "departures_with_weather",
+    "late_carriers",
 ]
+REPORTS = ["carrier_report"]
 
 LOADED = """
 import definitions
@@ -23,6 +25,10 @@ from dagster import DefaultSensorStatus
 repository = definitions.defs.get_repository_def()
 print(*sorted(key.to_user_string() for key in repository.assets_defs_by_key))
 print(*sorted(job for job in repository.job_names if not job.startswith("__")))
+print(*sorted(
+    f"{parent.to_user_string()}->{key.to_user_string()}"
+    for key, asset in repository.assets_defs_by_key.items() for parent in asset.asset_deps[key]
+))
 print(*(sensor.name for sensor in repository.sensor_defs if sensor.default_status is DefaultSensorStatus.RUNNING))
 """
 
@@ -37,9 +43,14 @@ def test_it_loads_with_a_job_for_each_stream_and_the_recovery_sensor_on(tmp_path
         text=True,
         check=True,
     )
-    assets, jobs, sensors = loaded.stdout.splitlines()
-    assert assets.split() == STREAMS
-    assert jobs.split() == sorted(["flights_in_time_job", *(f"{stream}_job" for stream in STREAMS)])
+    assets, jobs, edges, sensors = loaded.stdout.splitlines()
+    assert assets.split() == sorted([*STREAMS, *REPORTS])
+    assert jobs.split() == sorted(["flights_in_time_job", *(f"{name}_job" for name in [*STREAMS, *REPORTS])])
+    assert edges.split() == [
+        "delay_by_carrier->carrier_report",
+        "delay_by_carrier->late_carriers",
+        "late_carriers->carrier_report",
+    ]
     assert len(sensors.split()) == 1
 
 
@@ -60,7 +71,12 @@ def test_its_workspace_loads_from_any_folder(tmp_path: Path) -> None:
 @pytest.mark.dagster
 @pytest.mark.parametrize(
     ("variable", "name"),
-    [("DAGSTER_CKPT_INPUT", "INPUT"), ("DAGSTER_CKPT_WEATHER", "WEATHER"), ("DAGSTER_CKPT_STORE", "STORE")],
+    [
+        ("DAGSTER_CKPT_INPUT", "INPUT"),
+        ("DAGSTER_CKPT_WEATHER", "WEATHER"),
+        ("DAGSTER_CKPT_STORE", "STORE"),
+        ("DAGSTER_CKPT_REPORT", "REPORT"),
+    ],
 )
 def test_the_environment_can_move_input_and_store(variable: str, name: str) -> None:
     printed = subprocess.run(

@@ -26,14 +26,15 @@ def test_a_stream_that_nobody_opened_stands_nowhere(store: CheckpointStore) -> N
     assert standing(store, "departures") == Standing()
 
 
-def test_all_have_begun_when_each_has_committed(store: CheckpointStore, stands: dict[str, Standing]) -> None:
+def test_streams_have_begun_when_each_has_committed(store: CheckpointStore, stands: dict[str, Standing]) -> None:
     watch = Watch(store, ["a", "b"], now_s=0.0)
     stands["a"] = Standing(epoch=2, epochs=1, rows=10, days=1)
     watch.look(1.0)
-    assert not watch.all_began
+    assert not watch.began(["a", "b"])
+    assert watch.began(["a"])
     stands["b"] = Standing(epoch=2, epochs=1, rows=10, days=2)
     watch.look(2.0)
-    assert watch.all_began
+    assert watch.began(["a", "b"])
 
 
 def test_it_is_through_when_the_slowest_is(store: CheckpointStore, stands: dict[str, Standing]) -> None:
@@ -41,6 +42,24 @@ def test_it_is_through_when_the_slowest_is(store: CheckpointStore, stands: dict[
     stands |= {"a": Standing(2, 1, 10, 365), "b": Standing(2, 1, 10, 364)}
     watch.look(1.0)
     assert (watch.through(364), watch.through(365)) == (True, False)
+
+
+def test_one_that_reads_another_has_come_as_far_as_what_it_has_read(
+    store: CheckpointStore, stands: dict[str, Standing]
+) -> None:
+    watch = Watch(store, ["a", "b"], now_s=0.0)
+    stands |= {"a": Standing(2, 1, 10, 14), "b": Standing(2, 1, 3, consumed=(("a", 2),))}
+    watch.look(1.0)
+    assert watch.standings["b"].days == 14
+    stands["a"] = Standing(5, 4, 30, 30)
+    watch.look(2.0)
+    assert (watch.through(14), watch.through(30)) == (True, False)
+    stands["b"] = Standing(3, 2, 6, consumed=(("a", 4),))
+    watch.look(3.0)
+    assert watch.standings["b"].days == 14, "nobody has seen epoch 4"
+    stands["b"] = Standing(4, 3, 9, consumed=(("a", 5),))
+    watch.look(4.0)
+    assert watch.through(30)
 
 
 def test_only_a_new_epoch_counts_as_a_move(store: CheckpointStore, stands: dict[str, Standing]) -> None:

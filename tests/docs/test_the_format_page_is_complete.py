@@ -9,7 +9,8 @@ import pytest
 from dagster_ckpt.lsm import run_file, run_tail
 from dagster_ckpt.protocol import manifest
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId
+from dagster_ckpt.protocol.drain import DrainRequest
+from dagster_ckpt.protocol.lease import EpochWork, Lease, LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest_codec import FORMAT
 
 PAGE = (Path(__file__).parents[2] / "docs/format.md").read_text()
@@ -20,6 +21,8 @@ WRITTEN = [
     Lease,
     LeaseHolder,
     ProcessId,
+    EpochWork,
+    DrainRequest,
     run_tail.Descriptor,
 ]
 

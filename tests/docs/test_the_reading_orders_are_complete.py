@@ -12,7 +12,7 @@ def named(package: Path) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
 
 
-@pytest.mark.parametrize("name", ["lsm", "state", "state/remote"])
+@pytest.mark.parametrize("name", ["lsm", "state", "state/remote", "tables"])
 def test_each_module_is_named_once(name: str) -> None:
     package = PACKAGE / name
     modules = [file.stem for file in package.glob("*.py") if file.stem != "__init__"]

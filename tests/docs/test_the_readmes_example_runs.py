@@ -23,7 +23,7 @@ def test_the_example_has_at_most_15_lines() -> None:
 @pytest.mark.dagster
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_example_makes_a_table_that_the_second_one_reads(tmp_path: Path) -> None:
     departures, checkpoints = tmp_path / "departures", (tmp_path / "checkpoints").as_uri()
     departures.mkdir()
@@ -44,7 +44,7 @@ def test_the_example_makes_a_table_that_the_second_one_reads(tmp_path: Path) -> 
             [sys.executable, *words],
             cwd=tmp_path,
             env=environment,
-            timeout=200,
+            timeout=500,
             capture_output=True,
             text=True,
             check=False,

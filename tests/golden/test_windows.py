@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
@@ -15,6 +15,7 @@ from dagster_ckpt.operators.windows import Hopping, Session, Tumbling, Window
 from tests.golden.cases import cases_of, micros
 from tests.unit.operators.keyed_streams import TIME, Row
 from tests.unit.operators.windowed_streams import Stream, table_of, windowed
+from tests.worlds.examples import examples
 
 SECOND = 1_000_000
 MILLISECOND = 1_000
@@ -87,7 +88,7 @@ SESSIONS = pa.schema([("k", pa.string()), ("at", TIME)])
 
 
 @given(st.data())
-@settings(max_examples=20)
+@examples(20)
 @pytest.mark.parametrize("early", [False, True])
 def test_sessions_of_bytewax_in_any_order_and_any_epochs(early: bool, data: st.DataObject) -> None:
     cases = cases_of("session.json")
@@ -111,7 +112,7 @@ def cuts(rows: list[Row]) -> st.SearchStrategy[list[list[Row]]]:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@examples(20)
 @pytest.mark.parametrize("early", [False, True])
 def test_windows_of_function_stream_however_batches_are_cut(early: bool, data: st.DataObject) -> None:
     tumble, hop, sessions = cases_of("window_cases.json")["cases"]

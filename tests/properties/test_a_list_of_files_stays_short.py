@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, Shard, Term
@@ -10,6 +10,7 @@ from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose, with_merged
 from dagster_ckpt.protocol.manifest import ChangeRef
 from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, merges_of
+from tests.worlds.examples import examples
 
 LIMITS = FileMergeLimits(files_min=3, merges_max=4, bytes_max=1000)
 LARGE = LIMITS.bytes_max // 2
@@ -73,7 +74,7 @@ ANY_SIZES = st.lists(st.integers(1, 20) | st.integers(1, 700), max_size=9)
 SHRINKS = st.floats(0.05, 1.02)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(ANY_SIZES, SHRINKS), max_size=80))
 def test_no_file_is_lost_and_none_merged_too_often_whatever_comes(epochs: list[tuple[list[int], float]]) -> None:
     table = Table()
@@ -94,7 +95,7 @@ def steady(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
     return files, draw(st.lists(st.lists(size, max_size=files), max_size=150))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(steady())
 def test_the_list_never_grows_long_while_epochs_are_not_large(stream: tuple[int, list[list[int]]]) -> None:
     files, epochs = stream

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.process import (
@@ -28,6 +28,7 @@ from dagster_ckpt.operators.process import (
 from dagster_ckpt.testing import ProcessKit
 from tests.unit.operators.process_page import code_of_the_page
 from tests.unit.operators.process_streams import TIME, ProcessStream, plain
+from tests.worlds.examples import examples
 
 AFTER = 10
 SILENCE: ProcessFunction = code_of_the_page()["Silence"](timedelta(microseconds=AFTER))
@@ -99,7 +100,7 @@ def as_alerts(made: list[dict[str, Any]]) -> set[Row]:
     return set(rows)
 
 
-@settings(max_examples=120)
+@examples(60)
 @given(epochs_of(st.tuples(KEYS, TIMES)), DELAYS, MEMORY)
 def test_a_sensor_is_silent_when_a_list_says_so(epochs: Epochs, delay_us: int, memory_bytes: int) -> None:
     stream = ProcessStream(SILENCE, delay_us=delay_us, memory_bytes=memory_bytes, keys=("sensor",), schema=READINGS)
@@ -111,7 +112,7 @@ def test_a_sensor_is_silent_when_a_list_says_so(epochs: Epochs, delay_us: int, m
     assert [name for name, table in stream.state.tables.items() if table.rows] == [], "nothing is kept for nothing"
 
 
-@settings(max_examples=30)
+@examples(12)
 @given(epochs_of(st.tuples(KEYS, TIMES)), DELAYS, st.sampled_from([1, 2, 8]), st.sampled_from([1 << 12, 1 << 26]))
 def test_the_same_on_the_real_engine(epochs: Epochs, delay_us: int, shards: int, memory_limit: int) -> None:
     delay = None if delay_us == 0 else timedelta(milliseconds=delay_us)
@@ -127,7 +128,7 @@ def test_the_same_on_the_real_engine(epochs: Epochs, delay_us: int, shards: int,
     assert (kit.state("readings").num_rows, kit.timers().num_rows) == (0, 0)
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(st.lists(st.tuples(KEYS, TIMES), max_size=12), st.lists(st.integers(0, 12), max_size=4))
 def test_where_nothing_is_late_it_does_not_matter_how_rows_are_cut_into_epochs(
     readings: list[Row], cuts: list[int]
@@ -202,7 +203,7 @@ EVENT_EPOCHS = epochs_of(st.tuples(KEYS, st.integers(1, 4), TIMES))
 TTLS = st.sampled_from([None, 1, 5, 12])
 
 
-@settings(max_examples=120)
+@examples(60)
 @given(EVENT_EPOCHS, DELAYS, TTLS, MEMORY)
 def test_ids_are_distinct_and_forgotten_when_a_dict_says_so(
     epochs: Epochs, delay_us: int, ttl_us: int | None, memory_bytes: int
@@ -223,7 +224,7 @@ def test_ids_are_distinct_and_forgotten_when_a_dict_says_so(
     )
 
 
-@settings(max_examples=30)
+@examples(10)
 @given(EVENT_EPOCHS, TTLS, st.sampled_from([1, 4]), st.sampled_from([1 << 12, 1 << 26]))
 def test_the_same_of_ids_on_the_real_engine(epochs: Epochs, ttl: int | None, shards: int, memory_limit: int) -> None:
     in_ms = [[[(k, i, at and at * 1_000) for k, i, at in batch] for batch in batches] for batches in epochs]
@@ -339,7 +340,7 @@ def of_each_key(told: Iterable[Row]) -> dict[Any, list[Row]]:
 TIMED_EPOCHS = epochs_of(st.tuples(KEYS, st.integers(1, 4), st.integers(0, 40)))
 
 
-@settings(max_examples=120)
+@examples(60)
 @given(TIMED_EPOCHS, TTLS, st.sampled_from([1, 400, 1 << 20]), st.lists(st.integers(41, 119), max_size=4))
 def test_timers_come_in_order_however_far_the_watermark_moves_at_once(
     epochs: Epochs, ttl_us: int | None, memory_bytes: int, stops: list[int]
@@ -356,7 +357,7 @@ def test_timers_come_in_order_however_far_the_watermark_moves_at_once(
         assert [name for name, table in stream.state.tables.items() if table.rows] == [], "and all state is freed"
 
 
-@settings(max_examples=20)
+@examples(8)
 @given(TIMED_EPOCHS, st.sampled_from([None, 12]), st.sampled_from([1, 4]), st.sampled_from([64, 1 << 12, 1 << 26]))
 def test_the_same_of_timers_on_the_real_engine(epochs: Epochs, ttl: int | None, shards: int, memory_limit: int) -> None:
     end = [[("end", 4, 200)]]

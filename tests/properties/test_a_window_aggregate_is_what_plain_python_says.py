@@ -1,6 +1,6 @@
 """Tumbling and hopping windows, their input cut into any epochs and batches, against loops over lists."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Shard
@@ -18,6 +18,7 @@ from tests.properties.windows_in_python import (
     stream_of,
 )
 from tests.unit.operators.keyed_streams import Row
+from tests.worlds.examples import examples
 
 ROWS = rows_with(["a", "b", None], [1, None])
 WINDOWS = st.sampled_from(
@@ -25,7 +26,7 @@ WINDOWS = st.sampled_from(
 )
 
 
-@settings(max_examples=100)
+@examples(50)
 @given(epochs_of(ROWS), WINDOWS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_windows_that_close_or_change_in_it(
     cut: Epochs, window: FixedWindow, early: bool, delay_us: int, distinct: int
@@ -33,7 +34,7 @@ def test_every_epoch_gives_the_windows_that_close_or_change_in_it(
     agree(stream_of(window, early, delay_us, distinct), FixedWindows(window), cut)
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(
     epochs_of(ROWS),
     WINDOWS,
@@ -56,7 +57,7 @@ def test_the_same_over_the_real_engine(
     agree(stream, FixedWindows(window), cut)
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), WINDOWS, st.booleans())
 def test_rows_in_order_give_the_same_windows_however_they_are_cut_into_epochs(
     rows: list[Row], places: list[int], window: FixedWindow, early: bool

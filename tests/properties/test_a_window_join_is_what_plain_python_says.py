@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.joins import JoinType
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Tumbling
 from tests.unit.operators.joined_streams import Batch, InDicts, InEngine, Joined, Row, Watermark, World, window_join
+from tests.worlds.examples import examples
 
 TIMES = st.integers(-5, 25) | st.none()
 ROWS = st.tuples(st.sampled_from(["a", "b", None]), TIMES, st.integers(0, 1))
@@ -110,7 +111,7 @@ def agree(
         assert stream.late == late
 
 
-@settings(max_examples=100)
+@examples(50)
 @given(EPOCHS, WINDOWS, TYPES, DELAYS, st.sampled_from([1, 2, 1000]), st.sampled_from([1, 1 << 10, 1 << 20]))
 def test_each_epoch_gives_what_plain_python_says(
     epochs: Epochs,
@@ -128,7 +129,7 @@ def test_each_epoch_gives_what_plain_python_says(
     assert set(world.held().values()) <= {0}, "everything has been let go"
 
 
-@settings(max_examples=60)
+@examples(25)
 @given(EPOCHS, WINDOWS, TYPES, DELAYS, st.sampled_from([1, 1000]), st.sampled_from([64, 1 << 10, 1 << 28]))
 def test_so_does_the_real_engine(
     epochs: Epochs,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.clock import SystemClock
@@ -27,6 +27,7 @@ from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
+from tests.worlds.examples import examples
 
 SCHEMA = pa.schema(
     [
@@ -179,7 +180,7 @@ LIMITS = st.sampled_from([1 << 12, 1 << 28])
 """Memory that an epoch's rows do not fit into, and memory that they do."""
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(EPOCHS, st.sampled_from([1, 2, 1000]), LIMITS)
 def test_any_cut_into_epochs_and_batches_gives_the_same_table(
     cut: list[list[list[Row]]], distinct: int, memory_limit: int

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.joins import JoinType
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from tests.unit.operators.joined_streams import Batch, InDicts, InEngine, Joined, Row, Watermark, World, interval_join
+from tests.worlds.examples import examples
 
 TIMES = st.integers(0, 25) | st.none()
 ROWS = st.tuples(st.sampled_from(["a", "b", None]), TIMES, st.integers(0, 1))
@@ -98,7 +99,7 @@ def agree(stream: Joined, epochs: Epochs, watermarks: Sequence[int | None], orac
         assert stream.late == late
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(
     EPOCHS,
     BOUNDS,
@@ -128,7 +129,7 @@ def test_each_epoch_gives_what_plain_python_says(
     assert set(world.held().values()) <= {0}, "everything has been let go"
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(EPOCHS, BOUNDS, TYPES, DELAYS, DRIFT, st.sampled_from([1, 1000]), st.sampled_from([64, 1 << 10, 1 << 28]))
 def test_so_does_the_real_engine(
     cut: Epochs,
@@ -147,7 +148,7 @@ def test_so_does_the_real_engine(
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(st.lists(BATCHES, max_size=8), BOUNDS, TYPES, st.lists(st.integers(0, 8), max_size=4))
 def test_where_nothing_is_late_the_cut_into_epochs_does_not_matter(
     batches: Sequence[Batch], bounds: tuple[int, int], how: JoinType, cuts: list[int]

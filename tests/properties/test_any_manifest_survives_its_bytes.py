@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
@@ -11,10 +11,11 @@ from dagster_ckpt.protocol.manifest_codec import (
     encode_entries,
     encode_manifest,
 )
+from tests.worlds.examples import examples
 from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(MANIFESTS)
 def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     data = encode_manifest(manifest)
@@ -22,14 +23,14 @@ def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     assert encode_manifest(decode_manifest(data, "m")) == data
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(any_record(ChangeRef), max_size=5).map(tuple), st.lists(any_record(FileSeen), max_size=5).map(tuple))
 def test_an_index_object_is_read_back_as_it_was(changes: tuple[ChangeRef, ...], files: tuple[FileSeen, ...]) -> None:
     assert decode_entries(CHANGES, encode_entries(CHANGES, changes), "i") == changes
     assert decode_entries(FILES_SEEN, encode_entries(FILES_SEEN, files), "i") == files
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_a_flipped_bit_or_a_cut_end_is_never_read_as_another_manifest(data: st.DataObject) -> None:
     manifest = a_manifest()

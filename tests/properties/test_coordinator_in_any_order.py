@@ -1,6 +1,6 @@
 """The coordinator under any order of any events, also ones that make no sense."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, Shard
@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.coordinator_events import (
     TimedOut,
     Work,
 )
+from tests.worlds.examples import examples
 
 SHARDS = frozenset(map(Shard, range(3)))
 EPOCHS = st.integers(1, 5).map(Epoch)
@@ -55,7 +56,7 @@ def helpful(draw: st.DrawFn) -> list[Event]:
     return script
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(helpful() | st.lists(events, max_size=40))
 def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(script: list[Event]) -> None:
     state = Coordinator(SHARDS, retained=2)
@@ -101,7 +102,7 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
     assert begun == sorted(set(begun))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.permutations(sorted(SHARDS)), st.lists(st.builds(ShardAcked, st.just(Epoch(6)), st.builds(ShardAck, SHARD))))
 def test_in_whatever_order_shards_ack_and_whatever_others_say_the_epoch_is_committed(
     order: list[Shard], noise: list[ShardAcked]

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
+from tests.worlds.examples import examples
 
 KEYS = ("k", "part")
 SCHEMA = pa.schema(
@@ -111,7 +112,7 @@ def operators(draw: st.DrawFn) -> tuple[Deduplicate, Oracle]:
     return operator, Oracle(keep, times, expire_after_us)
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(EPOCHS, operators(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_keeps_the_rows_it_should(
     cut: list[list[list[Row]]], pair: tuple[Deduplicate, Oracle], delay_us: int, distinct: int
@@ -120,7 +121,7 @@ def test_every_epoch_keeps_the_rows_it_should(
     agree(Stream(operator, delay_us, distinct), oracle, cut)
 
 
-@settings(max_examples=60)
+@examples(25)
 @given(
     EPOCHS,
     operators(),
@@ -141,7 +142,7 @@ def test_the_same_over_the_real_engine(
     agree(Stream.on_engine(operator, delay_us, distinct, tasks, memory_bytes), oracle, cut)
 
 
-@settings(max_examples=150)
+@examples(75)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), EXPIRIES)
 def test_the_newest_rows_are_the_same_however_rows_in_order_are_cut_into_epochs(
     rows: list[Row], places: list[int], expire_after_us: int | None

@@ -5,13 +5,14 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
+from tests.worlds.examples import examples
 
 KEYS = ("k", "part")
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int16()), ("v", pa.int64()), ("s", pa.string()), ("at", TIME)])
@@ -78,7 +79,7 @@ def operator(expire_after_us: int) -> RunningAggregate:
     return RunningAggregate.build(KEYS, AGGREGATES, InputSpec((), SCHEMA), "at", expire_after_us)
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(EPOCHS, *stream_options())
 def test_keys_leave_and_begin_anew(
     cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int
@@ -86,7 +87,7 @@ def test_keys_leave_and_begin_anew(
     agree(Stream(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(
     EPOCHS,
     *stream_options(),
@@ -136,7 +137,7 @@ def summed(key: str | None, rows: list[Row]) -> Row:
     }
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(UPSTREAM, st.randoms(use_true_random=False), st.integers(1, 9), st.booleans())
 def test_an_aggregate_of_a_table_that_changes_is_that_of_its_rows(
     epochs: list[dict[int, Row | None]], chance: Any, size: int, on_engine: bool

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm import run_file
@@ -18,8 +18,9 @@ from dagster_ckpt.lsm.multimap import get_all
 from dagster_ckpt.lsm.run import Run, live, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.view import View, shown_of
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec
+from dagster_ckpt.lsm.view import View
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec, shown_of
+from tests.worlds.examples import examples
 
 SCHEMA = pa.schema([("k", pa.int32()), ("part", pa.string()), ("v", pa.list_(pa.int8())), ("at", pa.timestamp("us"))])
 SPEC = StateTableSpec("t", SCHEMA, ("k", "part"), time="at")
@@ -103,7 +104,7 @@ def _small_blocks() -> object:
         yield
 
 
-@settings(deadline=None, max_examples=150)
+@examples(75)
 @given(
     st.lists(LAYERS, max_size=3),
     BELOW,

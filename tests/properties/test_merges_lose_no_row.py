@@ -5,7 +5,6 @@ Runs are dicts here (`tests.worlds.dict_runs`): what is tested is what is merged
 
 from itertools import combinations, pairwise
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -15,6 +14,7 @@ from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges, shows
+from tests.worlds.examples import examples
 
 SHARDS = 4
 STEPS = 32
@@ -25,7 +25,13 @@ TIMES = sorted({2**63 + step for step in range(40)} | {0, HASH_MAX, 2**63 - 10**
 MASKS = st.integers(0, 2**64 - 1) | st.integers(0, 63).map(lambda number: 1 << number)
 """Which of the hashes."""
 
-LAYOUTS = [[range(4)], [range(2), range(2, 4)], [range(1), range(1, 4)], [range(1), range(1, 3), range(3, 4)]]
+
+def layouts(shards: int) -> list[list[range]]:
+    """Ways in which tasks may share so many shards."""
+    half, quarter = max(1, shards // 2), max(1, shards // 4)
+    cuts = [[], [half], [quarter], [quarter, quarter + half]]
+    edges = [[0, *(cut for cut in each if cut < shards), shards] for each in cuts]
+    return [[range(*pair) for pair in pairwise(each)] for each in edges]
 
 
 class Lists(RuleBasedStateMachine):
@@ -61,7 +67,8 @@ class Lists(RuleBasedStateMachine):
             file_bytes_max=bytes_max,
         )
         self.hashes = TIMES if timeline else HASHES
-        self.layouts = [[range(1)]] if timeline else LAYOUTS
+        self.is_timeline = timeline
+        self.layouts = layouts(1 if timeline else SHARDS)
         self.runs = DictRuns([HashRange()] if timeline else shard_ranges(SHARDS))
         self.layout = self.layouts[0]
         self.retained: list[tuple[tuple[tuple[RunRef, ...], ...], dict[int, int]]] = []
@@ -95,7 +102,15 @@ class Lists(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 3))
     def restart_with_another_number_of_tasks(self, number: int) -> None:
-        self.layout = self.layouts[number % len(self.layouts)]
+        self.layout = self.layouts[number]
+
+    @precondition(lambda self: not self.is_timeline)
+    @rule(shards=st.sampled_from([1, 2, 4, 8, 16]))
+    def reshard(self, shards: int) -> None:
+        """Up and down, whatever the lists look like. An older epoch keeps the number that it had."""
+        self.runs.reshard(shards)
+        self.layouts = layouts(shards)
+        self.layout = self.layouts[0]
 
     @rule(number=st.integers(0, 2), bounds=st.tuples(st.integers(0, 63), st.integers(0, 63)), files=st.integers(1, 3))
     def merge_any_slice(self, number: int, bounds: tuple[int, int], files: int) -> None:
@@ -126,6 +141,7 @@ class Lists(RuleBasedStateMachine):
         """Every earlier epoch reads as it did."""
         for lists, rows in getattr(self, "retained", []):
             self.runs.lists = lists
+            self.runs.ranges = [HashRange()] if self.is_timeline else shard_ranges(len(lists))
             assert self.runs.read() == rows
 
     def _hashes(self, mask: int) -> list[int]:
@@ -152,7 +168,6 @@ class Lists(RuleBasedStateMachine):
             return
         clips: dict[str, list[HashRange]] = {}
         for refs, within in zip(self.runs.lists, self.runs.ranges, strict=True):
-            assert len({ref.path for ref in refs}) == len(refs), "no run is named twice"
             for ref in refs:
                 assert all(0 <= bound <= HASH_MAX for bound in (ref.moved_lo, ref.moved_hi))
                 lo, hi = max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)
@@ -192,4 +207,4 @@ class Lists(RuleBasedStateMachine):
 
 
 TestLists = Lists.TestCase
-TestLists.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestLists.settings = examples(50, stateful_step_count=30)

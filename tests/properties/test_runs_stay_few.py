@@ -1,9 +1,10 @@
 """Epochs of any sizes, over and over: merging keeps up, whatever it takes for small runs and for large ones."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm.compaction import CompactionLimits
+from tests.worlds.examples import examples
 from tests.worlds.merge_costs import Costs
 
 LIMITS = CompactionLimits(depth_max=8, small_rows=100, slice_rows_min=400, search_rows=50, tier_runs=6)
@@ -16,7 +17,7 @@ SIZES = st.sampled_from([4, 10, 40, 80, 99, 100, 101, 150, 300, 1000, 5000]) | s
     flushes=st.sampled_from([1, 1, 1, 2, 4]),
     shards=st.sampled_from([1, 4]),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_whatever_the_epochs_are_like(keys: int | None, pattern: list[int], flushes: int, shards: int) -> None:
     costs = Costs(keys, rows=keys or 0, shards=shards, limits=LIMITS)
     for number in range(120):

@@ -1,6 +1,6 @@
 """Sessions, their input cut into any epochs and batches, against loops over lists."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Shard
@@ -18,12 +18,13 @@ from tests.properties.windows_in_python import (
     stream_of,
 )
 from tests.unit.operators.keyed_streams import Row
+from tests.worlds.examples import examples
 
 ROWS = rows_with(["a", "a", "a", None], [1])
 GAPS = st.sampled_from([1, 4, 10]).map(Session)
 
 
-@settings(max_examples=100)
+@examples(50)
 @given(epochs_of(ROWS), GAPS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
     cut: Epochs, window: Session, early: bool, delay_us: int, distinct: int
@@ -31,7 +32,7 @@ def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
     agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(
     epochs_of(ROWS),
     GAPS,
@@ -54,7 +55,7 @@ def test_the_same_over_the_real_engine(
     agree(stream, Sessions(window), cut)
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), GAPS, st.booleans())
 def test_rows_in_order_give_the_same_sessions_however_they_are_cut_into_epochs(
     rows: list[Row], places: list[int], window: Session, early: bool

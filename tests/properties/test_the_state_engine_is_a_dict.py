@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -30,13 +29,15 @@ from tests.unit.state.model import (
     plain,
     read,
 )
+from tests.worlds.examples import examples
 
 NAMES, PARTS = ["", "a", "b", "ab", None], [0, 1, 2]
 KEYS = st.tuples(st.sampled_from(NAMES), st.sampled_from(PARTS))
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.none()
 NOTES = st.lists(st.text("xyz", max_size=3) | st.none(), max_size=2).map(tuple) | st.none()
 TIMES = st.integers(-20, 20)
-LAYOUTS = st.sampled_from([[[0, 1, 2, 3]], [[0, 1], [2, 3]], [[0], [1, 2, 3]], [[0], [1], [2], [3]]])
+LAYOUTS = st.sampled_from([[], [8], [4], [4, 8, 12]])
+"""Where, in sixteenths of all hashes, one task ends and the next begins."""
 LIMITS = st.builds(
     CompactionLimits,
     merge_cost=st.sampled_from([0.01, 1.0, 8.0]),
@@ -47,6 +48,10 @@ LIMITS = st.builds(
     tier_runs=st.integers(2, 4),
     slice_rows_min=st.sampled_from([1, 4]),
     file_bytes_max=st.sampled_from([100, 1 << 28]),
+    # Nothing that expires is written anew, what is small, everything.
+    upper_share=st.sampled_from([1000.0, 0.25, 0.0]),
+    expiring_small_share=st.sampled_from([0.0, 0.5]),
+    expiring_rows_min=st.sampled_from([1, 4, 1000]),
 )
 STORES = count()
 
@@ -77,10 +82,13 @@ class Engine(RuleBasedStateMachine):
         self.committed = [Model()]
         self.latest: dict[Key, int] = {}
         self.has_times = self.has_rolled_back = False
-        self._begin([[0, 1, 2, 3]])
+        self._begin([])
 
-    def _begin(self, layout: list[list[int]]) -> None:
-        self.tasks = Tasks([self.epochs.begin(shards) for shards in layout], layout)
+    def _begin(self, layout: list[int]) -> None:
+        shards = self.epochs.newest.shards
+        edges = sorted({0, *(cut * shards // 16 for cut in layout), shards})
+        groups = [list(range(*pair)) for pair in pairwise(edges)]
+        self.tasks = Tasks([self.epochs.begin(group) for group in groups], groups, shards)
         self.now = self.committed[-1].copy()
         self.said: set[Key] = set()
         self.since_us = (-100, -100)
@@ -193,10 +201,10 @@ class Engine(RuleBasedStateMachine):
         self._check_net(pieces, self.committed[-1], self.now)
 
     @rule(layout=LAYOUTS)
-    def commit(self, layout: list[list[int]]) -> None:
+    def commit(self, layout: list[int]) -> None:
         manifest = self.epochs.commit(*self.tasks.states)
         if self.epochs.logged is not None:
-            self._check_net(changes_of(self.epochs.store, manifest, GROUPS.name), self.committed[-1], self.now)
+            self._check_net(changes_of(self.epochs.store, [manifest], GROUPS.name), self.committed[-1], self.now)
         self.committed.append(self.now)
         self._check(len(self.committed) - 1)
         if not (self.has_times or self.has_rolled_back):
@@ -207,7 +215,7 @@ class Engine(RuleBasedStateMachine):
         what=st.sampled_from(["given up", "crashed after the flush", "restarted"]),
         layout=LAYOUTS,
     )
-    def interrupt(self, what: str, layout: list[list[int]]) -> None:
+    def interrupt(self, what: str, layout: list[int]) -> None:
         if what == "crashed after the flush":
             for state in self.tasks.states:
                 state.flush()  # its files are there, but no manifest names them
@@ -220,9 +228,18 @@ class Engine(RuleBasedStateMachine):
     def read_the_past(self, data: st.DataObject) -> None:
         self._check(data.draw(st.integers(0, len(self.committed) - 1)))
 
+    @rule(shards=st.sampled_from([1, 2, 4, 8, 16]), layout=LAYOUTS)
+    def reshard(self, shards: int, layout: list[int]) -> None:
+        """What the epoch in work has done is nobody's."""
+        if shards != self.epochs.newest.shards:
+            self.epochs.reshard(shards)
+            self.committed.append(self.committed[-1])
+            self._check(len(self.committed) - 1)
+            self._begin(layout)
+
     @precondition(lambda self: len(self.committed) > 1)
     @rule(data=st.data(), layout=LAYOUTS)
-    def roll_back(self, data: st.DataObject, layout: list[list[int]]) -> None:
+    def roll_back(self, data: st.DataObject, layout: list[int]) -> None:
         """To any epoch; its runs may have been merged away long ago."""
         epoch = data.draw(st.integers(0, len(self.committed) - 1))
         version = Version(self.epochs.newest.version + 1)
@@ -256,4 +273,4 @@ class Engine(RuleBasedStateMachine):
 
 
 TestTheStateEngineIsADict = Engine.TestCase
-TestTheStateEngineIsADict.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestTheStateEngineIsADict.settings = examples(25, stateful_step_count=30)

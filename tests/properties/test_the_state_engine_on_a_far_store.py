@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
@@ -24,6 +23,7 @@ from dagster_ckpt.state.remote import far_bytes
 from dagster_ckpt.state.remote.far_bytes import PAGE, MemoryPlace
 from dagster_ckpt.state.remote.run_cache import RunCache
 from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
+from tests.worlds.examples import examples
 
 FOLDERS: list[Path] = []
 EXAMPLES = count()
@@ -76,10 +76,10 @@ class WithASmallCache(Engine):
         super().start(distinct, limits, memory_bytes, logged)
         self.new_engine = partial(with_a_cache, self.new_engine, FOLDERS[-1] / f"cache-{next(EXAMPLES)}")
         self.epochs.engine = self.new_engine()
-        self._begin([[0, 1, 2, 3]])
+        self._begin([])
 
 
-SMALL = settings(max_examples=20, stateful_step_count=30, deadline=None)
+SMALL = examples(20, stateful_step_count=30)
 
 TestWithoutACache = WithoutACache.TestCase
 TestWithoutACache.settings = SMALL

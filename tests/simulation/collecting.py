@@ -8,20 +8,21 @@ from dagster_ckpt.ids import Term
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
-    from tests.simulation.world import World
+    from tests.simulation.stream import SimulatedStream
 
 
-def collect_again_and_again(world: "World", process: "Process", writer: Callable[[], int | None]) -> None:
+def collect_again_and_again(stream: "SimulatedStream", process: "Process", writer: Callable[[], int | None]) -> None:
     """One pass after another, in the strand that asks. `writer` tells the term of a writer that collects its own."""
+    world = stream.world
     clock = world.clock_of(process)
     while True:
         clock.sleep_ms(round(world.character.collect_every_ms * (0.5 + world.chance.random())))
         try:
             term = writer()
-            world.collector_of(process).collect(None if term is None else Term(term))
+            stream.collector_of(process).collect(None if term is None else Term(term))
         except StoreUnavailableError:
             continue
 
 
-def collect_for_others(world: "World", process: "Process") -> None:
-    collect_again_and_again(world, process, lambda: None)
+def collect_for_others(stream: "SimulatedStream", process: "Process") -> None:
+    collect_again_and_again(stream, process, lambda: None)

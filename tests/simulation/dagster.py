@@ -7,6 +7,7 @@ from dagster_ckpt.errors import (
     CheckpointDeclinedError,
     CheckpointTimeoutError,
     FencedError,
+    IncompatibleStateError,
     InvalidPipelineError,
     StoreUnavailableError,
 )
@@ -18,11 +19,11 @@ from dagster_ckpt.protocol.manifest import Manifest, Owner
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.storage.leases import read_lease
 from dagster_ckpt.storage.opening import Opening, Takeover
-from tests.simulation.character import Character
 from tests.simulation.job import pipeline_of
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
+    from tests.simulation.stream import SimulatedStream
     from tests.simulation.world import World
 
 INSTANCE = "instance-1"
@@ -46,9 +47,9 @@ class Run:
 
 @dataclass
 class Dagster:
-    """The instance: its runs, newest last."""
+    """The instance as far as one stream goes: its runs, newest last."""
 
-    world: "World"
+    stream: "SimulatedStream"
     runs: list[Run] = field(default_factory=list)
 
     def launch(
@@ -61,7 +62,7 @@ class Dagster:
         from_epoch: Epoch | None = None,
     ) -> None:
         """Start a run, unless there are too many."""
-        world = self.world
+        world = self.stream.world
         if sum(run.process.alive for run in self.runs) >= LIVE_MAX:
             return
         number = f"run-{len(self.runs)}"
@@ -69,7 +70,7 @@ class Dagster:
         run = Run(number, root or number, from_epoch, process, attempt, since_ms=world.scheduler.now_ms)
         self.runs.append(run)
         opening = replace(
-            opening_for(world.character, process, run.id, run.root),
+            opening_for(self.stream, process, run.id, run.root),
             take_over=take_over,
             may_fence=may_fence,
             from_epoch=from_epoch,
@@ -79,38 +80,49 @@ class Dagster:
 
     def progressed(self) -> None:
         """The run that asks has committed an epoch."""
-        process = self.world.scheduler.this().process
+        process = self.stream.world.scheduler.this().process
         for run in self.runs:
             run.progressed |= run.process is process
 
     def set_state(self, run: Run, state: RunState) -> None:
         if run.state is RunState.STARTED:
-            run.state, run.since_ms = state, self.world.scheduler.now_ms
+            run.state, run.since_ms = state, self.stream.world.scheduler.now_ms
 
     def _live(self, run: Run, opening: Opening) -> None:
         try:
-            self.world.parts.driver(self.world, run.process, opening).live()
+            self.stream.driver(run.process, opening).live()
             self.set_state(run, RunState.SUCCEEDED)
         except (FencedError, StoreUnavailableError, CheckpointDeclinedError, CheckpointTimeoutError):
             self.set_state(run, RunState.FAILED)
+        except IncompatibleStateError:
+            if self.stream.upstream is None:
+                raise
+            self.set_state(run, RunState.FAILED)
+            world = self.stream.world  # its upstream has moved away: a person does what the error says
+            world.scheduler.after(world.chance.randrange(TICK_MS_MIN), self._begin_anew)
         except InvalidPipelineError:
-            if opening.from_epoch is None:
+            if opening.from_epoch is None and self.stream.upstream is None:
                 raise  # only an epoch to go back to can be wrong; and nothing is ever damaged here
             self.set_state(run, RunState.FAILED)
         run.process.end()
 
+    def _begin_anew(self) -> None:
+        if not self.stream.world.calm:
+            self.launch(take_over=Takeover.ALWAYS, from_epoch=EMPTY)
+
     def _died(self, run: Run) -> None:
         """Dagster sees some deaths soon, others never: then the lease has to tell."""
-        if self.world.chance.random() < 0.5:
-            self.world.scheduler.after(1_000, lambda: self.set_state(run, RunState.FAILED))
+        if self.stream.world.chance.random() < 0.5:
+            self.stream.world.scheduler.after(1_000, lambda: self.set_state(run, RunState.FAILED))
 
 
-def opening_for(character: Character, process: "Process", run: str, root_run: str) -> Opening:
+def opening_for(stream: "SimulatedStream", process: "Process", run: str, root_run: str) -> Opening:
     """What a Dagster run brings that opens the stream politely, in that process."""
+    character = stream.world.character
     return Opening(
-        stream="flights/delay_by_carrier",
-        owner=Owner(INSTANCE, "flights/delay_by_carrier", root_run),
-        pipeline=pipeline_of(append=character.append),
+        stream=stream.name,
+        owner=Owner(INSTANCE, stream.name, root_run),
+        pipeline=pipeline_of(append=character.append and stream.upstream is None),
         shards=character.shards,
         holder=LeaseHolder(run, INSTANCE, ProcessId(process.host, "boot", "pid", process.number, 1)),
         root_run=root_run,
@@ -119,21 +131,22 @@ def opening_for(character: Character, process: "Process", run: str, root_run: st
     )
 
 
-def launch_by_hand(world: "World") -> None:
+def launch_by_hand(stream: "SimulatedStream") -> None:
     """What a person may do: materialize once more, politely or not, from where it stands or from an earlier epoch."""
-    chance, newest = world.chance, world.oracle.newest
+    chance, newest = stream.world.chance, stream.oracle.newest
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None
     if chance.random() < 0.4:
         # The oldest more often than others: it is retired first, perhaps while the opener looks.
         from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in (*retained, *retained[:1] * 3))])
     take_over = chance.choice([Takeover.NEVER, Takeover.ALWAYS])
-    world.dagster.launch(take_over=take_over, from_epoch=from_epoch)
+    stream.dagster.launch(take_over=take_over, from_epoch=from_epoch)
 
 
-def watch_again_and_again(world: "World", process: "Process") -> None:
+def watch_again_and_again(stream: "SimulatedStream", process: "Process") -> None:
     """The recovery sensor: looks at the newest lease, lets `recovery.decide` decide, and does what it says."""
-    clock, chain = world.clock_of(process), world.chain_of(process)
+    world = stream.world
+    clock, chain = world.clock_of(process), stream.chain_of(process)
     recovery = Recovery(lease_timeout=f"{world.character.lease_timeout_ms}ms", backoff="1s")
     watch: Watch | None = None
     while True:
@@ -146,7 +159,7 @@ def watch_again_and_again(world: "World", process: "Process") -> None:
         now_ms = clock.monotonic_ms()
         if newest is not None:
             watch = watched(watch, newest.term, lease, now_ms)
-        _act(world, recovery, _lease_view(world, newest, lease, watch, now_ms), lease)
+        _act(stream, recovery, _lease_view(world, newest, lease, watch, now_ms), lease)
 
 
 def _lease_view(
@@ -160,8 +173,8 @@ def _lease_view(
     return LeaseView(newest.term, life, True, now_ms - watch.since_ms, interrupted, gone)
 
 
-def _act(world: "World", recovery: Recovery, view: LeaseView | None, lease: Lease | None) -> None:
-    run = world.dagster.runs[-1]
+def _act(stream: "SimulatedStream", recovery: Recovery, view: LeaseView | None, lease: Lease | None) -> None:
+    run = stream.dagster.runs[-1]
     seen = RunView(
         state=run.state,
         mode=Mode.CONTINUOUS,
@@ -169,13 +182,13 @@ def _act(world: "World", recovery: Recovery, view: LeaseView | None, lease: Leas
         opened=lease is not None and lease.holder.dagster_run_id == run.id,
         one_process=True,
         others_done=True,
-        same_ms=world.scheduler.now_ms - run.since_ms,
+        same_ms=stream.world.scheduler.now_ms - run.since_ms,
     )
     verdict = decide(StreamView(Mode.CONTINUOUS, True, seen, view, progressed=run.progressed), recovery)
     if verdict.declare_failed:
-        world.dagster.set_state(run, RunState.FAILED)
+        stream.dagster.set_state(run, RunState.FAILED)
     if verdict.launch is not None:
         launch = verdict.launch
-        world.dagster.launch(
+        stream.dagster.launch(
             root=run.root, attempt=launch.attempt, may_fence=launch.may_fence, from_epoch=run.from_epoch
         )

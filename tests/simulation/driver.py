@@ -24,16 +24,17 @@ from dagster_ckpt.protocol.coordinator_events import (
     Work,
 )
 from dagster_ckpt.protocol.edits import EpochEdit
+from dagster_ckpt.protocol.manifest import SourcePosition
 from dagster_ckpt.storage.opening import Opening
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.simulation import threads
 from tests.simulation.collecting import collect_again_and_again
 from tests.simulation.job import consumed, position_after
-from tests.simulation.tasks import Decline, Order, Task, Word
+from tests.simulation.tasks import Decline, Inflow, Order, Task, Word
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
-    from tests.simulation.world import World
+    from tests.simulation.stream import SimulatedStream
 
 FAILURES_MAX = 3
 BACKOFF_MS = 500
@@ -67,14 +68,15 @@ class Job:
 class Driver:
     """Lives in `process`, and ends with it. What it raises at its end is why its Dagster run failed."""
 
-    def __init__(self, world: "World", process: "Process", opening: Opening) -> None:
-        self.world = world
+    def __init__(self, stream: "SimulatedStream", process: "Process", opening: Opening) -> None:
+        self.stream = stream
+        self.world = world = stream.world
         self.process = process
         self.chance: Random = world.chance
         self.character = world.character
         self.clock = world.clock_of(process)
-        self.store = world.store_of(process)
-        self.chain = world.chain_of(process)
+        self.store = stream.store_of(process)
+        self.chain = stream.chain_of(process)
         self.opening = opening
         self.writer: StreamWriter
         self.coordinator = Coordinator(frozenset(), retained=1)
@@ -85,7 +87,7 @@ class Driver:
 
     def live(self) -> None:
         self.begin(open_stream(self.store, self.opening, self.clock))
-        self.process.spawn("collector", lambda: collect_again_and_again(self.world, self.process, self.term))
+        self.process.spawn("collector", lambda: collect_again_and_again(self.stream, self.process, self.term))
         failures = 0
         for _ in range(self.character.epochs_max):
             try:
@@ -109,7 +111,7 @@ class Driver:
 
     def begin(self, writer: StreamWriter) -> None:
         """Go on with this writer."""
-        self.world.oracle.heard(writer.manifest)
+        self.stream.oracle.heard(writer.manifest)
         self.writer = writer
         self.coordinator = Coordinator(
             frozenset(map(Shard, range(writer.manifest.shards))), retained=1, epoch=self.coordinator.epoch
@@ -119,8 +121,7 @@ class Driver:
         """One micro-batch, as `runtime.driver` makes an epoch of it."""
         writer = self.writer
         acks = self.acks()
-        number = self.next_batch()
-        position = position_after(writer.manifest, number)
+        number, position = self.next_position()
         edit = EpochEdit(acks, (position,), batch_id=number, epoch_ms=1)
         epoch = writer.next_epoch
         try:
@@ -128,10 +129,19 @@ class Driver:
         except CheckpointError as error:
             self.tell(CommitFailed(epoch, str(error)))
             raise
-        self.world.oracle.heard(manifest)
+        self.stream.oracle.heard(manifest)
         self.tell(Committed(epoch))
         writer.check_term()
-        self.world.dagster.progressed()
+        self.stream.dagster.progressed()
+
+    def finish(self) -> None:
+        """All that there is to do at the end of the world."""
+        self.make_epoch()
+
+    def next_position(self) -> tuple[int, SourcePosition]:
+        """The number of the batch to make, and where its source stands after it."""
+        number = self.next_batch()
+        return number, position_after(self.writer.manifest, number)
 
     def next_batch(self) -> int:
         return consumed(self.writer.manifest) + 1
@@ -172,7 +182,8 @@ class Driver:
         self.attempts += 1
         world = self.world
         task = Task(
-            world.chain_of(executor),
+            self.stream.chain_of(executor),
+            world.root_of(executor),
             world.parts.create,
             self.character,
             self.chance,
@@ -180,8 +191,13 @@ class Driver:
             order,
             shard,
             self.attempts,
+            self.inflow(executor),
         )
         executor.spawn(f"task-{order.epoch}-{shard}-{self.attempts}", lambda: job.said(task.work()))
+
+    def inflow(self, executor: "Process") -> Inflow | None:
+        """What tasks of that executor work on instead of the job's own batches."""
+        return None
 
     def living_executor(self) -> "Process":
         if self.executor is None or not self.executor.alive:

@@ -6,18 +6,29 @@ the names and the codec of manifests; `manifest_rules` as a second pair of eyes 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from dagster_ckpt.ids import Term, Version
+from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
 from dagster_ckpt.protocol.manifest_codec import CHANGES, decode_entries
 from dagster_ckpt.protocol.manifest_rules import violations
-from dagster_ckpt.protocol.names import TRIMMED, file_of, parse_manifest_name
+from dagster_ckpt.protocol.names import (
+    SUBSCRIBERS,
+    TRIMMED,
+    file_of,
+    name_in_stream,
+    parse_ancestors_name,
+    parse_manifest_name,
+)
 from tests.simulation import decoded
 from tests.simulation.job import TABLE, consumed, decode_rows, decode_sums, rows_after, rows_of, sums_after
 from tests.simulation.scheduler import Process, Strand
 from tests.simulation.truth import Truth
+
+if TYPE_CHECKING:
+    from tests.simulation.reading import Reading
 
 _ADVICE = ("lease/", "requests/", "collector.json")
 COLLECTOR = "collector"
@@ -35,7 +46,8 @@ class BrokenPromiseError(AssertionError):
 class Oracle:
     """`history` are all manifests that ever became the newest. One created on a freed number is a sleeper's: it is not.
 
-    `kept` manifests are never deleted, and nothing that was retained until less than `grace_ms` ago.
+    `kept` manifests are never deleted, and nothing that was retained until less than `grace_ms` ago. `oracles` are
+    those of all streams: of forks, which need files of this one, and of those whose files this one needs.
     """
 
     truth: Truth
@@ -50,6 +62,9 @@ class Oracle:
     counts: Counter[str] = field(default_factory=Counter)
     _given_up_ms: dict[Version, int] = field(default_factory=dict)
     _holders: defaultdict[str, set[Version]] = field(default_factory=lambda: defaultdict(set))
+    oracles: "dict[StreamUuid, Oracle]" = field(default_factory=dict)
+    readers: "list[Reading]" = field(default_factory=list)
+    has_subscribers: bool = False
     _rolled_back_for: set[str] = field(default_factory=set)
 
     @property
@@ -61,6 +76,7 @@ class Oracle:
     def created(self, name: str, data: bytes, who: Strand) -> None:
         version = parse_manifest_name(name)
         if version is None:
+            self.has_subscribers |= name.startswith(SUBSCRIBERS)
             return
         if version in self.history:
             self.counts["sleepers"] += 1
@@ -106,7 +122,7 @@ class Oracle:
     def heard_of_pin(self, name: str, manifest: Manifest) -> None:
         """Somebody was told that this pin holds."""
         for file in self.files_of(manifest):
-            if file not in self.truth.objects:
+            if not self.is_there(file):
                 raise BrokenPromiseError("a pin that was confirmed can be read", f"{name} misses {file}")
         self.pinned[name] = manifest
         self.counts["pins"] += 1
@@ -122,11 +138,31 @@ class Oracle:
     # ---- what must be so
 
     def files_of(self, manifest: Manifest) -> list[str]:
-        """All files that it names, itself and by way of its index objects."""
-        named = [run.path for shards in manifest.runs.values() for runs in shards for run in runs]
-        named += [change.path for change in (*manifest.changes, *self._entries(manifest.files))]
-        named += [ref.path for listed in _lists(manifest) for ref in listed.index]
+        """All files that it names, itself and by way of its index objects; by their names in its stream."""
+        named = [run.name for shards in manifest.runs.values() for runs in shards for run in runs]
+        named += [change.name for change in (*manifest.changes, *self._entries(manifest.files))]
+        named += [ref.name for listed in _lists(manifest) for ref in listed.index]
         return list(dict.fromkeys(named))
+
+    def is_there(self, file: str) -> bool:
+        """Whether the file is in the store: its own, or one of a stream that it was forked from."""
+        truth, path = self._place(file)
+        return path in truth.objects
+
+    def needed_by_forks(self) -> set[str]:
+        """The files of its own that streams forked from it can read, or their forks."""
+        uuid, needed = self._uuid(), set[str]()
+        for fork in self._others():
+            for name in fork.named_for_good():
+                elsewhere = parse_ancestors_name(name)
+                if elsewhere is not None and elsewhere[0] == uuid:
+                    needed.add(elsewhere[1])
+        return needed
+
+    def named_for_good(self) -> set[str]:
+        """All files that its manifests from `bound` on and its pins name."""
+        counted = [manifest for version, manifest in self.history.items() if version >= self.bound()]
+        return {file for manifest in (*counted, *self.pinned.values()) for file in self.files_of(manifest)}
 
     def bound(self) -> Version:
         """The first manifest that must be there once collectors have had their time."""
@@ -137,6 +173,11 @@ class Oracle:
             if now_ms - self.created_ms[version] >= self.grace_ms
         ]
         return Version(max(1, min(max(bounds, default=1), len(self.history) - self.kept + 1)))
+
+    def log_bound(self) -> Version:
+        """The first manifest that must be there where other streams read this one; before `bound` for its log alone."""
+        reach = [reader.needs() for reader in self.readers if not reader.is_too_far_behind()]
+        return Version(max(1, min([self.bound(), *(epoch for epoch in reach if epoch is not None)])))
 
     def _follows(self, before: Manifest | None, manifest: Manifest) -> None:
         number = 1 if before is None else before.version + 1
@@ -152,15 +193,17 @@ class Oracle:
     def _has_its_files(self, manifest: Manifest) -> None:
         for listed in _lists(manifest):
             for ref in listed.index:
-                self._is_there(ref.path, manifest)
+                self._names_what_is_there(ref.name, manifest)
         for file in self.files_of(manifest):
-            self._is_there(file, manifest)
+            self._names_what_is_there(file, manifest)
 
-    def _is_there(self, file: str, manifest: Manifest) -> None:
-        if file not in self.truth.objects:
+    def _names_what_is_there(self, file: str, manifest: Manifest) -> None:
+        if not self.is_there(file):
             raise BrokenPromiseError("what a manifest names is durable", f"{manifest.version} names {file}")
 
     def _consumed_the_next_batch(self, before: Manifest | None, manifest: Manifest) -> None:
+        if manifest.kind is ManifestKind.FORK:
+            self._shows_what_its_origin_did(manifest)
         if manifest.kind is not ManifestKind.EPOCH:
             return
         was = 0 if before is None else consumed(before)
@@ -168,6 +211,14 @@ class Oracle:
             raise BrokenPromiseError(
                 "each epoch consumes the next batch", f"{manifest.version}: {consumed(manifest)} after {was}"
             )
+
+    def _shows_what_its_origin_did(self, manifest: Manifest) -> None:
+        """The fork begins with the batches of the epoch that it was forked from: its table must be their sums."""
+        origin = manifest.ancestors[-1]
+        shown = self.oracles[origin.uuid].history.get(Version(origin.epoch))
+        if shown is None or shown.kind is ManifestKind.OPEN or consumed(manifest) != consumed(shown):
+            raise BrokenPromiseError("a fork begins with an epoch of its origin", f"{manifest.ancestors}")
+        self.counts["forks of forks" if len(manifest.ancestors) > 1 else "forks"] += 1
 
     def _shows_a_prefix(self, manifest: Manifest) -> None:
         """Its table, read from its files, is what the job in plain Python makes of its input; so is its change log."""
@@ -180,13 +231,15 @@ class Oracle:
         table: dict[str, int] = {}
         for runs in manifest.runs[TABLE]:
             for run in reversed(runs):
-                table.update(decode_sums(self.truth.objects[run.path]))
+                table.update(decode_sums(self._content(run.name)))
         if table != sums_after(batches):
             raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {table} of {batches}")
         changed: dict[str, int] = {}
         for change in manifest.changes:
-            changed.update(decode_sums(self.truth.objects[change.path]))
-        keys = {str(key) for shard in range(shards) for key, _ in rows_of(batches, shard, shards)} if batches else set()
+            changed.update(decode_sums(self._content(change.name)))
+        # The change log of a fork's first epoch would say what changed since an epoch that it does not have.
+        made = batches and not (manifest.ancestors and manifest.epoch == Epoch(FIRST))
+        keys = {str(key) for shard in range(shards) for key, _ in rows_of(batches, shard, shards)} if made else set()
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
 
@@ -204,10 +257,13 @@ class Oracle:
             for retired in _retains(before) - _retains(manifest):
                 self._given_up_ms[retired] = now_ms
         self.history[version] = manifest
+        self.oracles[manifest.uuid] = self
         self.counts[manifest.kind] += 1
         self.created_ms[version] = now_ms
         for file in self.files_of(manifest):
             self._holders[file].add(version)
+        for reader in self.readers:
+            reader.look()
 
     def _may_free(self, version: Version, who: Strand) -> None:
         rule = "manifests go oldest first, long given up, never the newest"
@@ -219,6 +275,8 @@ class Oracle:
             raise BrokenPromiseError(rule, f"version {version} was deleted while {len(self.freed)} older ones were")
         if self._is_held(version):
             raise BrokenPromiseError(rule, f"version {version} was deleted within its grace period")
+        if any(reader.needs_log_of(version) for reader in self.readers):
+            raise BrokenPromiseError("the log that another stream reads stays", f"version {version} was deleted")
         if TRIMMED not in self.truth.objects:
             raise BrokenPromiseError(rule, f"version {version} was deleted without a sign that the stream is trimmed")
 
@@ -226,17 +284,47 @@ class Oracle:
         rule = "nothing that is needed is deleted"
         if who.role != COLLECTOR:
             raise BrokenPromiseError(rule, f"{who.name} deleted {name}")
-        for version in sorted(self._holders.get(name, ())):
-            if version not in self.freed or self._is_held(version):
-                raise BrokenPromiseError(rule, f"{name} was deleted, which version {version} names")
-        for pin, manifest in self.pinned.items():
-            if name in self.files_of(manifest):
-                raise BrokenPromiseError(rule, f"{name} was deleted, which pin {pin} names")
+        self._does_not_need(name, name)
+        in_forks = name_in_stream(name, self._uuid())
+        for fork in self._others():
+            fork._does_not_need(in_forks, name)
+        if any(reader.needs_file(name) for reader in self.readers):
+            raise BrokenPromiseError(rule, f"{name} was deleted, which is of a snapshot that another stream reads")
         newest = self.newest
         assert newest is not None, "files come after the stream"
         own = self.writers[newest.term] is who.process
         if term > newest.term or (term == newest.term and (not own or epoch > newest.version)):
             raise BrokenPromiseError("what is in flight is spared", f"{who.name} deleted {name}")
+
+    def _does_not_need(self, name: str, path: str) -> None:
+        """No reader of this stream needs the file, which is called `name` here and `path` where it was deleted."""
+        rule = "nothing that is needed is deleted"
+        for version in sorted(self._holders.get(name, ())):
+            if (version not in self.freed and not self._is_kept_for_its_log(version, name)) or self._is_held(version):
+                raise BrokenPromiseError(rule, f"{path} was deleted, which version {version} names: {name}")
+        for pin, manifest in self.pinned.items():
+            if name in self.files_of(manifest):
+                raise BrokenPromiseError(rule, f"{path} was deleted, which pin {pin} names: {name}")
+
+    def _others(self) -> "list[Oracle]":
+        return [oracle for oracle in self.oracles.values() if oracle is not self]
+
+    def _uuid(self) -> StreamUuid:
+        return self.history[FIRST].uuid
+
+    def _place(self, name: str) -> tuple[Truth, str]:
+        """The folder in which a file lies, and its path there."""
+        elsewhere = parse_ancestors_name(name)
+        return (self.truth, name) if elsewhere is None else (self.oracles[elsewhere[0]].truth, elsewhere[1])
+
+    def _content(self, name: str) -> bytes:
+        truth, path = self._place(name)
+        return truth.objects[path]
+
+    def _is_kept_for_its_log(self, version: Version, name: str) -> bool:
+        """Whether a manifest is there for subscribers alone, who do not need that file of it."""
+        logged = {change.name for change in self.history[version].changes}
+        return self.has_subscribers and version < self.bound() and name not in logged
 
     def _is_held(self, version: Version) -> bool:
         """Whether a reader may still need it: it is retained, or was less than a grace period ago."""
@@ -250,16 +338,18 @@ class Oracle:
 
     def _listed(self, ref: IndexRef) -> tuple[ChangeRef, ...]:
         # A pin's may be gone where nobody was told that it holds.
-        data = self.truth.objects.get(ref.path)
-        return () if data is None else _decoded_changes(data, ref.path)
+        truth, path = self._place(ref.name)
+        data = truth.objects.get(path)
+        return () if data is None else _decoded_changes(data, ref.name, ref.ancestor)
 
     def _rows(self, change: ChangeRef) -> tuple[tuple[int, int], ...]:
-        return decode_rows(self.truth.objects[change.path])
+        return decode_rows(self._content(change.name))
 
 
 @lru_cache(maxsize=512)
-def _decoded_changes(data: bytes, name: str) -> tuple[ChangeRef, ...]:
-    return decode_entries(CHANGES, data, name)
+def _decoded_changes(data: bytes, name: str, ancestor: StreamUuid | None) -> tuple[ChangeRef, ...]:
+    entries = decode_entries(CHANGES, data, name)
+    return tuple(replace(entry, ancestor=entry.ancestor or ancestor) for entry in entries)
 
 
 def _lists(manifest: Manifest) -> list[IndexedList[ChangeRef]]:

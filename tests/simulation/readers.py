@@ -6,18 +6,20 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUn
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.object_store import ObjectMissingError
 from dagster_ckpt.storage.pins import remove_pin
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
-    from tests.simulation.world import World
+    from tests.simulation.stream import SimulatedStream
 
 
-def read_again_and_again(world: "World", process: "Process") -> None:
+def read_again_and_again(stream: "SimulatedStream", process: "Process") -> None:
     """Choose a retained epoch and read all of it. What is missing within the grace period is a broken promise."""
-    clock, chain = world.clock_of(process), world.chain_of(process)
+    world = stream.world
+    clock, chain = world.clock_of(process), stream.chain_of(process)
     hint: Version | None = None
     while True:
         clock.sleep_ms(round(world.character.grace_ms * world.chance.random()))
@@ -27,14 +29,15 @@ def read_again_and_again(world: "World", process: "Process") -> None:
             if newest is None or not newest.retained:
                 continue
             hint = newest.version
-            _read_retained(world, chain, world.chance.choice(newest.retained).version, began_ms)
+            _read_retained(stream, process, chain, world.chance.choice(newest.retained).version, began_ms)
         except StoreUnavailableError:
             continue
 
 
-def pin_again_and_again(world: "World", process: "Process") -> None:
+def pin_again_and_again(stream: "SimulatedStream", process: "Process") -> None:
     """Pin a retained epoch; read it after any time; let it go."""
-    clock, chain, chance = world.clock_of(process), world.chain_of(process), world.chance
+    world = stream.world
+    clock, chain, chance = world.clock_of(process), stream.chain_of(process), world.chance
     while True:
         clock.sleep_ms(round(world.character.grace_ms * chance.random()))
         # A name of its own each time: what asks to remove a pin may arrive late, and would remove the next of its name.
@@ -43,44 +46,47 @@ def pin_again_and_again(world: "World", process: "Process") -> None:
             newest = chain.newest()
             if newest is None or not newest.retained:
                 continue
-            pin = _pin(world, chain, name, chance.choice(newest.retained))
+            pin = _pin(stream, chain, name, chance.choice(newest.retained))
             if pin is None:
                 continue
-            world.oracle.heard_of_pin(name, pin.manifest)
+            stream.oracle.heard_of_pin(name, pin.manifest)
             clock.sleep_ms(round(world.character.grace_ms * chance.choice([0, 0.5, 3])))
-            _read_pinned(world, chain.store, pin.manifest)
+            _read_pinned(stream, process, pin.manifest)
             if chance.random() < 0.7:
-                world.oracle.let_go(name)
+                stream.oracle.let_go(name)
                 remove_pin(chain.store, name, clock, chain.patience)
         except StoreUnavailableError:
             continue
 
 
-def _read_retained(world: "World", chain: ManifestChain, version: Version, began_ms: int) -> None:
+def _read_retained(
+    stream: "SimulatedStream", process: "Process", chain: ManifestChain, version: Version, began_ms: int
+) -> None:
     try:
-        _read(world, chain.store, chain.read(version))
-        world.oracle.counts["epochs read"] += 1
+        _read(stream, process, chain.read(version))
+        stream.oracle.counts["epochs read"] += 1
     except (CorruptStateError, ObjectMissingError) as error:
-        if world.scheduler.now_ms - began_ms < world.character.grace_ms:
-            world.oracle.missed(str(error), world.scheduler.this())
+        if stream.world.scheduler.now_ms - began_ms < stream.world.character.grace_ms:
+            stream.oracle.missed(str(error), stream.world.scheduler.this())
 
 
-def _pin(world: "World", chain: ManifestChain, name: str, epoch: Retained) -> Pin | None:
+def _pin(stream: "SimulatedStream", chain: ManifestChain, name: str, epoch: Retained) -> Pin | None:
     """The pin; None where the epoch was retired before it could be pinned."""
     try:
-        return world.parts.write_pin(chain, name, epoch)
+        return stream.world.parts.write_pin(chain, name, epoch)
     except (InvalidPipelineError, CorruptStateError):
-        world.oracle.counts["pins refused"] += 1
+        stream.oracle.counts["pins refused"] += 1
         return None
 
 
-def _read_pinned(world: "World", store: ObjectStore, manifest: Manifest) -> None:
+def _read_pinned(stream: "SimulatedStream", process: "Process", manifest: Manifest) -> None:
     try:
-        _read(world, store, manifest)
+        _read(stream, process, manifest)
     except ObjectMissingError as error:
-        world.oracle.missed(f"a pinned file: {error}", world.scheduler.this())
+        stream.oracle.missed(f"a pinned file: {error}", stream.world.scheduler.this())
 
 
-def _read(world: "World", store: ObjectStore, manifest: Manifest) -> None:
-    for name in world.oracle.files_of(manifest):
+def _read(stream: "SimulatedStream", process: "Process", manifest: Manifest) -> None:
+    store = with_ancestors(stream.store_of(process), stream.world.root_of(process), manifest.ancestors)
+    for name in stream.oracle.files_of(manifest):
         store.get(name)

@@ -40,12 +40,19 @@ Step = tuple[int, str, str, str, str]
 
 
 def _creates_truth(verb: str, name: str) -> bool:
-    return verb == "put_if_absent" and name.startswith(("manifest/0", "pins/"))
+    return verb == "put_if_absent" and _in_its_folder(name).startswith(("manifest/0", "pins/", "subscribers/"))
+
+
+def _in_its_folder(name: str) -> str:
+    """What an object of the store is called in the folder of its stream."""
+    return name.partition("/")[2]
 
 
 @dataclass
 class Weather:
     """What all processes' stores share: chance, what is bad just now, and the trace of all that happened.
+
+    `truths` are the streams' folders, by name; all else names objects from the store's root, as `SimulatedStore` does.
 
     `down` says until when nobody's, or one process's (by number), requests get through.
     """
@@ -53,13 +60,18 @@ class Weather:
     scheduler: Scheduler
     character: Character
     chance: Random
-    truth: Truth
+    truths: dict[str, Truth]
     trace: list[Step] = field(default_factory=list)
     requests: int = 0
     calm: bool = False
     down_until_ms: dict[int | None, int] = field(default_factory=dict)
     late: list["Request[Any]"] = field(default_factory=list)
     asleep: dict[str, list[Process]] = field(default_factory=dict)
+
+    def truth_of(self, name: str) -> tuple[Truth, str]:
+        """The folder that an object, or another folder, is in, and its name there."""
+        folder, _, inside = name.partition("/")
+        return self.truths[folder], inside
 
     def fate(self, process: Process, verb: str, name: str) -> Fate:
         faults, chance = self.character.faults, self.chance
@@ -101,22 +113,27 @@ class Weather:
         faults = self.character.faults
         if self.calm or not (_creates_truth(verb, name) or self._reads_the_past(verb, name)):
             return 0
-        rare = 1 if name.startswith("manifest") and verb != "get" else _RARE_TIMES
+        rare = 1 if _in_its_folder(name).startswith("manifest") and verb != "get" else _RARE_TIMES
         if self.chance.random() >= faults.doze * rare:
             return 0
         return int(self.chance.choice(faults.dozes_ms) * (0.5 + self.chance.random()))
 
     def _reads_the_past(self, verb: str, name: str) -> bool:
-        version = parse_manifest_name(name) if verb == "get" else None
-        return version is not None and manifest_name(Version(version + 1)) in self.truth.objects
+        truth, inside = self.truth_of(name)
+        version = parse_manifest_name(inside) if verb == "get" else None
+        return version is not None and manifest_name(Version(version + 1)) in truth.objects
 
     def listed(self, prefix: str) -> list[str]:
         """The names below a folder, perhaps as they were some time ago."""
         faults, chance = self.character.faults, self.chance
+        folder, _, inside = prefix.partition("/")
+        truth = self.truths[folder]
         if self.calm or chance.random() >= faults.late_list:
-            return self.truth.names(prefix)
-        since_ms = self.scheduler.now_ms - chance.randrange(faults.list_late_ms + 1)
-        return self.truth.names_late(prefix, since_ms, lambda: chance.random() < 0.5)
+            names = truth.names(inside)
+        else:
+            since_ms = self.scheduler.now_ms - chance.randrange(faults.list_late_ms + 1)
+            names = truth.names_late(inside, since_ms, lambda: chance.random() < 0.5)
+        return [f"{folder}/{name}" for name in names]
 
     def land_late(self, request: "Request[Any]") -> None:
         """Let it happen at some later time; in the end all of it has."""
@@ -141,10 +158,10 @@ class Weather:
         Who is about to pin wakes up after some file was deleted. After `duration_ms` they wake up in any case.
         """
         process.freeze(duration_ms)
-        self.asleep.setdefault(name if name.startswith("manifest") else _SOME_FILE, []).append(process)
+        self.asleep.setdefault(name if _in_its_folder(name).startswith("manifest") else _SOME_FILE, []).append(process)
 
     def freed(self, name: str) -> None:
-        if name.startswith(("state", "changes")) and self.chance.random() < 0.1:
+        if _in_its_folder(name).startswith(("state", "changes")) and self.chance.random() < 0.1:
             name = _SOME_FILE
         for process in self.asleep.pop(name, ()):
             self.scheduler.after(self.latency_ms(), process.thaw)
@@ -159,48 +176,51 @@ class Weather:
 
 
 class SimulatedStore:
-    """An `ObjectStore`. Whoever calls it waits; everybody else moves meanwhile."""
+    """The whole store, an `ObjectStore`. Whoever calls it waits; everybody else moves meanwhile."""
 
     def __init__(self, process: Process, weather: Weather) -> None:
         self._process = process
         self._weather = weather
-        self._truth = weather.truth
 
     @property
     def url(self) -> str:
         return "memory://simulation"
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
-        kept = bytes(data)
-        return self._change("put_if_absent", name, lambda who: self._truth.put_if_absent(name, kept, who))
+        kept, (truth, inside) = bytes(data), self._weather.truth_of(name)
+        return self._change("put_if_absent", name, lambda who: truth.put_if_absent(inside, kept, who))
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        kept = bytes(data)
-        self._change("put", name, lambda who: self._truth.put(name, kept, who))
+        kept, (truth, inside) = bytes(data), self._weather.truth_of(name)
+        self._change("put", name, lambda who: truth.put(inside, kept, who))
 
     def delete(self, name: str) -> None:
-        self._change("delete", name, lambda who: self._truth.delete(name, who))
+        truth, inside = self._weather.truth_of(name)
+        self._change("delete", name, lambda who: truth.delete(inside, who))
 
     def get(self, name: str) -> bytes:
-        return self._ask("get", name, lambda: self._truth.get(name))
+        truth, inside = self._weather.truth_of(name)
+        return self._ask("get", name, lambda: truth.get(inside))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         return self.get(name)[offset : offset + length]
 
     def exists(self, name: str) -> bool:
-        return self._ask("exists", name, lambda: name in self._truth.objects)
+        truth, inside = self._weather.truth_of(name)
+        return self._ask("exists", name, lambda: inside in truth.objects)
 
     def size(self, name: str) -> int:
         return len(self.get(name))
 
     def modified_ms(self, name: str) -> int:
-        return self._ask("modified_ms", name, lambda: self._truth.modified_ms(name))
+        truth, inside = self._weather.truth_of(name)
+        return self._ask("modified_ms", name, lambda: truth.modified_ms(inside))
 
     def list(self, prefix: str) -> Iterator[str]:
         yield from self._ask("list", prefix, lambda: self._weather.listed(prefix))
 
     def folders(self, prefix: str) -> Iterator[str]:
-        raise NotImplementedError("a stream's own folder is not looked through by folders")
+        raise NotImplementedError("nobody looks the store through for streams")
 
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
         return self._ask("discard_leftovers", prefix, lambda: 0)

@@ -10,6 +10,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, state_name
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
@@ -17,6 +18,9 @@ from tests.simulation.job import TABLE, Sums, added, checksum, consumed, decode_
 
 MERGES = FileMergeLimits(files_min=2, merges_max=4, bytes_max=400)
 """Small, as all is here: files of four epochs or so are large."""
+
+Inflow = Callable[[Sums, int, int], Sums]
+"""Of a shard's sums before, its number and how many there are: what is new."""
 
 Create = Callable[[ObjectStore, str, memoryview], None]
 
@@ -48,6 +52,7 @@ class Task:
     """One attempt at one shard's part of one epoch. `create` makes a file durable before it returns."""
 
     chain: ManifestChain
+    root: ObjectStore
     create: Create
     character: Character
     chance: Random
@@ -55,6 +60,7 @@ class Task:
     order: Order
     shard: Shard
     attempt: int
+    inflow: Inflow | None = None
 
     def work(self) -> Word:
         """Everything, up to the one word about it."""
@@ -71,6 +77,9 @@ class Task:
         manifest = self.chain.read(self.order.version)
         if manifest.nonce != self.order.nonce:
             raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
+        if self.inflow is not None:
+            sums = self._sums(manifest)
+            return self._put(manifest, sums, self.inflow(sums, self.shard, manifest.shards))
         rows = rows_of(consumed(manifest) + 1, self.shard, manifest.shards)
         if not manifest.pipeline.tables:
             return self._append(manifest, rows)
@@ -86,25 +95,33 @@ class Task:
         choice = choose(manifest.files.tail, MERGES)
         if choice is None:
             return None
-        rows = [row for file in choice.files for row in decode_rows(self._read(file.path))]
+        rows = [row for file in choice.files for row in decode_rows(self._read(manifest, file.name))]
         data, name = encode(rows), merged_name(choice.merges, self._file())
         self.create(self.chain.store, name, memoryview(data))
         file = ChangeRef(name, len(rows), len(data), checksum(data), choice.files[-1].epoch, self.shard)
         return FilesMerged(tuple(each.path for each in choice.files), file)
 
     def _keyed(self, manifest: Manifest, rows: list[tuple[int, int]]) -> ShardAck:
-        before = manifest.runs[TABLE][self.shard]
-        sums: Sums = {}
-        for run in reversed(before):
-            sums |= decode_sums(self._read(run.path))
+        sums = self._sums(manifest)
         after = added(sums, rows)
-        changed = {str(key): after[str(key)] for key, _ in rows}
+        return self._put(manifest, sums, {str(key): after[str(key)] for key, _ in rows})
+
+    def _sums(self, manifest: Manifest) -> Sums:
+        sums: Sums = {}
+        for run in reversed(manifest.runs[TABLE][self.shard]):
+            sums |= decode_sums(self._read(manifest, run.name))
+        return sums
+
+    def _put(self, manifest: Manifest, sums: Sums, changed: Sums) -> ShardAck:
+        if not changed:
+            return ShardAck(self.shard)
+        before, after = manifest.runs[TABLE][self.shard], sums | changed
         # Compaction within the epoch: all runs become one.
         merge = len(before) >= self.character.runs_max
         run = self._run(encode(after if merge else changed), len(after if merge else changed), manifest.shards)
         runs = (run,) if merge else (run, *before)
         change = self._change(encode(changed), len(changed))
-        return ShardAck(self.shard, (ShardRuns(TABLE, runs),), (change,), rows_in=len(rows), rows_out=len(changed))
+        return ShardAck(self.shard, (ShardRuns(TABLE, runs),), (change,), rows_in=len(changed), rows_out=len(changed))
 
     def _run(self, data: bytes, rows: int, shards: int) -> RunRef:
         name = state_name(TABLE, (self.shard,), shards, self._file())
@@ -119,8 +136,8 @@ class Task:
     def _file(self) -> FileId:
         return FileId(self.order.term, self.order.epoch, self.shard, self.attempt)
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, manifest: Manifest, name: str) -> bytes:
         try:
-            return self.chain.store.get(name)
+            return with_ancestors(self.chain.store, self.root, manifest.ancestors).get(name)
         except ObjectMissingError as error:
             raise CorruptStateError(f"a file of the stream is missing. file={name}") from error

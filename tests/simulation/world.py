@@ -15,33 +15,46 @@ from hashlib import blake2b
 from random import Random
 from unittest.mock import patch
 
+from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol import retention
 from dagster_ckpt.protocol.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator_events import Effect, Event
 from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.runtime import upstreams
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage import chain as chain_module
-from dagster_ckpt.storage import indexed_lists, leases, opening, pins, probe
+from dagster_ckpt.storage import indexed_lists, leases, opening, pins, probe, subscribers
 from dagster_ckpt.storage import writer as writer_module
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patience import Patience
 from tests.simulation import decoded
 from tests.simulation.calm import Calm
 from tests.simulation.character import Character, character_of
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
-from tests.simulation.dagster import Dagster, launch_by_hand, watch_again_and_again
+from tests.simulation.dagster import launch_by_hand, watch_again_and_again
 from tests.simulation.driver import Driver
+from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
 from tests.simulation.readers import pin_again_and_again, read_again_and_again
+from tests.simulation.reading import ReadingDriver
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
 from tests.simulation.store import SimulatedStore, Step, Weather
+from tests.simulation.stream import SimulatedStream
 from tests.simulation.tasks import Create
 from tests.simulation.threads import Threads
-from tests.simulation.truth import Truth
 
 RETURN_MS = 20_000
+LATER_MS = 5_000
+CHAINS = 0.33
+"""How many worlds have a stream that reads another."""
+FORKS = 0.15
+"""In how many worlds somebody forks the stream."""
+
+Life = Callable[[SimulatedStream, Process], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,7 @@ class Parts:
     chain: Callable[..., ManifestChain] = ManifestChain
     collector: Callable[..., Collector] = Collector
     driver: Callable[..., Driver] = Driver
+    reading_driver: Callable[..., Driver] = ReadingDriver
     create: Create = create
     write_pin: Callable[..., Pin] = pins.write_pin
     step: Callable[[Coordinator, Event], tuple[Coordinator, list[Effect]]] = step
@@ -86,11 +100,22 @@ class World:
         self.character: Character = character_of(self.chance)
         self.scheduler = Scheduler()
         self.threads = Threads(self.scheduler)
-        self.truth = Truth(lambda: self.scheduler.now_ms, self.character.faults.list_late_ms)
-        self.oracle = Oracle(self.truth, lambda: self.scheduler.now_ms, self.character.kept, self.character.grace_ms)
-        self.truth.witness = self.oracle
-        self.weather = Weather(self.scheduler, self.character, self.chance, self.truth)
-        self.dagster = Dagster(self)
+        self.oracles: dict[StreamUuid, Oracle] = {}
+        # Drawn by themselves: a world of one stream is what it was before there were others.
+        others = Random(f"streams of {self.seed}")
+        self.max_lag = others.choice([20, 60, 10_000])
+        first = SimulatedStream(self, "flights/delay_by_carrier")
+        self.streams = [first]
+        if others.random() < CHAINS:
+            self.streams.append(SimulatedStream(self, "flights/late_carriers", upstream=first))
+        self.forks: list[SimulatedStream] = []
+        forking = Random(f"forks of {self.seed}")
+        if forking.random() < FORKS:
+            self.forks = [
+                SimulatedStream(self, f"flights/what_if_{number}") for number in range(forking.choice([1, 2]))
+            ]
+        truths = {stream.folder: stream.truth for stream in (*self.streams, *self.forks)}
+        self.weather = Weather(self.scheduler, self.character, self.chance, truths)
         self.processes: list[Process] = []
         self.calm = False
 
@@ -109,17 +134,12 @@ class World:
         self.processes.append(process)
         return process
 
-    def store_of(self, process: Process) -> SimulatedStore:
+    def root_of(self, process: Process) -> ObjectStore:
+        """The whole store, as that process sees it."""
         return SimulatedStore(process, self.weather)
 
     def clock_of(self, process: Process) -> ProcessClock:
         return ProcessClock(process, self.chance)
-
-    def chain_of(self, process: Process) -> ManifestChain:
-        return self.parts.chain(self.store_of(process), self.clock_of(process), self.character.patience)
-
-    def collector_of(self, process: Process) -> Collector:
-        return self.parts.collector(self.chain_of(process), self.character.grace_ms)
 
     def is_gone(self, process: ProcessId) -> bool:
         """What a look at the own host's processes tells."""
@@ -142,25 +162,21 @@ class World:
         return Outcome(
             self.seed,
             tuple(self.weather.trace),
-            self.oracle.counts
-            + Counter(
-                {"requests": self.weather.requests, "simulated s": (self.scheduler.now_ms - BEGINNING_MS) // 1000}
-            ),
+            sum((stream.oracle.counts for stream in (*self.streams, *self.forks)), self._counts()),
             rule,
             why,
         )
 
+    def _counts(self) -> Counter[str]:
+        simulated_s = (self.scheduler.now_ms - BEGINNING_MS) // 1000
+        return Counter({"requests": self.weather.requests, "simulated s": simulated_s})
+
     def _let_go_wrong(self) -> None:
         character = self.character
-        self.dagster.launch()
-        self._keep("daemon", watch_again_and_again)
-        for _ in range(character.collectors):
-            self._keep("janitor", collect_for_others, role="collector")
-        for _ in range(character.pinners):
-            self._keep("pinner", pin_again_and_again)
-        for _ in range(character.readers):
-            self._keep("reader", read_again_and_again)
-        self._now_and_then(character.by_hand_every_ms, lambda: launch_by_hand(self))
+        for stream in self.streams:
+            self._begin(stream)
+        if self.forks:
+            self._keep(self.streams[0], "forker", fork_again_and_again)
         for rate, happen in (
             (character.faults.kill, self._kill),
             (character.faults.freeze, self._freeze),
@@ -168,27 +184,62 @@ class World:
         ):
             if rate:
                 self._now_and_then(round(1_000 / rate), happen)
-        self.scheduler.run(until=lambda: self.weather.requests >= character.requests_max)
+        requests_max = character.requests_max * (1 + len(self.streams) + bool(self.forks)) // 2
+        self.scheduler.run(until=lambda: self.weather.requests >= requests_max)
+
+    def _begin(self, stream: SimulatedStream) -> None:
+        character = self.character
+        if stream.upstream is None:
+            stream.dagster.launch()
+        else:  # mostly after there is something to read
+            self.scheduler.after(LATER_MS, lambda: None if self.calm else stream.dagster.launch())
+        self._keep(stream, "daemon", watch_again_and_again)
+        for _ in range(character.collectors):
+            self._keep(stream, "janitor", collect_for_others, role="collector")
+        if stream.upstream is None:  # of a stream that reads another they would show nothing new
+            for _ in range(character.pinners):
+                self._keep(stream, "pinner", pin_again_and_again)
+            for _ in range(character.readers):
+                self._keep(stream, "reader", read_again_and_again)
+        self._now_and_then(character.by_hand_every_ms, lambda: launch_by_hand(stream))
+
+    def begin_fork(self, fork: SimulatedStream) -> None:
+        """Let it live its own life, from now on: what it does not need of others it has for itself."""
+        if fork.begun or self.calm:
+            return
+        fork.begun = True
+        fork.dagster.launch()
+        self._keep(fork, "daemon", watch_again_and_again)
+        self._keep(fork, "janitor", collect_for_others, role="collector")
+        self._keep(fork, "pinner", pin_again_and_again)
+        self._now_and_then(self.character.by_hand_every_ms, lambda: launch_by_hand(fork))
 
     def _make_calm(self) -> None:
         self.calm = self.weather.calm = True
         for process in self.processes:
             process.kill()
         self.weather.land_all()
-        end = Calm(self)
-        self.scheduler.run(until=lambda: end.is_over)
-        if not end.is_over:
+        ends: list[Calm] = []
+        for fork in reversed(self.forks):  # a fork may be one of an earlier one
+            if fork.oracle.newest is not None:  # else it never came
+                ends.append(Calm(fork, tuple(ends)))
+        ends += [Calm(stream, tuple(ends)) for stream in self.streams[:1]]
+        ends += [Calm(stream) for stream in self.streams[1:]]
+        self.scheduler.run(until=lambda: all(end.is_over for end in ends))
+        if not all(end.is_over for end in ends):
             raise BrokenPromiseError("every world comes to its end", "nothing happens any more")
 
-    def _keep(self, name: str, live: Callable[["World", Process], None], role: str | None = None) -> None:
+    def _keep(self, stream: SimulatedStream, name: str, live: Life, role: str | None = None) -> None:
         """Somebody who does one thing for ever, and comes back some time after each death."""
         process = self.process(name)
-        process.spawn(role or name, lambda: live(self, process))
-        process.on_end.append(lambda: self.scheduler.after(RETURN_MS, lambda: self._come_back(name, live, role)))
+        process.spawn(role or name, lambda: live(stream, process))
+        process.on_end.append(
+            lambda: self.scheduler.after(RETURN_MS, lambda: self._come_back(stream, name, live, role))
+        )
 
-    def _come_back(self, name: str, live: Callable[["World", Process], None], role: str | None) -> None:
+    def _come_back(self, stream: SimulatedStream, name: str, live: Life, role: str | None) -> None:
         if not self.calm:
-            self._keep(name, live, role)
+            self._keep(stream, name, live, role)
 
     def _now_and_then(self, every_ms: int, happen: Callable[[], None]) -> None:
         def again() -> None:
@@ -238,6 +289,8 @@ class World:
                 (opening, "is_gone", self.is_gone),
                 (probe, "_proved", set()),
                 (writer_module, "ManifestChain", self._patient_chain),
+                (subscribers, "ManifestChain", self._patient_chain),
+                (upstreams, "ManifestChain", self._patient_chain),
             ):
                 patches.enter_context(patch.object(where, name, value))
             log.setLevel(logging.CRITICAL)
@@ -246,5 +299,7 @@ class World:
             finally:
                 log.setLevel(level)
 
-    def _patient_chain(self, store: SimulatedStore, clock: ProcessClock) -> ManifestChain:
+    def _patient_chain(
+        self, store: ObjectStore, clock: ProcessClock, patience: Patience | None = None
+    ) -> ManifestChain:
         return self.parts.chain(store, clock, self.character.patience)

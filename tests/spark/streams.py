@@ -38,6 +38,7 @@ class StreamUnderTest:
     clock: Clock = field(default_factory=SystemClock)
     epochs: list[CommittedEpoch] = field(default_factory=list)
     elsewhere: StoreAddress | None = None
+    run_id: str = "run"
 
     @property
     def address(self) -> StoreAddress:
@@ -81,7 +82,7 @@ class StreamUnderTest:
             owner=Owner("tests", self.name),
             pipeline=pipeline,
             shards=self.shards,
-            holder=LeaseHolder("run", "tests", this_process()),
+            holder=LeaseHolder(self.run_id, "tests", this_process()),
             root_run="run",
             lease_timeout_ms=2_000,
             from_epoch=None if from_epoch is None else Epoch(from_epoch),

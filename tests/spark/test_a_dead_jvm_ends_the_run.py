@@ -37,7 +37,7 @@ def test_a_dead_jvm_is_named_and_its_epochs_are_there(stream: StreamUnderTest, i
         [sys.executable, "-c", PROGRAM, str(inbox.parent)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
     )

@@ -96,6 +96,24 @@ def test_a_run_that_is_told_to_stop_finishes_the_epoch_in_work(stream: StreamUnd
     assert lease_of(stream)["closed"] == "a drain request"
 
 
+def test_a_run_that_is_drained_by_a_word_in_the_store_ends_and_the_next_one_does_not(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        stream.history().drain()
+
+    result = stream.run(counting(inbox), CONTINUOUS, JobHooks(on_commit))
+    assert (result.ending, result.reason) == (Ending.STOPPED, lease_of(stream)["closed"])
+    assert str(result.reason).startswith("drained, as was asked for on ")
+    drop(inbox, 1, pa.table({"k": ["a"]}))
+    stream.run_id = "the next one"
+    assert stream.run(counting(inbox), FAST).ending is Ending.INPUT_DONE
+    assert stream.rows() == [{"k": "a", "n": 2}]
+
+
 @pytest.fixture
 def interrupts() -> Iterator[None]:
     # Spark's own handler, set when its context began, cancels all jobs of the process.

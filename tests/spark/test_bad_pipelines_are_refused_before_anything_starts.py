@@ -103,8 +103,11 @@ def test_a_pipeline_that_cannot_work_leaves_nothing_behind(stream: StreamUnderTe
             begun = replace(begun, frame=begun.frame.drop("span"))
         return change(begun)
 
-    with pytest.raises(InvalidPipelineError, match=message):
+    with pytest.raises(InvalidPipelineError, match=message) as told:
         stream.run(function)
+    # Dagster's innermost error is the one that names the asset.
+    assert "asset=flights/delays" in str(told.value)
+    assert not isinstance(told.value.__cause__, InvalidPipelineError)
     assert not stream.folder.exists()
 
 

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.errors import CheckpointDeclinedError
+from dagster_ckpt.runtime.query import EpochQuery
 from dagster_ckpt.runtime.stream_job import Ending
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
@@ -48,3 +51,27 @@ def test_one_failure_more_than_is_tolerated_ends_the_run(stream: StreamUnderTest
         stream.run(totals(inbox, through=fails_twice_a_batch(tries)), replace(FAST, tolerable_failures=1))
     assert len(list(tries.iterdir())) == 2
     assert stream.rows() == []
+
+
+def test_a_process_of_sparks_that_comes_up_too_late_costs_none_of_the_tries(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(inbox, 0, 1)
+    start, starts = EpochQuery.start, iter(range(3))
+
+    def on_a_crowded_host(query: EpochQuery, writer: DataStreamWriter) -> None:
+        if next(starts, None) is not None:
+            # As Spark says it of a source in Python, whose process it waits ten seconds for.
+            raise StreamingQueryException(
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed to connect "
+                "back. SQLSTATE: XXKST"
+            )
+        start(query, writer)
+
+    monkeypatch.setattr(EpochQuery, "start", on_a_crowded_host)
+    stream.run(totals(inbox), replace(FAST, tolerable_failures=0))
+    assert stream.rows() == expected(0)
+    fill(inbox, 1, 1)
+    starts = iter(range(1000))
+    with pytest.raises(StreamingQueryException, match="connect back"):
+        stream.run(totals(inbox), replace(FAST, tolerable_failures=0, timeout_ms=100, backoff_ms_max=30))

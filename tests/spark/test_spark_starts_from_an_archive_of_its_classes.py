@@ -21,7 +21,7 @@ def test_most_classes_of_a_new_jvm_come_from_the_archive(tmp_path: Path) -> None
         "-c",
         "from pyspark.sql import SparkSession as S; S.builder.getOrCreate().range(9).count()",
     ]
-    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=90)
+    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=250)
     sources = [line.rsplit("source: ", maxsplit=1)[-1] for line in log.read_text().splitlines() if "source: " in line]
     of_archive = [source for source in sources if source == "shared objects file (top)"]
     assert len(sources) > _LOADED_MIN

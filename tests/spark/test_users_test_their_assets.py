@@ -45,6 +45,31 @@ def test_each_table_is_an_epoch_and_a_plain_function_will_do() -> None:
     assert table.to_pylist() == [{"carrier": "UA", "first": 2.0, "n": 2}]
 
 
+def test_upstream_streams_are_batches_of_their_rows_or_changes() -> None:
+    def late(delay_by_carrier: Stream, log: DataFrame) -> Stream:
+        assert log.columns == ["carrier", "delay"]
+        return delay_by_carrier.where("worst > 3")
+
+    def changes(*rows: tuple[str, str, int]) -> pa.Table:
+        names = ["_change_type", "carrier", "worst"]
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+
+    table = run_batches(
+        late,
+        {
+            "delay_by_carrier": [
+                changes(("insert", "UA", 4), ("insert", "AA", 3)),
+                changes(("update_preimage", "UA", 4), ("update_postimage", "UA", 2), ("insert", "DL", 9)),
+            ],
+            "log": [batch(1)],
+        },
+        keys={"delay_by_carrier": ["carrier"]},
+    )
+    assert table.to_pylist() == [{"carrier": "DL", "worst": 9}]
+    with pytest.raises(InvalidPipelineError, match=r"keys=.*upstream=delay_by_carrier.*keys=\[\]"):
+        run_batches(late, {"delay_by_carrier": [changes(("insert", "UA", 4))], "log": [batch(1)]})
+
+
 def test_in_a_run_the_source_is_what_its_reader_reads(spark: SparkSession) -> None:
     ticks = source("ticks", lambda spark: spark.readStream.format("rate").load())
     assert ticks(spark).isStreaming

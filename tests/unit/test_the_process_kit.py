@@ -90,6 +90,25 @@ def test_state_expires_as_the_stream_would_have_it() -> None:
     assert totals(one.state("total")) == [("b", 1)]
 
 
+def test_lengths_of_time_are_read_as_the_streams_steps_read_them() -> None:
+    one = kit(expire_after=timedelta(microseconds=1_500), delay="0s")
+    one.epoch(rows(("a", 1, 0)))
+    one.epoch(rows(("b", 1, 1_499)))
+    one.epoch()
+    assert totals(one.state("total")) == [("a", 1), ("b", 1)]
+    one.epoch(rows(("b", 1, 1_500)))
+    one.epoch()
+    assert totals(one.state("total")) == [("b", 2)]
+
+
+def test_a_broken_event_time_moves_the_watermark_no_further_than_a_streams() -> None:
+    one = kit(delay="1s")
+    one.epoch(rows(("a", 1, -(2**63))))
+    assert one.watermark == pa.scalar(-(2**62), pa.timestamp("us", "UTC"))
+    one.epoch(rows(("a", 1, 2**62 + 1_000_001)))
+    assert one.watermark == pa.scalar(2**62, pa.timestamp("us", "UTC"))
+
+
 def test_a_kit_without_event_time_or_rows() -> None:
     class Echo(ProcessFunction):
         output = SCHEMA

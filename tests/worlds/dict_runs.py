@@ -6,6 +6,7 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.levels import Placed, levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
+from dagster_ckpt.lsm.resharding import resharded
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, may_merge, with_news
 from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, RunRef
 
@@ -60,6 +61,10 @@ class DictRuns:
         lists = list(self.lists)
         lists[shard] = (ref, *lists[shard])
         self.lists = tuple(lists)
+
+    def reshard(self, shards: int) -> None:
+        """Another number of shards: the same runs."""
+        self.lists, self.ranges = resharded(self.lists, shards), shard_ranges(shards)
 
     def compact(self, shards: range, limits: CompactionLimits) -> list[SliceMerge | TierMerge]:
         """What an epoch's task does before it takes rows in."""

@@ -43,7 +43,8 @@ def no_faults(call: Call) -> Fault:
 class FaultyStore:
     """Wraps an honest store. `decide` is asked before each call and may also raise: then nothing happens (a crash).
 
-    `late` are the puts and deletes that have not landed yet. `hidden` are names a late list does not show.
+    `late` are the puts and deletes that have not landed yet. `hidden` are names a late list does not show, and
+    `lingering` those it still shows.
     """
 
     inner: ObjectStore
@@ -51,6 +52,7 @@ class FaultyStore:
     calls: list[Call] = field(default_factory=list)
     late: list[Callable[[], object]] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)
+    lingering: set[str] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -82,7 +84,8 @@ class FaultyStore:
 
     def list(self, prefix: str) -> Iterator[str]:
         names = self._call("list", prefix, lambda: list(self.inner.list(prefix)))
-        yield from (name for name in names if name not in self.hidden)
+        shown = {*names, *(name for name in self.lingering if name.startswith(prefix))} - self.hidden
+        yield from sorted(shown)
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self._call("folders", prefix, lambda: list(self.inner.folders(prefix)))

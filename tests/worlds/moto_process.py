@@ -2,12 +2,27 @@
 
 import logging
 import sys
+import threading
+from typing import Any
 
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
+
+
+def create_one_at_a_time() -> None:
+    """moto looks whether an object is there, and then puts it: two of its threads may both find nothing."""
+    put_object, lock = S3Response.put_object, threading.Lock()
+
+    def alone(self: S3Response) -> Any:
+        with lock:
+            return put_object(self)
+
+    S3Response.put_object = alone  # type: ignore[method-assign]
 
 
 def main() -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    create_one_at_a_time()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     sys.stdout.write(f"{server.get_host_and_port()[1]}\n")

@@ -6,20 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.operators.inputs import KEYS
 from dagster_ckpt.operators.joins.how import LEFT, JoinType
 from dagster_ckpt.operators.joins.output import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import DROP, late_tables
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import EpochContext, OnlyGrows
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 
 COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 
 @dataclass(frozen=True)
-class AppendingJoin:
+class AppendingJoin(OnlyGrows):
     """The part of `Operator` that does not depend on which rows match."""
 
     pipeline: Pipeline
@@ -32,18 +31,8 @@ class AppendingJoin:
         return tuple(event_times)
 
     @property
-    def logged(self) -> None:
-        return None
-
-    @property
     def counters(self) -> tuple[str, ...]:
         return COUNTERS
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no table of the state is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("no table of the state is logged")
 
     def unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
         """What comes out for rows of an input that nothing matches."""

@@ -9,16 +9,17 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.bounded.pieces import Pieces
 from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import join_checks
-from dagster_ckpt.operators.joins.answers import AtOnce
+from dagster_ckpt.operators.joins.answers import Answers
 from dagster_ckpt.operators.joins.appending import AppendingJoin, pipeline_of
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, forget, note
 from dagster_ckpt.operators.joins.bounds import Interval
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.interval_state import IntervalState
 from dagster_ckpt.operators.joins.meeting import Arrived, Meeting
-from dagster_ckpt.operators.joins.output import PAIRS, Pieces, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.output import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import DROP, before
 from dagster_ckpt.operators.operator import Changes, EpochContext
@@ -112,9 +113,9 @@ class IntervalJoin(AppendingJoin):
         pieces = Pieces(self.output.schema, context.memory_bytes // 2)
         # The rights first meet the lefts of the epochs before; then the lefts meet all rights. So each pair meets once.
         for number in (RIGHT, LEFT):
-            at_once = AtOnce(context.memory_bytes // 4)
+            answers = Answers(context.memory_bytes // 4)
             for hashes, rows in arrived(self._side(number), state):
-                for result in self._came(number, hashes, rows, state, context, at_once):
+                for result in self._came(number, hashes, rows, state, context, answers):
                     yield from pieces.add(result)
                 yield from pieces.count(rows.nbytes)
             forget(self._side(number), state)
@@ -130,7 +131,7 @@ class IntervalJoin(AppendingJoin):
         return self.states[number].side
 
     def _came(
-        self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, at_once: AtOnce
+        self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, answers: Answers
     ) -> Iterator[pa.Table]:
         """Let rows that came in meet what there is of the other input, then keep them."""
         matchable = self._side(number).matchable(rows)
@@ -142,7 +143,7 @@ class IntervalJoin(AppendingJoin):
         other = 1 - number
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
         came = Arrived(self._side(number), self._side(other), self.interval, hashes, rows)
-        for meeting in came.meetings(self.states[other].table(state), at_once):
+        for meeting in came.meetings(self.states[other].table(state), answers):
             matched[meeting.at[meeting.matches.matched]] = True
             if self.how.gives_pairs:
                 yield from self._pairs(number, rows, meeting, context)

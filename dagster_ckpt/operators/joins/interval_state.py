@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.joins.arrivals import BUCKET, arrivals_spec
 from dagster_ckpt.operators.joins.how import JoinType
 from dagster_ckpt.operators.joins.sides import Side, shaped
-from dagster_ckpt.operators.own_columns import ROW, whole_number
+from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
 
@@ -50,7 +50,8 @@ class IntervalState:
         self.table(state).put(hashes, shaped(self._rows.schema, rows, {}))
         if self._keeps_unmatched:
             hashes, rows, _ = _only(hashes, rows, unmatched)
-            state.timeline(self._unmatched.name).put(hashes, shaped(self._unmatched.schema, rows, {}))
+            added = {HASH: hash_column(hashes)}
+            state.timeline(self._unmatched.name).put(hashes, shaped(self._unmatched.schema, rows, added))
 
     def have_matched(self, hashes: Hashes, rows: pa.Table, state: State) -> None:
         """Distinct rows of the table were matched, perhaps not for the first time."""
@@ -85,7 +86,7 @@ class IntervalState:
     @property
     def _unmatched(self) -> StateTableSpec:
         time = self.side.time
-        schema = pa.schema([*self.side.schema, whole_number(ROW)])
+        schema = pa.schema([*self.side.schema, whole_number(HASH), whole_number(ROW)])
         return StateTableSpec(f"{self.side.name}_unmatched", schema, (time, ROW), SortKind.TIME, time=time)
 
 

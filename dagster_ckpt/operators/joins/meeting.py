@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, taken
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, StateTable
-from dagster_ckpt.operators.joins.answers import AtOnce, Questions
+from dagster_ckpt.operators.joins.answers import Answers, Questions
 from dagster_ckpt.operators.joins.arrivals import BUCKET
 from dagster_ckpt.operators.joins.bounds import Interval
 from dagster_ckpt.operators.joins.how import LEFT
@@ -42,7 +42,7 @@ class Arrived:
     hashes: Hashes
     rows: pa.Table
 
-    def meetings(self, table: StateTable, at_once: AtOnce) -> Iterator[Meeting]:
+    def meetings(self, table: StateTable, answers: Answers) -> Iterator[Meeting]:
         """All that the rows match in the other input's table: no pair is in two meetings.
 
         A bucket is at least as wide as a row reaches. So a row reaches into that with its own number and, perhaps, the
@@ -51,7 +51,7 @@ class Arrived:
         """
         reach = self.interval.reach(self.side.number, self.interval.places(self.side.number, self._times))
         for questions in self._questions(reach):
-            for part, found in at_once.answers(questions, lambda part: self._asked(part, table)):
+            for part, found in answers.to(questions, lambda part: self._asked(part, table)):
                 if found.rows.num_rows:
                     yield self._meeting(part, found, reach)
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, taken
-from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import Changes
 
 PAIRS = "pairs"
 """Pairs of rows that came out in the epoch."""
@@ -93,35 +91,6 @@ def pairs_at_once(lefts: pa.Table, rights: pa.Table, bytes_max: int) -> int:
     """Of how many pairs of such rows at a time to make output, so that it has about so many bytes."""
     row_bytes = sum(rows.nbytes / max(1, rows.num_rows) for rows in (lefts, rights))
     return int(min(max(bytes_max / max(1.0, row_bytes), _PAIRS_MIN), _PAIRS_MAX))
-
-
-class Pieces:
-    """Puts small tables of output together to changes of about `bytes_max` bytes: each of those becomes a file."""
-
-    def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
-        self._empty = schema.empty_table()
-        self._bytes_max = bytes_max
-        self._tables: list[pa.Table] = []
-        self._bytes = 0
-
-    def add(self, rows: pa.Table) -> Iterator[Changes]:
-        """More rows; gives what is ready."""
-        if rows.num_rows:
-            self._tables.append(rows)
-        yield from self.count(rows.nbytes)
-
-    def count(self, bytes_: int) -> Iterator[Changes]:
-        """So many bytes went into state tables. The caller is given changes, or none, so that he can flush tables."""
-        self._bytes += bytes_
-        if self._bytes >= self._bytes_max:
-            yield inserts(pa.concat_tables([self._empty, *self._tables]))
-            self._tables, self._bytes = [], 0
-
-    def rest(self) -> Iterator[Changes]:
-        """What is left, at the end."""
-        if self._tables:
-            yield inserts(pa.concat_tables(self._tables))
-            self._tables, self._bytes = [], 0
 
 
 def _field(field: pa.Field, right: Side, theirs: str | None, how: JoinType) -> pa.Field:

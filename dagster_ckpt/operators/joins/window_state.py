@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, from_plain, take
+from dagster_ckpt.lsm.columns import Positions, from_plain, take
 from dagster_ckpt.lsm.table import Hashes, State, Timeline
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.how import JoinType
 from dagster_ckpt.operators.joins.sides import Side, no_nulls, shaped
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.operators.windows import Assigned, FixedWindow
+from dagster_ckpt.operators.windows import Assigned, FixedWindow, are_open
 from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
 
 START = "_start"
@@ -33,20 +33,15 @@ class OpenWindows:
     def late(self, rows: pa.Table, side: Side) -> Positions:
         """Which rows are in closed windows alone, ascending. A row without an event time is in none, and not late."""
         timed = np.flatnonzero(no_nulls(rows, (side.time,)))
-        late: Positions = timed[~self._are_open(self.window.last_starts(side.times(rows)[timed]))]
+        last_starts = self.window.last_starts(side.times(rows)[timed])
+        late: Positions = timed[~are_open(self.window, last_starts, self.watermark_us)]
         return late
 
     def assigned(self, times: Positions) -> Assigned:
         """The open windows of rows with these event times."""
         every = self.window.assigned(times)
-        open_ = self._are_open(every.starts)
+        open_ = are_open(self.window, every.starts, self.watermark_us)
         return every if open_.all() else Assigned(every.rows[open_], every.starts[open_])
-
-    def _are_open(self, starts: Positions) -> Mask:
-        if self.watermark_us is None:
-            return np.ones(len(starts), dtype=np.bool_)
-        open_: Mask = starts > self.watermark_us - self.window.size_us
-        return open_
 
 
 @dataclass(frozen=True)

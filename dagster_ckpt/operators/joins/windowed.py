@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, joined, take
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.bounded.due import due_together
+from dagster_ckpt.operators.bounded.pieces import Pieces
 from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.appending import AppendingJoin, pipeline_of
-from dagster_ckpt.operators.joins.due import due_together
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.matching import Matches, of_equal_keys
-from dagster_ckpt.operators.joins.output import PAIRS, Pieces, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.output import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import no_nulls
 from dagster_ckpt.operators.joins.window_state import START, OpenWindows, WindowState
 from dagster_ckpt.operators.late import DROP

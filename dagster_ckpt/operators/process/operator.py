@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.late import DROP, before, late_tables
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, OnlyGrows
 from dagster_ckpt.operators.process.checks import check_function, check_process
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.layout import (
@@ -33,7 +33,7 @@ COUNTERS = (TIMERS_FIRED, KEYS_EXPIRED)
 
 
 @dataclass(frozen=True)
-class ProcessOperator:
+class ProcessOperator(OnlyGrows):
     """Calls the user's function, and gives it the state of the keys it was called for.
 
     Its fingerprint has what the function declares, so that a change of that is seen; the function itself is in no
@@ -97,10 +97,6 @@ class ProcessOperator:
         return None if within is None else within // timedelta(microseconds=1)
 
     @property
-    def logged(self) -> None:
-        return None
-
-    @property
     def counters(self) -> tuple[str, ...]:
         return COUNTERS
 
@@ -126,12 +122,6 @@ class ProcessOperator:
             for made in source():
                 yield inserts(made)
         work.end()
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no state table is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("the stream's table is made of its change log")
 
     def _work(self, state: State, context: EpochContext) -> EpochWork:
         event_time, _, expire_after_us = _from_parameters(self.pipeline)

@@ -21,6 +21,11 @@ from tests.unit.cli.conftest import Command
         (["show", "departures", "--as-of", "1999-01-01"], "oldest=2"),
         (["show", "departures", "--as-of", "noon"], "2013-01-05T12:00:00"),
         (["read", "departures", "--columns", "carier"], "Did you mean 'carrier'?"),
+        (["get", "flights/delays", "--key", "carier=UA"], "Did you mean 'carrier'?"),
+        (["get", "departures", "--key", "carrier=UA"], "only appends"),
+        (["changes", "flights/delays"], "after which epoch?"),
+        (["changes", "flights/delays", "--after", "9"], "no such epoch yet"),
+        (["changes", "flights/delays", "--after", "3", "--until", "2"], "current=3"),
         (["read", "departures", "--epoch", "2", "--as-of", "2013-01-01"], "not both"),
     ],
 )

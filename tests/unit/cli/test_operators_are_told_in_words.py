@@ -6,6 +6,7 @@ from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.joins.interval import IntervalJoin
+from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Hopping, Session
@@ -14,6 +15,7 @@ from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 HOUR = 3_600_000_000
 TIME = pa.timestamp("us", "UTC")
 FLIGHTS = InputSpec((), pa.schema([("origin", pa.string()), ("hour", TIME), ("delay", pa.int64())]))
+CHANGES = InputSpec((), FLIGHTS.schema.append(pa.field("_change_type", pa.string())))
 WEATHER = InputSpec((), pa.schema([("airport", pa.string()), ("taken", TIME), ("wind", pa.float64())]))
 AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
 
@@ -40,6 +42,10 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
         (
             Deduplicate.build(("origin",), FLIGHTS, "first", "hour", HOUR).pipeline,
             "deduplicate keep=first event_time=hour expire_after=1 h late=drop",
+        ),
+        (
+            Mirror.build(("origin",), CHANGES, "delay > 15").pipeline,
+            "mirror updating=true where=delay > 15",
         ),
     ],
 )

@@ -1,6 +1,14 @@
-from click.testing import CliRunner
+from dataclasses import fields
+from functools import partial
+from typing import Any
 
-from dagster_ckpt.cli import main
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from dagster_ckpt.cli import layout, main, tables
+from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
 
 
@@ -85,3 +93,58 @@ def test_a_long_table_is_cut_to_a_screenful_and_says_so(command: Command) -> Non
 def test_no_cell_is_cut_where_the_output_is_a_pipe(command: Command) -> None:
     for words in (["streams"], ["epochs", "flights/delays"], ["show", "flights/delays"]):
         assert "…" not in command(*words).stdout
+
+
+def test_get_prints_the_rows_of_some_keys(command: Command) -> None:
+    assert lines(
+        command, "get", "flights/delays", "--key", "carrier=UA", "--key", "carrier", "--key", "carrier=XX"
+    ) == [
+        ["carrier", "flights", "mean_delay"],
+        ["UA", "3", "4"],
+        ["null", "1", "3"],
+        ["2", "rows", "of", "flights/delays", "at", "epoch", "3."],
+    ]
+    assert lines(command, "get", "flights/delays", "--key", "carrier=UA", "--epoch", "2", "--columns", "flights")[
+        1
+    ] == ["2"]
+
+
+def test_changes_prints_epoch_after_epoch(command: Command) -> None:
+    told = lines(command, "changes", "flights/delays", "--after", "2", "--columns", "carrier")
+    assert told[0] == ["carrier", "_epoch", "_change_type"]
+    assert sorted(told[1:-1]) == [
+        ["AA", "3", "insert"],
+        ["UA", "3", "update_postimage"],
+        ["UA", "3", "update_preimage"],
+    ]
+    assert told[-1] == ["3", "rows", "of", "the", "change", "log", "of", "flights/delays."]
+    assert len(lines(command, "changes", "flights/delays", "--after", "0", "--limit", "2")) == 4
+
+
+@pytest.mark.parametrize(
+    ("width", "headers", "left_out"),
+    [
+        (120, "stream epoch committed rows so far state rows state event time (UTC)", None),
+        (70, "stream epoch committed rows so far state rows state", "Too narrow for: event time (UTC)."),
+        (54, "stream epoch committed rows so far", "Too narrow for: state rows, state, event time (UTC)."),
+        (10, "stream epoch committed rows so far", "Too narrow for: state rows, state, event time (UTC)."),
+    ],
+)
+def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_is_told_so(
+    command: Command, monkeypatch: pytest.MonkeyPatch, width: int, headers: str, left_out: str | None
+) -> None:
+    monkeypatch.setattr(layout, "Console", partial(Console, width=width, force_terminal=True, color_system=None))
+    first, *_, last = command("streams").stdout.splitlines()
+    assert first.split() == headers.split()
+    assert ("Too narrow" in last) == (left_out is not None)
+    assert left_out is None or left_out in last
+
+
+def test_a_pipe_gets_every_column(command: Command) -> None:
+    assert "event time (UTC)" in command("streams").stdout
+
+
+def test_a_column_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    figures: dict[str, Any] = {**dict.fromkeys((each.name for each in fields(EpochInfo)), 0), "stream": "any"}
+    tables.read(EpochInfo(**figures), pa.table({">a": ["x"], "~b": ["y"], "[red]": [1]}), None)
+    assert capsys.readouterr().out.splitlines()[0].split() == [">a", "~b", "[red]"]

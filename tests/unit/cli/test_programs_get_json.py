@@ -3,9 +3,9 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from dagster_ckpt.cli import documents
+from dagster_ckpt.cli.json_text import json_text
 from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
 
@@ -26,6 +26,7 @@ INFO = {
     "state_rows",
     "state_bytes",
     "runs",
+    "shards",
     "total_rows_in",
     "total_epochs",
     "watermark",
@@ -82,7 +83,7 @@ def test_json_may_be_asked_for_before_the_command_too(command: Command) -> None:
     assert json.loads(command("--json", "streams").stdout) == document(command, "streams")
 
 
-def test_what_json_has_no_type_for_is_text(capsys: pytest.CaptureFixture[str], command: Command) -> None:
+def test_what_json_has_no_type_for_is_text(command: Command) -> None:
     found = document(command, "read", "flights/delays", "--limit", "1")
     assert found["data"] == [{"carrier": "AA", "flights": 1, "mean_delay": "NaN"}]
     table = pa.table(
@@ -97,8 +98,7 @@ def test_what_json_has_no_type_for_is_text(capsys: pytest.CaptureFixture[str], c
         }
     )
     figures: dict[str, Any] = dict.fromkeys(INFO, 0)
-    documents.read(EpochInfo(**figures), table, None)
-    assert json.loads(capsys.readouterr().out)["data"] == [
+    assert json.loads(json_text(documents.read(EpochInfo(**figures), table, None)))["data"] == [
         {
             "time": "1970-01-01T00:00:00+00:00",
             "date": "1970-01-01",
@@ -109,3 +109,16 @@ def test_what_json_has_no_type_for_is_text(capsys: pytest.CaptureFixture[str], c
             "null": None,
         }
     ]
+
+
+def test_get_is_told_as_a_table_is(command: Command) -> None:
+    found = document(command, "get", "flights/delays", "--key", "carrier=UA")
+    assert found.keys() == document(command, "read", "flights/delays").keys()
+    assert found["data"] == [{"carrier": "UA", "flights": 3, "mean_delay": 4.0}]
+
+
+def test_changes_have_their_epoch_and_type(command: Command) -> None:
+    found = document(command, "changes", "flights/delays", "--after", "2", "--limit", "1")
+    assert (found["stream"], found["rows"], len(found["data"])) == ("flights/delays", 3, 1)
+    assert [column["name"] for column in found["columns"]][-2:] == ["_epoch", "_change_type"]
+    assert found["data"][0]["_epoch"] == 3

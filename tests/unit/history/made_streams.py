@@ -2,12 +2,15 @@
 
 import itertools
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import AppendOnly, EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.late import KEEP, keep_late, late_table
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
@@ -30,6 +33,7 @@ from dagster_ckpt.state import change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
@@ -75,6 +79,7 @@ class MadeStream:
     operator: RunningAggregate | WindowAggregate | AppendOnly = field(default_factory=aggregate)
     retained: int = 20
     instance: str = "instance-1"
+    limits: CompactionLimits = field(default_factory=CompactionLimits)
     writer: StreamWriter = field(init=False)
     _batches: "itertools.count[int]" = field(default_factory=itertools.count)
     _runs: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -104,28 +109,31 @@ class MadeStream:
     def commit(self, rows: pa.Table | None = None, hours: int | None = None) -> int:
         """Commit an epoch with these rows, whose greatest event time is so many hours after 1970; its number."""
         rows = DEPARTURES.empty_table() if rows is None else rows
-        shard_of = np.array([_shard_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.int64)
+        shards = self.writer.manifest.shards
+        shard_of = np.array([_hash_of(carrier) * shards >> 64 for carrier in rows["carrier"].to_pylist()], np.int64)
         acks = tuple(
-            self._work(Shard(shard), rows.filter(pa.array(shard_of == shard)), hours) for shard in range(SHARDS)
+            self._work(Shard(shard), rows.filter(pa.array(shard_of == shard)), hours) for shard in range(shards)
         )
         batch = next(self._batches)
-        edit = EpochEdit(acks, (self._position(batch),), batch, epoch_ms=12, delays_us=(HOUR_US,))
+        edit = EpochEdit(acks, self.positions(batch), batch, epoch_ms=12, delays_us=(HOUR_US,))
         return self.writer.commit(edit).epoch
 
     def close(self) -> None:
         """End the writer's lease."""
         self.writer.close("the test is over")
 
-    def _position(self, batch: int) -> SourcePosition:
+    def positions(self, batch: int) -> tuple[SourcePosition, ...]:
+        """How far its sources were read when this batch was."""
         before = {position.source: position for position in self.writer.manifest.sources}.get(SOURCE)
         seen = FileSeen(f"file:///data/departures/{batch}.parquet", 1_700_000_000_000 + batch)
         files: IndexedList[FileSeen] = IndexedList() if before is None else before.files
-        return SourcePosition(
+        position = SourcePosition(
             SOURCE,
             current=f'{{"logOffset":{batch}}}',
             previous=None if before is None else before.current,
             files=IndexedList(files.index, (*files.tail, seen)),
         )
+        return (position,)
 
     def _work(self, shard: Shard, rows: pa.Table, hours: int | None) -> ShardAck:
         file = FileId(self.writer.term, self.writer.next_epoch, shard, 0)
@@ -141,10 +149,13 @@ class MadeStream:
         return ShardAck(file.shard, changes=() if written is None else (written,), rows_out=changes.count)
 
     def _transform(self, operator: RunningAggregate | WindowAggregate, file: FileId, rows: pa.Table) -> ShardAck:
-        store, manifest, engine = self.writer.store, self.writer.manifest, Engine(SystemClock())
-        context = EpochContext(file.epoch, (file.shard,), SHARDS, manifest.watermark_us, Epoch(0), 1 << 20)
+        manifest, engine = self.writer.manifest, Engine(SystemClock(), limits=self.limits)
+        store = with_ancestors(self.writer.store, open_store(self.url), manifest.ancestors)
+        context = EpochContext(file.epoch, (file.shard,), manifest.shards, manifest.watermark_us, Epoch(0), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
+            if self.limits != CompactionLimits():
+                state.compact()
             late = operator.on_rows(0, hashes, rows, state, context)
             if len(late):
                 keep_late(state.timeline(late_table(0)), hashes, rows, late, "at", context)
@@ -158,10 +169,7 @@ class MadeStream:
             return ShardAck(file.shard, tables, log, rows_out=rows_out, state_rows=state.metrics.state_rows)
 
 
+@cache
 def _hash_of(carrier: str | None) -> int:
-    """Any hash will do that is the same each time."""
-    return int.from_bytes((carrier or "\0").encode().ljust(8, b"\x5a")[:8], "little") * 0x9E3779B97F4A7C15 % 2**64
-
-
-def _shard_of(carrier: str | None) -> int:
-    return _hash_of(carrier) >> 63
+    """Spark's: readers find keys by it."""
+    return int(key_hashes(pa.table({"carrier": pa.array([carrier], pa.string())}))[0])

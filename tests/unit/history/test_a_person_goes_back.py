@@ -13,7 +13,7 @@ from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.storage import rollback
+from dagster_ckpt.storage import by_hand
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.leases import read_lease
@@ -82,7 +82,7 @@ def test_epoch_0_is_the_empty_stream(stream: MadeStream, history: StreamHistory)
 def test_a_live_writer_is_not_disturbed(
     stream: MadeStream, history: StreamHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollback, "LEASE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(by_hand, "LEASE_TIMEOUT_MS", 200)
     live = _beating(stream)
     with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):
         history.rollback(3)

@@ -43,6 +43,7 @@ def test_an_empty_or_missing_store_has_no_streams(tmp_path: Path) -> None:
     ("asked", "meant"),
     [
         ("departure", "departures"),
+        ("DEPARTURES", "departures"),
         ("delay_by_carrier", "flights/delay_by_carrier"),
         ("flights.delay_by_carrier", "flights/delay_by_carrier"),
     ],

@@ -10,6 +10,7 @@ from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.chain import ManifestChain
 from tests.unit.history.made_streams import MadeStream, append, departures
 
@@ -176,4 +177,4 @@ def test_a_damaged_index_object_of_a_source_is_needed_by_whoever_goes_on(
     [index] = stream.writer.manifest.sources[0].files.index
     chain = ManifestChain(stream.writer.store, SystemClock())
     error = CorruptStateError(f"an index object is damaged. object={index.path}")
-    assert f"good_epoch={epochs[1]}, go_back=" in str(advised(chain, NAME, error))
+    assert f"good_epoch={epochs[1]}, go_back=" in str(advised(open_store(stream.url), chain, NAME, error))

@@ -17,7 +17,6 @@ from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.broken_end import LOST
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.object_store import ObjectStore
 from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
 from tests.worlds.faulty_store import Fault, FaultyStore
@@ -174,7 +173,7 @@ def test_a_lost_mark_of_what_was_retired_is_not_mistaken_for_lost_manifests(stre
         stream.commit(departures({"UA": [1.0]}))
     stream.close()
     # It waits a second longer than it is told.
-    Collector(ManifestChain(stream.writer.store, SystemClock()), grace_ms=-1_000).collect()
+    Collector(ManifestChain(stream.writer.store, SystemClock()), open_store(stream.url), grace_ms=-1_000).collect()
     assert history(stream).verify().whole
     (folder(stream) / TRIMMED).unlink()
     assert [finding.object for finding in history(stream).verify().findings] == [TRIMMED]
@@ -188,7 +187,7 @@ def test_a_pin_under_anothers_name_is_found(stream: MadeStream) -> None:
 
 
 def test_each_shared_object_is_read_once(stream: MadeStream) -> None:
-    store = FaultyStore(folder_store(open_store(stream.url), stream.name))
+    store = FaultyStore(open_store(stream.url))
     StreamHistory(store, stream.name, SystemClock()).verify()
     reads = [call.name for call in store.calls if call.verb == "get_range"]
     files = [path for path in needed(stream) if path.suffix in {".arrow", ".parquet"}]
@@ -200,7 +199,7 @@ def test_a_store_that_does_not_answer_is_no_damage(stream: MadeStream, monkeypat
     def decide(call: object) -> Fault:
         return Fault.LOST_REQUEST if getattr(call, "verb", "") == "get_range" else Fault.NONE
 
-    store: ObjectStore = FaultyStore(folder_store(open_store(stream.url), stream.name), decide)
+    store: ObjectStore = FaultyStore(open_store(stream.url), decide)
     with pytest.raises(StoreUnavailableError):
         StreamHistory(store, stream.name, SystemClock()).verify()
 
@@ -212,7 +211,7 @@ def test_a_writer_and_a_collector_at_work_make_no_findings(tmp_path: Path, name:
     ended = threading.Event()
 
     def work() -> None:
-        collector = Collector(ManifestChain(made.writer.store, SystemClock()), grace_ms=-1_000)
+        collector = Collector(ManifestChain(made.writer.store, SystemClock()), open_store(made.url), grace_ms=-1_000)
         for delay in range(15):
             made.commit(departures({"UA": [float(delay)], "AA": [0.0]}))
             collector.collect(made.writer.term)
@@ -234,7 +233,7 @@ def test_a_file_larger_than_a_piece_is_read_in_pieces(stream: MadeStream, monkey
     monkeypatch.setattr("dagster_ckpt.state.object_checks._PIECE_BYTES", 16 * 1024)
     monkeypatch.setattr("dagster_ckpt.lsm.run_file.BLOCK_BYTES", 256)
     stream.open()
-    stream.commit(departures({f"carrier {at}": [float(at)] for at in range(4_000)}))
+    stream.commit(departures({f"carrier {at}": [float(at)] for at in range(8_000)}))
     stream.close()
     assert history(stream).verify().whole
     largest = max(needed(stream), key=lambda path: path.stat().st_size)

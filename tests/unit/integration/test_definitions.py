@@ -100,7 +100,7 @@ def test_a_length_of_time_that_makes_no_sense_is_refused_when_the_resource_is_ma
         checkpoints(**options)
 
 
-@pytest.mark.parametrize("options", [{"retained": 0}, {"tolerable_failures": -1}])
+@pytest.mark.parametrize("options", [{"retained": 0}, {"tolerable_failures": -1}, {"max_lag": 0}])
 def test_a_count_that_makes_no_sense_is_refused_when_the_resource_is_made(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         checkpoints(**options)

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 """
 
 
-def wait_until(true: object, what: str, seconds: float = 20) -> None:
+def wait_until(true: object, what: str, seconds: float = 40) -> None:
     end = time.monotonic() + seconds
     while not true():  # type: ignore[operator]
         assert time.monotonic() < end, f"waited in vain until {what}"
@@ -48,7 +48,7 @@ def test_a_step_in_a_child_process_dies_with_the_run_worker(tmp_path: Path, star
         child = int(pid_file.read_text())
         assert not is_gone(child)
         worker.send_signal(signal.SIGKILL)
-        wait_until(lambda: is_gone(child), "the child is gone", seconds=5)
+        wait_until(lambda: is_gone(child), "the child is gone", seconds=20)
 
 
 def test_a_process_that_multiprocessing_did_not_start_watches_nobody() -> None:
@@ -73,4 +73,4 @@ time.sleep(60)
 
 
 def test_the_thread_alone_notices_a_dead_parent() -> None:
-    assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=Path.cwd(), check=False, timeout=20).returncode == 3
+    assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=Path.cwd(), check=False, timeout=45).returncode == 3

@@ -130,7 +130,6 @@ REFUSED = [
     {"dagster_type": dg.Int},
     {"required_resource_keys": {"slack"}},
     {"check_specs": [dg.AssetCheckSpec("fresh", asset="delays")]},
-    {"ins": {"x": dg.AssetIn("y")}},
 ]
 
 
@@ -201,15 +200,37 @@ def test_a_config_schema_is_taken_beside_our_own_fields() -> None:
     assert config_fields(asset) == {"mode", "run_for", "from_epoch", "take_over", "minutes"}
 
 
-def test_an_upstream_stream_comes_with_a_later_release() -> None:
-    for annotation in (Stream, DataFrame):
+def follows(delays: Stream, log: DataFrame) -> Stream:
+    raise NotImplementedError
 
-        def late(departures) -> Stream:  # type: ignore[no-untyped-def]
-            raise NotImplementedError
 
-        late.__annotations__["departures"] = annotation
-        with pytest.raises(InvalidPipelineError, match=r"later release.*parameter=departures, asset=late"):
-            streaming_asset(late)
+def test_an_upstream_stream_is_a_parameter_and_an_edge_of_the_graph() -> None:
+    asset = streaming_asset(ins={"log": dg.AssetIn(key=["raw", "delays"])})(follows)
+    assert dict(asset.keys_by_input_name) == {
+        "delays": dg.AssetKey("delays"),
+        "log": dg.AssetKey(["raw", "delays"]),
+    }
+    assert {dep.asset_key for dep in asset.get_asset_spec().deps} == set(asset.keys_by_input_name.values())
+
+
+def test_a_prefix_given_later_reaches_the_upstreams() -> None:
+    renamed = streaming_asset(follows).with_attributes(
+        asset_key_replacements={dg.AssetKey("delays"): dg.AssetKey(["x", "delays"])}
+    )
+    assert renamed.keys_by_input_name["delays"] == dg.AssetKey(["x", "delays"])
+
+
+@pytest.mark.parametrize(
+    ("ins", "says"),
+    [
+        ({"delay": dg.AssetIn("delays")}, r"Did you mean 'delays'\?.*ins=delay"),
+        ({"delays": dg.AssetIn("delays", metadata={"epoch": 3})}, "only its key.*ins=delays"),
+        ({"delays": dg.AssetIn("delays", input_manager_key="x")}, "only its key.*ins=delays"),
+    ],
+)
+def test_of_an_upstream_only_its_key_can_be_said(ins: dict[str, dg.AssetIn], says: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=says):
+        streaming_asset(ins=ins)(follows)
 
 
 class Greedy(dg.Config):

@@ -3,8 +3,8 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.run import ABSENT, run_of
-from dagster_ckpt.lsm.view import View, shown_of
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
+from dagster_ckpt.lsm.view import View
+from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, shown_of
 from tests.unit.lsm.finding import positions
 
 HASHES = np.array([0, 5, 10, HASH_MAX - 1, HASH_MAX], dtype=np.uint64)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
+from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_written_anew
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.slices import Stretch, next_slice
@@ -17,7 +17,7 @@ HALF = 2**63
 def run(rows: int, lo: int = 0, hi: int = 999, clip: HashRange | None = None, epoch: int = 1) -> RunRef:
     """Rows that lie evenly from `lo` to `hi`."""
     hashes = HashRange(lo, hi)
-    return RunRef(f"{rows} from {lo}", rows, rows * 10, "", Epoch(epoch), hashes=hashes, clip=clip or ALL)
+    return RunRef(f"{rows} from {lo} of {epoch}", rows, rows * 10, "", Epoch(epoch), hashes=hashes, clip=clip or ALL)
 
 
 def slice_of(
@@ -116,6 +116,41 @@ def test_a_slice_of_many_bytes_is_written_in_several_files() -> None:
     (merge,) = choose_merges(lists, [ALL], CompactionLimits(small_rows=100, slice_rows_min=10, file_bytes_max=5000))
     assert isinstance(merge, SliceMerge)
     assert merge.files == -(-merge.rows * 10 // 5000)
+
+
+@pytest.mark.parametrize(("bottom", "depth"), [(60, 10), (18, 3), (7, 2)])
+def test_where_rows_expire_upper_runs_are_no_great_part_of_all(bottom: int, depth: int) -> None:
+    """And a slice is written in several files, of which the next one cuts few."""
+    limits = CompactionLimits(search_rows=0, expiring_rows_min=1000)
+    start = with_news(((),), [ALL], [run(bottom * 100_000, 0, HASH_MAX)])
+    (merge, *_) = choose_merges(news(start, [ALL], depth // 2 + 1, rows=100_000), [ALL], limits, expiring=True)
+    assert isinstance(merge, SliceMerge)
+    assert merge.rows == pytest.approx(bottom * 100_000 / depth + 100_000, rel=0.25)
+    assert merge.files == 4
+
+
+def test_what_is_dead_in_a_small_table_is_no_reason_to_merge() -> None:
+    limits = CompactionLimits(search_rows=0, small_rows=100, slice_rows_min=10)
+    start = with_news(((),), [ALL], [run(limits.expiring_rows_min - 501, 0, HASH_MAX)])
+    assert choose_merges(news(start, [ALL], 1, rows=500), [ALL], limits, expiring=True) == ()
+    assert choose_merges(news(start, [ALL], 2, rows=500), [ALL], limits, expiring=True)
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "anew"), [(600_000, 100_000, True), (600_000, 99_999, False), (0, 1, False), (0, 100_000, True)]
+)
+def test_a_table_whose_rows_expire_is_written_anew_where_an_epochs_are_a_great_part(
+    there: int, new: int, anew: bool
+) -> None:
+    lists = with_news(((),), [ALL], [run(there, 0, HASH_MAX)] if there else [])
+    assert is_written_anew(lists, [ALL], new, CompactionLimits()) is anew
+
+
+def test_a_small_table_is_written_anew_only_once_its_runs_are_many() -> None:
+    lists = news(((),), [ALL], 3, rows=10)
+    assert not is_written_anew(lists, [ALL], 10, LIMITS)
+    assert is_written_anew(news(lists, [ALL], 1, rows=10), [ALL], 10, LIMITS)
+    assert not is_written_anew(news(lists, [ALL], 1, rows=10), [ALL], 0, LIMITS), "there is nothing to write"
 
 
 def test_the_deepest_shard_comes_first_and_others_follow_from_their_beginning() -> None:

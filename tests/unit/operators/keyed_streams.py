@@ -16,6 +16,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.edits import Beginning, Stamp, created
@@ -29,7 +30,7 @@ from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
 
 Row = dict[str, Any]
-Keyed = RunningAggregate | Deduplicate | WindowAggregate | SessionAggregate
+Keyed = RunningAggregate | Deduplicate | Mirror | WindowAggregate | SessionAggregate
 TIME = pa.timestamp("us", "UTC")
 SHARDS = (Shard(0), Shard(1))
 STORES = count()
@@ -86,6 +87,7 @@ def through(
     for changes in operator.finish(state, context):
         assert changes.count == changes.rows.num_rows
         worked.changes += rows_of(changes.rows)
+        relieve()
     return worked
 
 
@@ -133,7 +135,14 @@ class EngineWorld:
         epoch, whole = Epoch(self.manifest.version + 1), Worked()
         runs: dict[str, list[Any]] = {spec.name: [() for _ in SHARDS] for spec in self.pipeline.tables}
         for shards in self.tasks:
-            its_context = replace(context, epoch=epoch, shards=shards, of=len(SHARDS), counters=Counter())
+            its_context = replace(
+                context,
+                epoch=epoch,
+                shards=shards,
+                of=len(SHARDS),
+                memory_bytes=engine.budget.soft_bytes,
+                counters=Counter(),
+            )
             file = FileId(Term(1), epoch, shards[0], attempt=0)
             with open_state(self.store, self.manifest, shards, file, engine, operator.logged) as state:
                 state.compact()

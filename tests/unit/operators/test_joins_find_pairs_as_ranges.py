@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.joins.bounds import Interval, moved
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from dagster_ckpt.operators.joins.matching import Matches, of_equal_keys, within
+from tests.worlds.examples import examples
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 GROUPS = st.integers(0, 3)
@@ -28,7 +29,7 @@ def pairs_of(matches: Matches, most: int) -> list[tuple[int, int]]:
     return sorted(pair for rows, partners in pieces for pair in zip(rows, partners, strict=True))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(PARTNERS, ASKED, st.integers(1, 7), st.sampled_from([10, 2**61]))
 def test_a_row_matches_what_lies_in_its_range_and_group(
     partners: list[tuple[int, int]], asked: list[tuple[int, int, int]], most: int, width: int
@@ -47,7 +48,7 @@ def test_a_row_matches_what_lies_in_its_range_and_group(
     assert sorted(matches.partners_matched.tolist()) == sorted({partner for _, partner in wanted})
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=12), st.integers(0, 12), st.sampled_from([1, 2, 1000]))
 def test_rows_of_equal_keys_match(keys: list[str | None], cut: int, distinct: int) -> None:
     cut = min(cut, len(keys))

@@ -99,5 +99,5 @@ def test_rows_of_a_semi_and_an_anti_join_are_kept_no_wider_than_needed() -> None
     assert semi["right"] == anti["right"] == ["k", "bt", "_bucket", "_row"]
     assert semi["left"] == ["k", "at", "v", "_bucket", "_row"]
     assert anti["left"] == ["k", "at", "_bucket", "_row"]
-    assert anti["left_unmatched"] == ["k", "at", "v", "_row"]
+    assert anti["left_unmatched"] == ["k", "at", "v", "_hash", "_row"]
     assert interval_join(0, 1, "semi").pipeline.inputs[1].schema.names == ["k", "bt"]

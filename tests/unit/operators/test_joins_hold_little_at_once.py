@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.table import FoundAll, Hashes
+from dagster_ckpt.operators.bounded.due import due_together
+from dagster_ckpt.operators.bounded.hash_ranges import hash_ranges, row_weights
 from dagster_ckpt.operators.joins import JoinType, windowed
-from dagster_ckpt.operators.joins.answers import AtOnce, Questions
-from dagster_ckpt.operators.joins.due import due_together
-from dagster_ckpt.operators.joins.hash_ranges import hash_ranges, row_weights
+from dagster_ckpt.operators.joins.answers import Answers, Questions
 from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.operators.windows import Tumbling
 from dagster_ckpt.protocol.manifest import StateTableSpec
@@ -188,14 +188,14 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def used_answers_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes the answers have that are not put aside."""
     sizes: list[int] = []
-    answers = AtOnce.answers
+    answers_to = Answers.to
 
-    def measured(self: AtOnce, *arguments: Any) -> Iterator[tuple[Questions, FoundAll]]:
-        for part, found in answers(self, *arguments):
+    def measured(self: Answers, *arguments: Any) -> Iterator[tuple[Questions, FoundAll]]:
+        for part, found in answers_to(self, *arguments):
             sizes.append(found.rows.nbytes)
             yield part, found
 
-    monkeypatch.setattr(AtOnce, "answers", measured)
+    monkeypatch.setattr(Answers, "to", measured)
     return sizes
 
 
@@ -220,12 +220,12 @@ def questions(asked: Sequence[int]) -> Questions:
 
 def test_so_many_are_asked_as_would_fill_half() -> None:
     ask = Asked([100] * 10_000, [])
-    at_once = AtOnce(1 << 20)
-    parts = list(at_once.answers(questions(range(10_000)), ask))
+    answers = Answers(1 << 20)
+    parts = list(answers.to(questions(range(10_000)), ask))
     assert ask.counts == [16, 128, 1024, 5242, 3590]
     assert [part.rows[0] for part, _ in parts] == [0, 16, 144, 1168, 6410]
     ask.counts.clear()
-    list(at_once.answers(questions(range(5000)), ask))
+    list(answers.to(questions(range(5000)), ask))
     assert ask.counts == [5000], "what was learnt stays"
 
 
@@ -233,9 +233,7 @@ def test_too_much_is_put_aside_and_asked_again_in_parts_down_to_one_question() -
     sizes = [1] * 500
     sizes[100:110] = [1 << 20] * 10
     ask = Asked(sizes, [])
-    used = [
-        (part.rows.tolist(), found.rows.nbytes) for part, found in AtOnce(1 << 18).answers(questions(range(500)), ask)
-    ]
+    used = [(part.rows.tolist(), found.rows.nbytes) for part, found in Answers(1 << 18).to(questions(range(500)), ask)]
     assert [row for rows, _ in used for row in rows] == list(range(500))
     assert all(bytes_ <= 1 << 18 or len(rows) == 1 for rows, bytes_ in used)
     assert len(ask.counts) < 70
@@ -245,7 +243,7 @@ def test_each_row_is_with_its_own_question() -> None:
     asked = [2, 0, 1, 2, 2, 0, 3]
     for bytes_max, size in ((0, 5), (1 << 18, 1 << 18)):  # one by one, and all at once, which is too much
         ask = Asked([size] * 4, [])
-        parts = [part for part, _ in AtOnce(bytes_max).answers(questions(asked), ask)]
+        parts = [part for part, _ in Answers(bytes_max).to(questions(asked), ask)]
         assert ask.counts == ([1] * 4 if bytes_max == 0 else [4, *[1] * 4])
         assert [part.at.tolist() for part in parts] == [[1, 5], [2], [0, 3, 4], [6]]
         assert all(set(part.asked.tolist()) == {0} for part in parts)

@@ -1,9 +1,11 @@
 import pyarrow as pa
 import pytest
 
+from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.late import late_table
 from dagster_ckpt.operators.windows import Hopping, Tumbling
+from tests.unit.operators.dict_state import DictTable
 from tests.unit.operators.windowed_streams import SCHEMA, Stream, at, spans, table_of, windowed
 
 TEN = Tumbling(10)
@@ -167,11 +169,20 @@ def test_rows_in_very_many_windows_are_worked_in_parts(monkeypatch: pytest.Monke
 
 
 def test_closed_windows_come_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagster_ckpt.operators.windowed_state._PIECE_ROWS_MAX", 2)
+    monkeypatch.setattr("dagster_ckpt.operators.bounded.lookups._ROOM_BYTES", 1 << 17)
     stream = Stream(windowed(TEN), distinct=3)
+    got, get = list[int](), DictTable.get
+
+    def counted(self: DictTable, hashes: Hashes, keys: pa.Table) -> Found:
+        got.append(len(hashes))
+        return get(self, hashes, keys)
+
+    monkeypatch.setattr(DictTable, "get", counted)
     keys = [chr(ord("a") + number) for number in range(7)]
     stream.epoch(*(at(1, k=key) for key in keys))
+    got.clear()
     assert spans(stream.flush()) == [(key, 0, 10, 1) for key in keys]
+    assert got == [2, 1, 3, 1], "two at first, then as many as come together"
 
 
 def test_of_a_batch_only_the_late_rows_are_late() -> None:

@@ -108,6 +108,11 @@ def test_the_end_of_the_input_moves_the_watermark_and_never_back() -> None:
     assert after(first, (), (), delays_us=(10,), worked=False, at_least_us=9).watermark_us == 60
 
 
+def test_the_end_of_an_input_with_a_broken_event_time_moves_the_watermark_no_further_either() -> None:
+    end = after(FIRST, (2**63 - 1,), (), delays_us=(10,), at_least_us=2**63 + 2**61)
+    assert end.watermark_us == 2**62
+
+
 def test_a_worked_epoch_has_harvested_up_to_the_watermark_it_began_with() -> None:
     first = after(FIRST, (50,), (70,), delays_us=(10,))
     second = after(first, (80,), (80,), delays_us=(10,))

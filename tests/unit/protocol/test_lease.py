@@ -1,9 +1,20 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import Lease, Life, Watch, _checksum, decode_lease, encode_lease, judged, watched
+from dagster_ckpt.protocol.lease import (
+    EpochWork,
+    Lease,
+    Life,
+    Watch,
+    _checksum,
+    decode_lease,
+    encode_lease,
+    judged,
+    watched,
+)
 from tests.worlds.streams import a_holder
 
 LEASE = Lease(Term(3), a_holder(), timeout_ms=30_000, epoch=Epoch(7), counter=5)
@@ -29,6 +40,29 @@ def test_a_lease_of_the_first_release_has_no_checksum() -> None:
     fields = json.loads(encode_lease(LEASE))
     del fields["checksum"]
     assert decode_lease(json.dumps(fields).encode()) == LEASE
+
+
+WORKING = replace(LEASE, work=EpochWork(Epoch(8), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000))
+
+
+def test_the_work_of_a_lease_is_read_back_too() -> None:
+    assert decode_lease(encode_lease(WORKING)) == WORKING
+
+
+def _again(fields: dict[str, object]) -> Lease | None:
+    """The lease of these fields, as another release would have written them."""
+    fields = {name: value for name, value in fields.items() if name != "checksum"}
+    return decode_lease(json.dumps({**fields, "checksum": _checksum(fields)}).encode())
+
+
+def test_an_older_release_says_nothing_of_the_work_and_a_newer_one_perhaps_more_or_in_other_words() -> None:
+    fields = json.loads(encode_lease(WORKING))
+    work = fields["work"]
+    assert _again({name: value for name, value in fields.items() if name != "work"}) == LEASE
+    assert _again({**fields, "work": {**work, "mood": "good"}}) == WORKING
+    strange: list[object] = ["in other words", {}, {**work, "tasks": "many"}, [1]]
+    for other in strange:
+        assert _again({**fields, "work": other}) == LEASE, "what is not understood must not hide that the writer lives"
 
 
 def test_a_lease_with_a_flipped_bit_is_as_none_or_says_the_same() -> None:

@@ -7,19 +7,25 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.protocol import manifest_rules
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.edits import (
     ABANDONED_MAX,
     ROLLBACKS_MAX,
     Beginning,
+    Forking,
     Stamp,
     committed,
     created,
+    forked,
+    forked_empty,
     opened,
+    resharded,
     rolled_back,
 )
 from dagster_ckpt.protocol.manifest import (
+    Ancestor,
     ChangeRef,
     EpochRange,
     HashRange,
@@ -27,9 +33,13 @@ from dagster_ckpt.protocol.manifest import (
     IndexRef,
     Manifest,
     ManifestKind,
+    SinkMark,
+    SortKind,
+    SourceIdentity,
     SourcePosition,
 )
 from dagster_ckpt.protocol.manifest_rules import check_successor, violations
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition
 from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
 from tests.worlds.streams import an_edit
 
@@ -46,7 +56,26 @@ THIRD = committed(SECOND, an_edit(SECOND), 5, stamp(3))
 OPENED = opened(THIRD, OWNER, PIPELINE, stamp(4))
 BACK = rolled_back(OPENED, SECOND, "run-2")
 EMPTIED = rolled_back(OPENED, None, "run-2")
+RESHARDED = resharded(THIRD, 8, {"total": with_clips(THIRD.runs["total"], 8)}, stamp(4))
+EIGHT_ACKS = tuple(ShardAck(Shard(shard)) for shard in range(8))
 AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
+
+UPSTREAM = SourceIdentity(FORMAT, "a/up", (("read", "table"),))
+
+
+def having_read(parent: Manifest, offset: UpstreamPosition) -> Manifest:
+    """The epoch after `parent` that has read an upstream so far."""
+    before = parent.sources[0].current if parent.sources else None
+    position = SourcePosition(UPSTREAM, current=offset.encode(), previous=before)
+    return committed(parent, an_edit(parent, sources=(position,)), 5, stamp(parent.version + 1))
+
+
+READ_4 = having_read(FIRST, UpstreamPosition(StreamUuid("up"), Epoch(4), 1, 2))
+READ_6 = having_read(READ_4, UpstreamPosition(StreamUuid("up"), Epoch(6)))
+
+TIMELINE = replace(PIPELINE, tables=(replace(PIPELINE.tables[0], sort=SortKind.TIME, time="at"),))
+TIMED = replace(THIRD, pipeline=TIMELINE)
+OF_A_TIMELINE = resharded(TIMED, 4, {"total": tuple((a_run(1, 3, shard, 4, 9),) for shard in range(4))}, stamp(4))
 
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), stamp(1))
@@ -65,6 +94,12 @@ def merging(parent: Manifest, first: int, last: int) -> Manifest:
 
 
 MERGED = merging(FOUR_FILES, 1, 3)
+
+FORKING = Forking("c", StreamUuid("f"), (Ancestor(THIRD.uuid, THIRD.stream, THIRD.epoch),))
+FORKED = forked(THIRD, FORKING, stamp(6))
+FORK_OPENED = opened(FORKED, OWNER, PIPELINE, stamp(7))
+FORKED_EMPTY = forked_empty(THIRD, FORKING, stamp(8))
+OTHER_PIPELINE = replace(PIPELINE, keys=("x",), tables=(replace(PIPELINE.tables[0], name="other"),))
 
 FOREIGN = replace(a_run(1, 3, 0, 2), ancestor=StreamUuid("elsewhere"))
 
@@ -109,11 +144,25 @@ def test_what_the_edits_make_breaks_no_rule() -> None:
         (THIRD, BACK),
         (THIRD, EMPTIED),
         (BACK, AFTER),
+        (THIRD, RESHARDED),
+        (RESHARDED, committed(RESHARDED, replace(an_edit(RESHARDED), acks=EIGHT_ACKS), 5, stamp(5))),
+        (RESHARDED, opened(RESHARDED, OWNER, PIPELINE, stamp(5))),
+        (RESHARDED, rolled_back(opened(RESHARDED, OWNER, PIPELINE, stamp(5)), SECOND, "run-2")),
+        (TIMED, OF_A_TIMELINE),
         (FIRST, opened(FIRST, OWNER, PIPELINE, stamp(9))),
+        (FIRST, READ_4),
+        (READ_4, READ_6),
+        (READ_6, opened(READ_6, OWNER, PIPELINE, stamp(9))),
+        (READ_6, rolled_back(opened(READ_6, OWNER, PIPELINE, stamp(9)), READ_4, "run-9")),
+        (READ_6, rolled_back(opened(READ_6, OWNER, PIPELINE, stamp(9)), None, "run-9")),
         (TWO_FILES, FOUR_FILES),
         (FOUR_FILES, MERGED),
         *((FOUR_FILES, merging(FOUR_FILES, first, last)) for first, last in [(0, 4), (0, 2), (2, 4)]),
         (FOUR_FILES, files(MERGED, index=(spilled(5),))),
+        (None, FORKED),
+        (FORKED, FORK_OPENED),
+        (None, FORKED_EMPTY),
+        (FORKED_EMPTY, opened(FORKED_EMPTY, OWNER, OTHER_PIPELINE, stamp(9))),
     ]:
         check_successor(parent, child)
 
@@ -136,8 +185,8 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), hashes=HashRange(2, 1)))),
     ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_lo=-1))),
     ("hash_ranges_make_sense", SECOND, THIRD, lambda m: runs(m, replace(a_run(1, 3, 0, 2), moved_hi=2**64))),
-    ("shards_share_no_row", SECOND, THIRD, lambda m: shared(m, HashRange(0, 5), HashRange(5, 9))),
-    ("no_run_is_named_twice", SECOND, THIRD, lambda m: runs(m, a_run(1, 3, 0, 2), a_run(1, 3, 0, 2))),
+    ("no_row_is_named_twice", SECOND, THIRD, lambda m: shared(m, HashRange(0, 5), HashRange(5, 9))),
+    ("no_row_is_named_twice", SECOND, THIRD, lambda m: runs(m, a_run(1, 3, 0, 2), a_run(1, 3, 0, 2))),
     (
         "changes_are_of_the_shown_epoch",
         SECOND,
@@ -147,6 +196,9 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("changes_are_of_the_shown_epoch", THIRD, OPENED, lambda m: replace(m, changes=SECOND.changes)),
     ("foreign_files_have_a_known_ancestor", SECOND, THIRD, lambda m: runs(m, FOREIGN)),
     ("sources_are_distinct", SECOND, THIRD, lambda m: replace(m, sources=m.sources * 2)),
+    ("consumed_agrees_with_sources", READ_4, READ_6, lambda m: replace(m, consumed=READ_4.consumed)),
+    ("consumed_agrees_with_sources", READ_4, READ_6, lambda m: replace(m, backfill=READ_4.backfill)),
+    ("consumed_agrees_with_sources", SECOND, THIRD, lambda m: replace(m, consumed=READ_4.consumed)),
     ("retained_are_in_order", SECOND, THIRD, lambda m: replace(m, retained=m.retained[::-1])),
     ("retained_are_in_order", THIRD, BACK, lambda m: replace(m, abandoned=())),
     ("the_shown_epoch_is_retained", THIRD, BACK, lambda m: replace(m, abandoned=(EpochRange(m.epoch, THIRD.epoch),))),
@@ -155,12 +207,28 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("first_is_empty", None, FIRST, lambda m: replace(m, version=Version(2))),
     ("first_is_empty", None, FIRST, lambda m: replace(m, kind=ManifestKind.EPOCH)),
     ("first_is_empty", None, FIRST, lambda m: runs(m, a_run(1, 1, 0))),
+    *(
+        ("a_forks_first_is_its_ancestors", None, FORKED, edit)
+        for edit in (
+            lambda m: replace(m, version=Version(2)),
+            lambda m: replace(m, owner=OWNER),
+            lambda m: replace(m, ancestors=()),
+            lambda m: replace(m, sinks=(SinkMark("s", Epoch(1), Version(1)),)),
+            lambda m: replace(m, epoch=Epoch(0)),
+            lambda m: replace(m, retained=THIRD.retained),
+            lambda m: replace(m, changes=THIRD.changes),
+            lambda m: replace(m, rollbacks=("r",)),
+            lambda m: runs(m, a_run(1, 1, 0)),
+        )
+    ),
+    ("a_forks_first_is_its_ancestors", None, FORKED_EMPTY, lambda m: replace(m, sources=THIRD.sources)),
+    ("ancestors_stay_the_same", FORKED, FORK_OPENED, lambda m: replace(m, ancestors=())),
     ("version_is_the_next", SECOND, THIRD, lambda m: replace(m, version=Version(4))),
     ("version_is_the_next", SECOND, THIRD, lambda m: replace(m, parent=Version(1))),
     ("nonce_is_new", SECOND, THIRD, lambda m: replace(m, nonce=SECOND.nonce)),
     ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, uuid=StreamUuid("v"))),
     ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, stream="b")),
-    ("stream_stays_itself", SECOND, THIRD, lambda m: replace(m, shards=4, runs={"total": m.runs["total"] * 2})),
+    ("shards_are_the_parents", SECOND, THIRD, lambda m: replace(m, shards=4, runs={"total": m.runs["total"] * 2})),
     ("abandoned_stay_abandoned", BACK, AFTER, lambda m: replace(m, abandoned=())),
     ("rollbacks_are_remembered", BACK, AFTER, lambda m: replace(m, rollbacks=())),
     ("rollbacks_are_remembered", THIRD, BACK, lambda m: replace(m, rollbacks=("a", "b"))),
@@ -198,6 +266,9 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=())),
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
     ("sources_read_on", FIRST, SECOND, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
+    ("consumed_reads_on", READ_6, having_read(READ_6, UpstreamPosition(StreamUuid("up"), Epoch(5))), lambda m: m),
+    ("consumed_reads_on", READ_6, having_read(READ_6, UpstreamPosition(StreamUuid("new"), Epoch(7))), lambda m: m),
+    ("consumed_reads_on", READ_4, READ_6, lambda m: replace(m, consumed=())),
     ("retained_grow_by_one", SECOND, THIRD, lambda m: replace(m, retained=(m.retained[-1], m.retained[-1]))),
     ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_rows_in=1)),
     ("statistics_add_up", SECOND, THIRD, lambda m: statistics(m, total_rows_out=-1)),
@@ -210,8 +281,30 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(2))),
     ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, sources=SECOND.sources)),
     ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, kind=ManifestKind.FORK)),
+    (
+        "an_opening_shows_what_was_there",
+        READ_6,
+        opened(READ_6, OWNER, PIPELINE, stamp(9)),
+        lambda m: replace(m, consumed=()),
+    ),
     ("an_opening_shows_what_was_there", THIRD, BACK, lambda m: replace(m, epoch=Epoch(1))),
     ("an_opening_shows_what_was_there", THIRD, BACK, lambda m: replace(m, abandoned=())),
+    (
+        "an_opening_shows_what_was_there",
+        THIRD,
+        OPENED,
+        lambda m: replace(m, shards=4, runs={"total": m.runs["total"] * 2}),
+    ),
+    ("term_is_the_parents", THIRD, RESHARDED, lambda m: replace(m, term=Term(4))),
+    ("writer_is_the_parents", THIRD, RESHARDED, lambda m: replace(m, owner=replace(OWNER, instance="x"))),
+    ("a_reshard_shows_what_was_there", THIRD, RESHARDED, lambda m: replace(m, changes=())),
+    ("a_reshard_shows_what_was_there", THIRD, RESHARDED, lambda m: replace(m, sources=SECOND.sources)),
+    ("a_reshard_shows_what_was_there", THIRD, RESHARDED, lambda m: statistics(m, state_rows=1)),
+    ("a_reshard_shows_what_was_there", THIRD, RESHARDED, lambda m: replace(m, retained=m.retained[1:])),
+    ("a_reshard_moves_no_row", THIRD, RESHARDED, lambda m: replace(m, shards=2, runs=THIRD.runs)),
+    ("a_reshard_moves_no_row", THIRD, RESHARDED, lambda m: replace(m, runs={"total": m.runs["total"][::-1]})),
+    ("a_reshard_moves_no_row", THIRD, RESHARDED, lambda m: replace(m, runs={"total": ((), *m.runs["total"][1:])})),
+    ("a_reshard_moves_no_row", TIMED, OF_A_TIMELINE, lambda m: replace(m, runs={"total": TIMED.runs["total"] * 2})),
     ("retained_only_shrink", THIRD, OPENED, lambda m: replace(m, retained=AFTER.retained)),
 ]
 
@@ -237,8 +330,10 @@ def test_each_rule_has_a_mistake_that_it_catches() -> None:
 
 def test_each_rule_that_is_written_is_also_applied() -> None:
     applied = {rule.__name__ for rules in [manifest_rules._FORMS, manifest_rules._ALWAYS] for rule in rules}
-    applied |= {rule.__name__ for rules in [manifest_rules._OF_EPOCH, manifest_rules._OF_OPENING] for rule in rules}
-    assert applied | {"first_is_empty"} == {rule for rule, *_ in BROKEN}
+    of_kinds = [*manifest_rules._OF_KIND.values(), manifest_rules._OF_OPENING]
+    applied |= {rule.__name__ for rules in of_kinds for rule in rules}
+    firsts = {"first_is_empty", "a_forks_first_is_its_ancestors"}
+    assert applied | firsts == {rule for rule, *_ in BROKEN}
 
 
 def test_a_wider_merge_range_or_a_dropped_run_is_the_parents_own() -> None:

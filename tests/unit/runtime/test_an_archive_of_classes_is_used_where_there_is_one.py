@@ -33,6 +33,15 @@ def test_the_users_own_archive_stays(tmp_path: Path, own: str) -> None:
     assert environ["SPARK_SUBMIT_OPTS"] == own
 
 
+def test_spark_is_looked_for_only_where_no_archive_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr("importlib.util.find_spec", searched.append)
+    use_archive({"SPARK_SUBMIT_OPTS": "-XX:SharedArchiveFile=mine.jsa"})
+    assert not searched
+    use_archive({})
+    assert searched == ["pyspark"]
+
+
 def test_without_one_nothing_changes(tmp_path: Path) -> None:
     environ = {"SPARK_HOME": str(tmp_path)}
     use_archive(environ)

@@ -8,11 +8,14 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.names import COLLECTOR
 from dagster_ckpt.runtime.collecting import CollectorThread
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.writer import open_stream
 from tests.worlds.streams import an_edit, an_opening
 
+FOLDER = "flights.delay_by_carrier"
 GRACE_MS = 3_600_000
 FIRST_TERM = Term(1)
 
@@ -26,15 +29,17 @@ class Counting(MemoryObjectStore):
         self.refuses = refuses
 
     def list(self, prefix: str):  # type: ignore[no-untyped-def]
-        if not prefix:
+        if prefix == FOLDER:
             self.listed.set()
             if self.refuses is not None:
                 raise self.refuses
         return super().list(prefix)
 
 
-def _one_pass(store: ObjectStore, term: Term = FIRST_TERM) -> CollectorThread:
-    thread = CollectorThread(store, SystemClock(), GRACE_MS, lambda: term)
+def _one_pass(store: Counting, term: Term = FIRST_TERM) -> CollectorThread:
+    clock = SystemClock()
+    collector = Collector(ManifestChain(folder_store(store, FOLDER), clock), store, GRACE_MS)
+    thread = CollectorThread(collector, clock, lambda: term)
     thread.begin()
     return thread
 
@@ -48,7 +53,7 @@ def test_the_first_pass_is_made_at_once() -> None:
 
 def test_no_pass_is_made_shortly_after_another_ones() -> None:
     store = Counting()
-    store.put(COLLECTOR, b"{}")
+    folder_store(store, FOLDER).put(COLLECTOR, b"{}")
     thread = _one_pass(store)
     assert not store.listed.wait(0.3)
     thread.end()
@@ -65,13 +70,14 @@ def test_a_pass_that_fails_is_told_and_harms_nothing(caplog: pytest.LogCaptureFi
 
 
 def test_the_pass_is_made_as_the_writer_of_the_stream() -> None:
-    store, clock = Counting(), SystemClock()
+    root, clock = Counting(), SystemClock()
+    store = folder_store(root, FOLDER)
     writer = open_stream(store, an_opening(), clock)
     writer.commit(an_edit(writer.manifest))
     left = "state/total/00000-of-00002/1-2-0-9.arrow"
     store.put_if_absent(left, b"what a failed attempt has left")
-    thread = _one_pass(store, writer.term)
-    assert store.listed.wait(10)
+    thread = _one_pass(root, writer.term)
+    assert root.listed.wait(10)
     thread.end()
     writer.close("the test is over")
     assert not store.exists(left)

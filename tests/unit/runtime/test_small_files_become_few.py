@@ -126,7 +126,8 @@ class AppendStream:
 
     def collect(self) -> None:
         # It waits a second longer than it is told.
-        Collector(ManifestChain(self.store, SystemClock()), grace_ms=-1_000).collect(self.writer.term)
+        chain = ManifestChain(self.store, SystemClock())
+        Collector(chain, self.setup.address.open(), grace_ms=-1_000).collect(self.writer.term)
 
     def check(self, epoch: int | None = None) -> None:
         """The epoch shows every row that came up to it, each once and in its place."""

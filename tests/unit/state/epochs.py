@@ -9,14 +9,20 @@ import pyarrow as pa
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, RunRef, StateTableSpec
+from dagster_ckpt.protocol.edits import Stamp, resharded
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, RunRef, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest_rules import no_row_is_named_twice
 from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.resharding import shows_alike
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.reshard import runs_of
+from dagster_ckpt.state.run_writer import RunWriter
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import TaskState, open_state
+from dagster_ckpt.state.timeline_rewrite import TimelineRewrite
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
 from tests.worlds.clock import StillClock
@@ -28,7 +34,7 @@ EAGER = CompactionLimits(
     merge_cost=0.01, depth_min=1, depth_max=2, small_rows=0, small_bytes=0, tier_runs=2, slice_rows_min=1
 )
 """Merges in nearly every epoch, and runs of any size."""
-NEVER = CompactionLimits(depth_min=10**6, depth_max=10**6, tier_runs=10**6)
+NEVER = CompactionLimits(depth_min=10**6, depth_max=10**6, tier_runs=10**6, upper_share=10.0**6)
 
 
 def engine(
@@ -84,7 +90,7 @@ class Epochs:
         """A task that works these shards (None: all) in the next epoch; what is to be merged before it, is."""
         version = Version(self.newest.version + 1)
         self.attempts += 1
-        mine = [Shard(shard) for shard in (range(self.shards) if shards is None else shards)]
+        mine = [Shard(shard) for shard in (range(self.newest.shards) if shards is None else shards)]
         file = FileId(Term(1), Epoch(version), mine[0], self.attempts)
         state = open_state(self.store, self.newest, mine, file, self.engine, self.logged)
         state.compact()
@@ -112,6 +118,20 @@ class Epochs:
             task.close()
         self.manifests.append(manifest)
         return manifest
+
+    def reshard(self, shards: int) -> Manifest:
+        """Show the newest epoch with another number of shards, as an epoch of its own."""
+        before, version = self.newest, Version(self.newest.version + 1)
+        self.attempts += 1
+        file = FileId(Term(1), Epoch(version), Shard(0), self.attempts)
+        writer = RunWriter(self.store, file, self.engine)
+        runs = runs_of(before, TimelineRewrite(self.store, self.engine, writer, shards), lambda bytes_: None)
+        after = replace(resharded(before, shards, runs, Stamp(Nonce("r"), 0)), epoch=Epoch(version), changes=())
+        timelines = {spec.name for spec in before.pipeline.tables if spec.sort is SortKind.TIME}
+        assert all(shows_alike(before.runs[name], runs[name]) for name in runs.keys() - timelines)
+        assert no_row_is_named_twice(after)
+        self.manifests.append(after)
+        return after
 
     def put(self, state: TaskState, **values: int | None) -> None:
         keys = list(values)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.table import Found, Hashes
+from dagster_ckpt.lsm.table import KEY_HASH, Found, Hashes
 from dagster_ckpt.protocol.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import TaskState
@@ -31,7 +31,7 @@ SEEN = StateTableSpec(
 )
 EVENTS = StateTableSpec(
     "events",
-    pa.schema([("at", TIME), ("k", pa.string()), ("part", pa.int32()), ("v", pa.int64())]),
+    pa.schema([("at", TIME), ("k", pa.string()), ("part", pa.int32()), ("v", pa.int64()), (KEY_HASH, pa.int64())]),
     ("at", "k", "part"),
     SortKind.TIME,
     time="at",
@@ -75,7 +75,8 @@ def arrow(spec: StateTableSpec, rows: Sequence[Row]) -> pa.Table:
 
 
 def plain(table: pa.Table) -> list[Row]:
-    """Rows as the model has them: a time is its microseconds, a list a tuple."""
+    """Rows as the model has them: a time is its microseconds, a list a tuple. It has no hashes."""
+    table = table.drop_columns([name for name in table.column_names if name == KEY_HASH])
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     return [
         tuple(tuple(value) if isinstance(value, list) else value for value in row)
@@ -95,22 +96,29 @@ class Tasks:
 
     states: Sequence[TaskState]
     groups: Sequence[Sequence[int]]
+    shards: int = SHARDS
 
     def parts(self, hashes: Hashes) -> Iterator[tuple[TaskState, list[int]]]:
         """Each task with the numbers of its rows."""
-        shards = (hashes >> np.uint64(62)).astype(int).tolist()
+        shards = [hash_ * self.shards >> 64 for hash_ in hashes.tolist()]
         for state, group in zip(self.states, self.groups, strict=True):
             yield state, [row for row, shard in enumerate(shards) if shard in group]
 
     def put(self, spec: StateTableSpec, hashes: Hashes, rows: Sequence[Row]) -> None:
         for state, mine in self.parts(hashes):
             table = state.table(spec.name) if spec.sort is SortKind.HASH else state.timeline(spec.name)
-            table.put(hashes[mine], arrow(spec, [rows[row] for row in mine]))
+            table.put(hashes[mine], self._arrow(spec, hashes[mine], [rows[row] for row in mine]))
 
     def delete(self, spec: StateTableSpec, hashes: Hashes, rows: Sequence[Row]) -> None:
         for state, mine in self.parts(hashes):
             table = state.table(spec.name) if spec.sort is SortKind.HASH else state.timeline(spec.name)
-            table.delete(hashes[mine], arrow(spec, [rows[row] for row in mine]).select(list(spec.keys)))
+            keys = self._arrow(spec, hashes[mine], [rows[row] for row in mine]).select(list(spec.keys))
+            table.delete(hashes[mine], keys)
+
+    def _arrow(self, spec: StateTableSpec, hashes: Hashes, rows: Sequence[Row]) -> pa.Table:
+        if spec.sort is SortKind.TIME:
+            rows = [(*row, hash_) for row, hash_ in zip(rows, hashes.view(np.int64).tolist(), strict=True)]
+        return arrow(spec, rows)
 
     def get(self, spec: StateTableSpec, hashes: Hashes, rows: Sequence[Row]) -> list[Row | None]:
         answer: list[Row | None] = [None] * len(rows)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.lsm.blocks import Damaged, Range
+from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode, encode
 from dagster_ckpt.protocol.manifest import HashRange, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
@@ -50,3 +51,18 @@ def test_its_size_is_known_and_no_other_thread_brings_its_bytes() -> None:
     assert written.ref().rows == len(RUN)
     assert far.asked_by == {threading.get_ident()}
     assert same(run, RUN)
+
+
+def test_of_lists_only_those_elements_are_used_that_its_rows_have() -> None:
+    """A piece of a far run has whole columns beneath it, and what was not brought of them is rubbish."""
+    offsets = bytearray(pa.array(["a", "bb", "ccc"]).buffers()[1].to_pybytes()[:16])
+    elements = pa.StringArray.from_buffers(3, pa.py_buffer(offsets), pa.py_buffer(b"abbccc"))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), elements)
+    for at in (0, 3):
+        offsets[4 * at : 4 * at + 4] = b"\xa5" * 4
+    schema = pa.schema([("k", pa.int64()), ("notes", pa.list_(pa.string()))])
+    table = pa.table([pa.array([1, 2, 3])], schema=schema.remove(1)).append_column(schema.field(1), lists)
+    run = Run(table.slice(1, 1), pa.array([7], pa.uint64()))
+    encoded = encode(run)
+    read = decode("some.arrow", encoded.data, encoded.checksum, schema)
+    assert read.columns().to_pylist() == [{"k": 2, "notes": ["bb"]}]

@@ -57,6 +57,19 @@ def test_a_write_waits_until_others_have_ended() -> None:
     assert budget.held_bytes == 0
 
 
+def test_work_that_nobody_counts_waits_until_it_fits_beside_files_on_their_way() -> None:
+    budget = MemoryBudget(100)
+    budget.hold("table", 25)
+    budget.make_room("nothing is on its way", 1000, SOON_MS)
+    file = budget.begin_write("file", 25, SOON_MS)
+    budget.make_room("it fits", 50, SOON_MS)
+    with pytest.raises(StoreUnavailableError, match=r"for=a run, bytes=51, limit=100"):
+        budget.make_room("a run", 51, SOON_MS)
+    threading.Timer(0.02, file.give_back).start()
+    budget.make_room("a run", 51, timeout_ms=10_000)
+    assert budget.held_bytes == 25
+
+
 @pytest.mark.parametrize("held", [0, 50, 1000])
 def test_7_what_is_larger_than_the_limit_goes_ahead_alone(held: int) -> None:
     budget = MemoryBudget(10)

@@ -70,6 +70,17 @@ def world() -> World:
     return World()
 
 
+def test_a_hint_on_a_number_that_was_freed_and_taken_by_sleepers_breaks_nothing(world: World) -> None:
+    """Two of them: so the second has its predecessor, as a newest manifest does."""
+    world.store.put(TRIMMED, b"{}")
+    world.lose(1, 4)
+    newest = world.writer.manifest
+    assert world.chain.newest(Version(2)) == newest
+    assert world.chain.newest(Version(3)) == newest
+    late = FaultyStore(world.store, hidden={manifest_name(Version(version)) for version in (5, 6)})
+    assert ManifestChain(late, world.clock).newest(Version(3)) == newest, "nor where the list knows only the sleepers'"
+
+
 def flipped(store: MemoryObjectStore, version: Version) -> None:
     data = bytearray(store.get(manifest_name(version)))
     data[len(data) // 2] ^= 1

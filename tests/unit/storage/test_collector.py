@@ -13,20 +13,23 @@ from dagster_ckpt.protocol.names import (
     TRIMMED,
     FileId,
     changes_name,
+    folder_of,
     lease_name,
     manifest_name,
     parse_manifest_name,
+    parts_of_name,
     pin_name,
     probe_name,
     state_name,
-    subscriber_name,
 )
 from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named
 from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
+from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import TAIL_MAX
 from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.patience import Patience
 from dagster_ckpt.storage.pins import read_pins, remove_pin, write_pin
@@ -36,6 +39,8 @@ from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.manifests import PIPELINE
 from tests.worlds.streams import SHARDS, an_edit, an_opening, with_files
 
+NAME = "flights/delay_by_carrier"
+FOLDER = folder_of(parts_of_name(NAME))
 GRACE_MS = 60_000
 EPOCH_MS = 1_000
 RETAINED = 5
@@ -47,12 +52,17 @@ class World:
     """One stream whose every commit takes a second, with all the files that its manifests name."""
 
     clock: StillClock = field(default_factory=StillClock)
-    store: MemoryObjectStore = field(init=False)
+    root: MemoryObjectStore = field(init=False)
     writer: StreamWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = MemoryObjectStore(uuid4().hex, self.clock)
+        self.root = MemoryObjectStore(uuid4().hex, self.clock)
         self.open()
+
+    @property
+    def store(self) -> ObjectStore:
+        """The stream's folder."""
+        return folder_store(self.root, FOLDER)
 
     def open(self, from_epoch: Epoch | None = None) -> None:
         run = f"run-{self.clock.unique()}"
@@ -81,7 +91,7 @@ class World:
         return ManifestChain(self.store, self.clock, IMPATIENT)
 
     def collect(self, writer: Term | None = None) -> Collected:
-        return Collector(self.chain, GRACE_MS).collect(writer)
+        return Collector(self.chain, self.root, GRACE_MS).collect(writer)
 
     def collect_mine(self) -> Collected:
         return self.collect(self.writer.term)
@@ -162,7 +172,7 @@ def test_version_1_goes_only_after_the_store_says_so(world: World) -> None:
         order.append((call.verb, call.name))
         return Fault.NONE
 
-    Collector(ManifestChain(FaultyStore(world.store, noted), world.clock), GRACE_MS).collect()
+    Collector(ManifestChain(FaultyStore(world.store, noted), world.clock), world.root, GRACE_MS).collect()
     deleted = [name for verb, name in order if verb == "delete" and name.startswith("manifest/")]
     assert deleted == [manifest_name(Version(version)) for version in range(1, 52 - MANIFESTS_KEPT)]
     assert order.index(("put_if_absent", TRIMMED)) < order.index(("delete", manifest_name(Version(1))))
@@ -203,7 +213,7 @@ def test_a_name_pins_one_epoch(world: World) -> None:
 
 
 def test_a_pinned_epoch_is_read_as_any_other(world: World) -> None:
-    history = StreamHistory(world.store, "flights/delay_by_carrier", world.clock)
+    history = StreamHistory(world.root, NAME, world.clock)
     epoch = world.commit().epoch
     pin = history.pin(epoch, "kept")
     world.commit(50)
@@ -297,7 +307,7 @@ def test_an_append_only_streams_files_stay_also_where_an_index_object_lists_them
 ) -> None:
     monkeypatch.setattr(indexed_lists, "TAIL_MAX", 20)
     world.writer.close("it is made anew")
-    world.store = MemoryObjectStore(uuid4().hex, world.clock)
+    world.root = MemoryObjectStore(uuid4().hex, world.clock)
     opening = an_opening("run", pipeline=replace(PIPELINE, tables=(), keys=(), appends=True), retained=RETAINED)
     world.writer = open_stream(world.store, opening, world.clock)
     world.commit(30)
@@ -362,13 +372,6 @@ def test_a_damaged_manifest_that_nobody_needs_is_passed_over_and_goes_with_the_o
     assert world.is_whole()
 
 
-def test_a_stream_with_subscribers_is_left_to_a_release_that_knows_them(world: World) -> None:
-    world.commit(100)
-    world.wait()
-    world.store.put(subscriber_name("downstream"), b"{}")
-    assert world.collect_mine() == Collected()
-
-
 def test_leases_of_earlier_terms_and_leftovers_of_probes_go_when_they_are_old(world: World) -> None:
     first = world.writer.term
     world.commit(3)
@@ -384,8 +387,9 @@ def test_leases_of_earlier_terms_and_leftovers_of_probes_go_when_they_are_old(wo
 
 
 def test_an_empty_folder_has_no_garbage() -> None:
-    store, clock = MemoryObjectStore(uuid4().hex), StillClock()
-    assert Collector(ManifestChain(store, clock), GRACE_MS).collect() == Collected()
+    root, clock = MemoryObjectStore(uuid4().hex), StillClock()
+    store = folder_store(root, FOLDER)
+    assert Collector(ManifestChain(store, clock), root, GRACE_MS).collect() == Collected()
     assert list(store.list("")) == []
 
 
@@ -393,7 +397,7 @@ def test_a_late_list_lets_no_manifest_go_before_an_older_one(world: World) -> No
     world.commit(60)
     world.wait()
     late = FaultyStore(world.store, hidden={manifest_name(Version(version)) for version in (1, 2, 3, 7)})
-    Collector(ManifestChain(late, world.clock), GRACE_MS).collect()
+    Collector(ManifestChain(late, world.clock), world.root, GRACE_MS).collect()
     assert world.versions == list(range(62 - MANIFESTS_KEPT, 62))
 
 
@@ -402,12 +406,12 @@ def test_a_pass_may_end_at_any_call_and_another_finishes_its_work(fault: Fault, 
     world.commit(22)
     world.open()
     an_orphan(world, 1, 3)
-    made = world.store
+    made = world.root
     at, finished = 0, False
     while not finished:
-        world.store = MemoryObjectStore(uuid4().hex, world.clock)
+        world.root = MemoryObjectStore(uuid4().hex, world.clock)
         for name in made.list(""):
-            world.store.put(name, made.get(name))
+            world.root.put(name, made.get(name))
         world.wait()
         left = iter(range(at))
 
@@ -416,7 +420,7 @@ def test_a_pass_may_end_at_any_call_and_another_finishes_its_work(fault: Fault, 
 
         store = FaultyStore(world.store, down_after)
         with suppress(StoreUnavailableError):
-            Collector(ManifestChain(store, world.clock, IMPATIENT), GRACE_MS).collect()
+            Collector(ManifestChain(store, world.clock, IMPATIENT), world.root, GRACE_MS).collect()
             finished = True
         assert world.is_whole()
         assert world.versions == list(range(world.versions[0], 25))
@@ -442,11 +446,32 @@ def test_a_sleeper_on_a_number_that_was_just_freed_stops_no_pass(world: World) -
     world.commit(22)
     world.wait()
     store = SleepersTakeWhatIsFreed(world.store)
-    Collector(ManifestChain(store, world.clock), GRACE_MS).collect()
+    Collector(ManifestChain(store, world.clock), world.root, GRACE_MS).collect()
     assert world.versions == [2, *range(24 - MANIFESTS_KEPT, 24)]
     assert world.is_whole()
     world.collect()
     assert world.versions == list(range(24 - MANIFESTS_KEPT, 24))
+
+
+def test_a_sleeper_below_all_that_is_left_and_a_late_list_stop_no_pass(world: World) -> None:
+    """The search for what is old enough meets the sleeper's first, which is young, and below it only free numbers."""
+    world.commit(40)
+    lingering, sleepers = manifest_name(Version(3)), manifest_name(Version(22))
+    data = world.store.get(sleepers)
+    world.wait()
+    world.collect_mine()
+    assert world.versions[0] > 22
+    world.commit()
+    world.store.put_if_absent(sleepers, data)
+    orphan = an_orphan(world, world.writer.term, 2)
+    late = FaultyStore(world.store, lingering={lingering})
+    Collector(ManifestChain(late, world.clock, IMPATIENT), world.root, GRACE_MS).collect(world.writer.term)
+    assert orphan not in world.files
+    assert world.is_whole()
+    world.wait()
+    world.collect_mine()
+    assert 22 not in world.versions
+    assert world.is_whole()
 
 
 def test_a_collector_that_slept_through_everything_harms_nothing(world: World) -> None:
@@ -468,7 +493,7 @@ def test_a_collector_that_slept_through_everything_harms_nothing(world: World) -
             world.commit(10)
         return Fault.NONE
 
-    Collector(ManifestChain(FaultyStore(world.store, sleeping), world.clock), GRACE_MS).collect(Term(1))
+    Collector(ManifestChain(FaultyStore(world.store, sleeping), world.clock), world.root, GRACE_MS).collect(Term(1))
     assert slept
     assert world.is_whole()
     assert world.versions == list(range(world.versions[0], world.versions[-1] + 1))

@@ -34,7 +34,7 @@ def _in_a_child(work: Callable[[], object]) -> int:
     """Run `work` in a forked process; its exit status."""
     child = FORK.Process(target=work)
     child.start()
-    child.join(30)
+    child.join(120)
     assert child.exitcode is not None
     return child.exitcode
 
@@ -53,7 +53,7 @@ def test_exactly_one_of_many_processes_creates_an_object(root: Path) -> None:
     def race() -> None:
         store = LocalObjectStore(root, SystemClock().unique)
         for number in range(rounds):
-            together.wait(timeout=30)
+            together.wait(timeout=120)
             if store.put_if_absent(f"race/{number}", b"%d" % os.getpid()):
                 with won.get_lock():
                     won[number] += 1
@@ -62,7 +62,7 @@ def test_exactly_one_of_many_processes_creates_an_object(root: Path) -> None:
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        child.join(120)
     assert [child.exitcode for child in children] == [0] * processes
     assert won[:] == [1] * rounds
     assert len(_files(root)) == rounds
@@ -74,15 +74,15 @@ def test_exactly_one_of_many_processes_creates_an_object(root: Path) -> None:
     ids=["killed before the link", "killed after the link", "killed before the file is durable"],
 )
 def test_a_kill_in_the_middle_of_a_create_leaves_all_or_nothing(
-    root: Path, store: LocalObjectStore, call: str, created: bool, monkeypatch: pytest.MonkeyPatch
+    root: Path, store: LocalObjectStore, call: str, created: bool
 ) -> None:
-    def die(*_: object, **__: object) -> None:
-        os._exit(9)
+    def create_and_die() -> None:
+        # In the child alone: here a thread that an earlier test has left may make the same call.
+        setattr(os, call, lambda *_, **__: os._exit(9))
+        store.put_if_absent("m/a", b"whole")
 
     store.put("m/other", b"")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, die)
-        assert _in_a_child(lambda: store.put_if_absent("m/a", b"whole")) == 9
+    assert _in_a_child(create_and_die) == 9
 
     assert len([name for name in _files(root) if "/." in name]) == 1, "the child left no temporary file"
     assert store.exists("m/a") is created

@@ -44,14 +44,18 @@ class NeverCreating(MemoryObjectStore):
 class CollectedOnce(MemoryObjectStore):
     """The process sleeps after its first create, for so long that a collector takes the object away."""
 
-    slept = False
+    sleeps = 1
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         created = super().put_if_absent(name, data)
-        if not self.slept:
-            self.slept = True
+        if self.sleeps:
+            self.sleeps -= 1
             self.delete(name)
         return created
+
+
+class CollectedThrice(CollectedOnce):
+    sleeps = 3
 
 
 class CollectedBeforeItIsRead(MemoryObjectStore):
@@ -66,7 +70,7 @@ class CollectedBeforeItIsRead(MemoryObjectStore):
         return super().get(name)
 
 
-@pytest.mark.parametrize("sleepy", [CollectedOnce, CollectedBeforeItIsRead])
+@pytest.mark.parametrize("sleepy", [CollectedOnce, CollectedThrice, CollectedBeforeItIsRead])
 def test_who_slept_for_so_long_that_its_probe_was_collected_accuses_nobody(sleepy: type[MemoryObjectStore]) -> None:
     store = sleepy(uuid4().hex)
     prove_atomic_create(store, CLOCK)

@@ -1,6 +1,7 @@
 import pandas as pd
 import pytest
 
+from tests.chaos.chain_lanes import wrong_selection
 from tests.chaos.lanes import DELAY_MS, LANES, WINDOW_MS, Judge, Wrong, wrong_aggregate, wrong_copy, wrong_windows
 
 ROWS = pd.DataFrame({"id": [0, 1, 2, 3], "key": [7, 7, 8, 9], "value": [5, -1, 3, 4]})
@@ -56,3 +57,12 @@ def test_a_copy_tells_lost_rows_from_doubled_changed_and_invented_ones() -> None
 
 def test_every_lane_has_a_judge() -> None:
     assert set(LANES) == {"keyed", "appended", "swept"}
+
+
+def test_a_selection_is_judged_by_the_keys_that_belong_to_it() -> None:
+    rows = pd.DataFrame({"id": [0, 1, 2], "key": [7, 7, 8], "value": [5, -9, 3]})
+    table = pd.DataFrame({"key": [8], "rows": [1], "total": [3], "greatest": [3]})
+    stayed = pd.DataFrame({"key": [7], "rows": [2], "total": [-4], "greatest": [5]})
+    assert not wrong_selection(table, rows)
+    assert wrong_selection(pd.concat([table, stayed]), rows) == Wrong(doubled=2)
+    assert wrong_selection(table.iloc[:0], rows) == Wrong(lost=1)

@@ -1,4 +1,3 @@
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -25,9 +24,7 @@ def store(request: pytest.FixtureRequest) -> FarStore:
 
 def test_as_many_requests_as_there_are_threads_are_under_way(store: FarStore) -> None:
     far = FarBytes(store, NAME, MemoryPlace(len(DATA)), FarTraffic(), spread_over(IoPool(threads=5, waiting_max=2)))
-    began = time.monotonic()
     far.fetch(RANGES)
-    assert time.monotonic() - began < len(RANGES) * store.latency_s
     assert store.at_once_max == 5
     assert len(store.requests) == len(RANGES)
     for start, _ in RANGES:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, stack, take
 from dagster_ckpt.lsm.table import Timeline
-from dagster_ckpt.operators.joins.hash_ranges import hash_ranges, rows_within
+from dagster_ckpt.operators.bounded.hash_ranges import hash_ranges, rows_within
 from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.protocol.manifest import HashRange, StateTableSpec
 
@@ -34,7 +34,8 @@ def due_together(
 
     What comes at once is about `bytes_max` bytes of each timeline. Where one time alone has more, its rows come by
     ranges of their key hashes (the column `HASH`): about `bytes_max` bytes in all, or the rows of one hash. A timeline
-    is read again where a stretch turns out to be too long, so nothing may be put or deleted before the end.
+    is read again where a stretch turns out to be too long, so until the end nothing may be put or deleted that lies
+    before `until_us`; what lies later may be whenever rows have come.
     """
     waiting: list[Stretch] = [(None, until_us)]
     while waiting:

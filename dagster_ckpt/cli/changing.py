@@ -1,0 +1,200 @@
+"""Commands that change what a store holds. What changes history asks first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, confirm, fencing, unasked
+from dagster_ckpt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from dagster_ckpt.history import WriterInfo
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--epoch", type=click.IntRange(min=0), required=True, help="Which retained epoch; 0: the empty stream.")
+@fencing
+@unasked
+@asked
+def rollback(request: Request, stream: str, *, epoch: int, fence: bool, yes: bool) -> None:
+    """Make STREAM show an older epoch again.
+
+    Its next Dagster run goes on from there. Whether a writer is live takes its lease's time-out to find out.
+    """
+    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.progress import shown_wait
+
+    history = request.store.stream(stream)
+    what = f"Go back to epoch {epoch} of {stream}" if epoch else f"Empty {stream}"
+    confirm(f"{what}? Later epochs are left behind; their rows are read again from the sources.", yes=yes)
+    with shown_wait(f"{stream}: goes back, unless a writer is live"):
+        info = history.rollback(epoch, fence=fence)
+    request.tell(tables.rollback, documents.rollback, info)
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("name")
+@click.option("--epoch", type=click.IntRange(min=1), required=True, help="Which retained epoch.")
+@asked
+def pin(request: Request, stream: str, name: str, epoch: int) -> None:
+    """Keep an epoch of STREAM readable under NAME.
+
+    It stays until it is unpinned, whatever is retired. A writer at work is not disturbed; the same pin again changes
+    nothing.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    request.tell(tables.pinned, documents.pinned, stream, request.store.stream(stream).pin(epoch, name))
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("name")
+@unasked
+@asked
+def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
+    """Let the epoch go that is pinned as NAME.
+
+    It can be read for as long as it is retained; once it is not, its files are garbage.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    history = request.store.stream(stream)
+    confirm(f"Unpin {name!r} of {stream}? Once its epoch is retired, nothing brings it back.", yes=yes)
+    history.unpin(name)
+    request.tell(tables.unpinned, documents.unpinned, stream, name)
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("new", metavar="NEW")
+@at_epoch
+@as_of_time
+@unasked
+@asked
+def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: str | None, *, yes: bool) -> None:
+    """Make a stream NEW that begins with an epoch of STREAM.
+
+    Nothing is copied: STREAM keeps what NEW needs, and both go on by themselves. The asset of that name goes on with
+    the epoch's state and source positions. --epoch 0 makes an empty stream.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    history = request.store.stream(stream)
+    chosen = 0 if epoch == 0 and as_of is None else history.info(epoch, as_of).epoch
+    begins = f"begins with epoch {chosen} of {stream}, of which it keeps the files" if chosen else "is empty"
+    confirm(f"Make the stream {new}, which {begins}?", yes=yes)
+    made = history.fork(new, chosen).latest()
+    request.tell(tables.forked, documents.forked, made, stream, chosen)
+
+
+@click.command()
+@click.argument("streams", nargs=-1, metavar="[STREAM]...")
+@click.option("--grace-period", metavar="TIME", default="1 hour", show_default=True, help="Longer than anybody reads.")
+@unasked
+@asked
+def gc(request: Request, streams: tuple[str, ...], grace_period: str, *, yes: bool) -> None:
+    """Remove what nobody needs any more of STREAM, or of all.
+
+    Epochs that have not been retained for the grace period, and what failed attempts have left. Running writers do so
+    by themselves, every now and then; this is for streams that none writes, and safe beside everybody.
+    """
+    from dagster_ckpt.cli import documents, plain, tables
+    from dagster_ckpt.cli.progress import shown_wait
+    from dagster_ckpt.quantities import milliseconds
+
+    milliseconds(grace_period, "grace_period")  # a mistake is told before anybody is asked
+    names = streams or tuple(request.store.streams())
+    histories = [request.store.stream(name) for name in names]
+    what = ", ".join(names) if streams else f"all {plain.count(len(names), 'stream')}"
+    confirm(f"Remove what is no longer needed of {what}? Nothing brings it back.", yes=yes or not names)
+    collected, failed = {}, []
+    for history in histories:
+        try:
+            with shown_wait(history.name):
+                collected[history.name] = history.collect_garbage(grace_period)
+        except CheckpointError as error:
+            failed.append(f"{history.name}: {error}")  # it must not keep the others from it
+    request.tell(tables.collected, documents.collected, request.store.url, collected)
+    if failed:
+        raise click.ClickException("\n".join(failed))
+
+
+@click.command()
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
+@click.option("--wait", "waits", is_flag=True, help="Return when the writers have ended.")
+@asked
+def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
+    """Ask the writer of STREAM to end cleanly at its next epoch.
+
+    For deploys: the next Dagster run goes on from there, with new code if there is any. The sensor starts that of a
+    continuous stream. Who opens the stream after this is not meant. With --wait the exit status is 1 where a writer
+    died instead.
+    """
+    from dagster_ckpt.cli import writers
+    from dagster_ckpt.cli.progress import shown_wait
+
+    histories = [request.store.stream(name) for name in streams]  # one that is not there is told before any is asked
+    draining = {history.name: history.drain() for history in histories}
+    if not waits:
+        asked_now = {name: None if each is None else each.writer for name, each in draining.items()}
+        request.tell(writers.asked_to_end, writers.drains, asked_now)
+        return
+    ended: dict[str, WriterInfo | None] = {}
+    failed = []
+    for name, each in draining.items():
+        try:
+            with shown_wait(f"{name} works on") as say:
+                ended[name] = None if each is None else each.wait(writers.waiting(name, say))
+        except CheckpointError as error:
+            failed.append(f"{name}: {error}")  # the others may have ended well
+    request.tell(writers.ended, writers.drains, ended)
+    if failed:
+        raise click.ClickException("\n".join(failed))
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("name")
+@unasked
+@asked
+def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
+    """Keep the change log of STREAM no longer for the stream NAME.
+
+    For one that will not come back. One that does subscribes again with its next start; what it needs may be gone then.
+    """
+    from dagster_ckpt.cli import subscribers
+
+    history = request.store.stream(stream)
+    confirm(f"Let the change log of {stream} go that is kept for {name!r}? It may have to begin anew then.", yes=yes)
+    history.unsubscribe(name)
+    request.tell(subscribers.let_go, subscribers.unsubscribed, stream, name)
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--shards", type=int, required=True, help="How many: a power of two.")
+@fencing
+@unasked
+@asked
+def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: bool) -> None:
+    """Give STREAM another number of shards.
+
+    Its next Dagster run goes on with it; give its asset the same number. What waits for the watermark is written anew,
+    all else stays where it is. Whether a writer is live takes its lease's time-out to find out.
+    """
+    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.progress import shown_progress
+
+    history = request.store.stream(stream)
+    confirm(f"Give {stream}, which has {history.latest().shards} shards, {shards} of them?", yes=yes)
+    with shown_progress() as progress_of:
+        info = history.reshard(shards, fence=fence, progress=progress_of(stream))
+    request.tell(tables.reshard, documents.reshard, info)
+
+
+COMMANDS = (rollback, pin, unpin, fork, gc, drain, unsubscribe, reshard)

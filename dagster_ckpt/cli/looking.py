@@ -1,0 +1,231 @@
+"""Commands that only look: they can be used while the streams run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_most, only_columns
+from dagster_ckpt.errors import CheckpointError
+
+
+@click.command()
+@asked
+def streams(request: Request) -> None:
+    """List the streams in the store, with their current epochs."""
+    from dagster_ckpt.cli import documents, tables
+
+    newest = []
+    damaged = []
+    for name in request.store.streams():
+        try:
+            newest.append(request.store.stream(name).latest())
+        except CheckpointError as error:
+            damaged.append(f"{name}: {error}")  # it must not hide the others
+    request.tell(tables.streams, documents.streams, request.store.url, newest)
+    if damaged:
+        raise click.ClickException("\n".join(damaged))
+
+
+@click.command()
+@click.argument("stream")
+@asked
+def epochs(request: Request, stream: str) -> None:
+    """List the epochs of STREAM that can be read, newest first."""
+    from dagster_ckpt.cli import documents, tables
+
+    request.tell(tables.epochs, documents.epochs, stream, request.store.stream(stream).epochs())
+
+
+@click.command()
+@click.argument("stream")
+@at_epoch
+@as_of_time
+@click.option("--watch", is_flag=True, help="Follow the stream while it is written, until it ends or Ctrl-C.")
+@asked
+def show(request: Request, stream: str, epoch: int | None, as_of: str | None, *, watch: bool) -> None:
+    """Show one epoch of STREAM.
+
+    Its pipeline, state, files, sources and figures; of the current epoch also who writes, and how far the next one is.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    if watch and (epoch is not None or as_of is not None or request.for_programs):
+        raise click.UsageError("--watch follows the current epoch, on a screen: leave out --epoch, --as-of and --json.")
+    history = request.store.stream(stream)
+    if watch:
+        from dagster_ckpt.cli.watching import follow
+
+        follow(history)
+        return
+    info = history.info(epoch, as_of)
+    writer = history.writer() if info.current else None
+    request.tell(tables.show, documents.show, info, history.manifest(info.epoch), writer)
+
+
+@click.command()
+@click.argument("stream")
+@at_epoch
+@as_of_time
+@only_columns
+@at_most
+@asked
+def read(
+    request: Request, stream: str, epoch: int | None, as_of: str | None, columns: list[str] | None, limit: int | None
+) -> None:
+    """Print the table of STREAM as it was at an epoch.
+
+    Its rows come in the order of its key.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    history = request.store.stream(stream)
+    info = history.info(epoch, as_of)
+    table = history.read(info.epoch, columns=columns)
+    keys = history.manifest(info.epoch).pipeline.keys
+    if keys and set(keys) <= set(table.column_names):
+        table = table.sort_by([(key, "ascending") for key in keys])
+    request.tell(tables.read, documents.read, info, table, limit)
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--key", "keys", metavar="COLUMN=VALUE", multiple=True, required=True, help="Again for more keys.")
+@at_epoch
+@as_of_time
+@only_columns
+@asked
+def get(
+    request: Request,
+    stream: str,
+    keys: tuple[str, ...],
+    epoch: int | None,
+    as_of: str | None,
+    columns: list[str] | None,
+) -> None:
+    """Print the rows of STREAM that have these keys.
+
+    \b
+    get delay_by_carrier --key carrier=UA --key carrier=AA
+    get delay_by_route --key origin=JFK --key dest=LAX     the one row of both
+
+    Only the files that may have them are read. COLUMN= is an empty value, COLUMN alone is null.
+    """  # noqa: D301
+    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.key_words import keys_in
+
+    history = request.store.stream(stream)
+    info = history.info(epoch, as_of)
+    asked_for = keys_in(keys, history.manifest(info.epoch))
+    table = history.get(asked_for, info.epoch, columns)
+    request.tell(tables.read, documents.read, info, table, table.num_rows)
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--after", type=click.IntRange(min=0), help="The epoch before the first; 0: the stream's beginning.")
+@click.option("--after-as-of", metavar="TIME", help="The same by time: the newest epoch committed by then.")
+@click.option("--until", type=click.IntRange(min=0), help="The last epoch; without it the current one.")
+@click.option("--until-as-of", metavar="TIME", help="The same by time.")
+@only_columns
+@at_most
+@asked
+def changes(
+    request: Request,
+    stream: str,
+    *,
+    after: int | None,
+    after_as_of: str | None,
+    until: int | None,
+    until_as_of: str | None,
+    columns: list[str] | None,
+    limit: int | None,
+) -> None:
+    """Print what epochs of STREAM have changed.
+
+    Epoch after epoch; an update is two rows. Give --after, or --after-as-of.
+    """
+    from dagster_ckpt.cli import documents, tables
+
+    history = request.store.stream(stream)
+    table = history.changes(after, until, columns, after_as_of=after_as_of, until_as_of=until_as_of)
+    request.tell(tables.changes, documents.changes, stream, table, limit)
+
+
+@click.command()
+@click.argument("streams", nargs=-1, metavar="[STREAM]...")
+@asked
+def verify(request: Request, streams: tuple[str, ...]) -> None:
+    """Compare every checksum of STREAM, or of all.
+
+    It reads every byte of every epoch that can be read, and of every pin; also while the stream runs. What is damaged
+    is told with the newest epoch that does without it and the command that goes back there; then the exit status is 1.
+    """
+    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.progress import shown_progress
+
+    names = streams or request.store.streams()
+    with shown_progress() as progress_of:
+        verified = [request.store.stream(name).verify(progress_of(name)) for name in names]
+    request.tell(tables.verify, documents.verify, request.store.url, verified)
+    if not all(each.whole for each in verified):
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("stream")
+@asked
+def pins(request: Request, stream: str) -> None:
+    """List the pins of STREAM, by name."""
+    from dagster_ckpt.cli import documents, tables
+
+    request.tell(tables.pins, documents.pins, stream, request.store.stream(stream).pins())
+
+
+@click.command()
+@click.argument("stream")
+@asked
+def subscribers(request: Request, stream: str) -> None:
+    """List the streams that read STREAM.
+
+    How far each is behind, and from which epoch on the change log is kept for it.
+    """
+    from dagster_ckpt.cli import subscribers
+
+    there = request.store.stream(stream).subscribers()
+    request.tell(subscribers.listed, subscribers.documented, stream, there)
+
+
+@click.command()
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
+@click.option(
+    "--consistency",
+    type=click.Choice(["aligned", "latest"]),
+    default="aligned",
+    show_default=True,
+    help="Epochs that belong together, or the current ones.",
+)
+@as_of_time
+@click.option("--include-creating", is_flag=True, help="Also streams whose tables are still being created.")
+@asked
+def snapshot(
+    request: Request,
+    streams: tuple[str, ...],
+    *,
+    consistency: Literal["aligned", "latest"],
+    as_of: str | None,
+    include_creating: bool,
+) -> None:
+    """List which epochs of several streams to read together.
+
+    Aligned: the newest where each STREAM that reads another has consumed exactly the epoch that is shown of that one.
+    Name the upstream of two streams too, if they are to agree on it.
+    """
+    from dagster_ckpt.cli import snapshots
+
+    chosen = request.store.snapshot(streams, consistency, as_of, include_creating=include_creating)
+    request.tell(snapshots.listed, snapshots.documented, consistency, chosen)
+
+
+COMMANDS = (streams, epochs, show, read, get, changes, verify, pins, subscribers, snapshot)

@@ -1,0 +1,101 @@
+"""What every command is asked, and how it answers: options that all share, and the way out for what was found.
+
+A command finds something, then tells it: `request.tell(tables.epochs, documents.epochs, *found)`. The first prints it
+for people, the second makes the JSON document of it; a type checker sees that both take what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+import click
+
+from dagster_ckpt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from dagster_ckpt.history import CheckpointStore
+
+Rest = ParamSpec("Rest")
+Found = ParamSpec("Found")
+Document = dict[str, object]
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+at_epoch = click.option("--epoch", type=click.IntRange(min=0), help="Which epoch; without it the current one.")
+as_of_time = click.option("--as-of", metavar="TIME", help="The newest epoch committed by then: 2013-01-05T12:00 (UTC).")
+at_most = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (tables: 50, --json: all).")
+only_columns = click.option(
+    "--columns",
+    metavar="A,B,...",
+    callback=lambda _context, _option, given: None if given is None else [name.strip() for name in given.split(",")],
+    help="Only these columns, in this order.",
+)
+fencing = click.option("--fence", is_flag=True, help="Stop a live writer instead of refusing.")
+unasked = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What every command was asked: which store, and whether a program reads the answer."""
+
+    store: CheckpointStore
+    for_programs: bool
+
+    def tell(
+        self,
+        table: Callable[Found, None],
+        document: Callable[Found, Document],
+        /,
+        *found: Found.args,
+        **more: Found.kwargs,
+    ) -> None:
+        """Print what was found: `table` does so for people; what `document` returns is printed for programs."""
+        if self.for_programs:
+            from dagster_ckpt.cli.json_text import json_text
+
+            click.echo(json_text(document(*found, **more)))
+        else:
+            table(*found, **more)
+
+
+class FriendlyGroup(click.Group):
+    """Says our errors in their own words: a traceback of this command helps nobody who reads a checkpoint."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except CheckpointError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., None]:
+    """Give the command its `Request`. `--store` and `--json` may stand before or after its name: people write both.
+
+    pyarrow and all that reads a store are imported here and in the commands, when one runs: `--help` is there at once.
+    """
+
+    @click.option("--store", "url", metavar="URL", help="The store, such as file:///data/checkpoints.")
+    @click.option("--json", "output", flag_value="json", help="One JSON document, for programs.")
+    @click.pass_context
+    @wraps(command)
+    def with_request(
+        context: click.Context, /, url: str | None, output: str | None, *rest: Rest.args, **options: Rest.kwargs
+    ) -> None:
+        common = context.find_root().params
+        url = url or common["url"]
+        if not url:
+            raise click.UsageError("which store? Give --store URL, or set DAGSTER_CKPT_STORE.", context)
+        from dagster_ckpt.history import CheckpointStore
+
+        command(Request(CheckpointStore(url), (output or common["output"]) == "json"), *rest, **options)
+
+    return with_request
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before history is changed, on stderr; ends the command where the answer is no."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)

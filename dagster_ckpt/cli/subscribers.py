@@ -1,0 +1,46 @@
+"""What is said of the streams that read another one: to people, and to programs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.markup import escape
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.layout import new_table, say
+from dagster_ckpt.cli.request import Document
+from dagster_ckpt.history import SubscriberInfo
+
+
+def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
+    """The subscribers of a stream: how far each is, and what is kept for it."""
+    table = new_table("read by", ">up to epoch", ">behind", ">log kept from", "")
+    for each in subscribers:
+        table.add_row(
+            f"[bold]{escape(each.stream)}[/]",
+            str(each.read),
+            plain.count(each.lag),
+            str(each.kept_from),
+            _standing(each),
+        )
+    say(table if subscribers else f"No stream reads {escape(stream)}.")
+
+
+def documented(stream: str, subscribers: Sequence[SubscriberInfo]) -> Document:
+    """The subscribers of a stream."""
+    return {"stream": stream, "subscribers": [asdict(each) for each in subscribers]}
+
+
+def let_go(stream: str, name: str) -> None:
+    """The subscriber that is gone."""
+    say(f"The change log of [bold]{escape(stream)}[/] is no longer kept for {escape(name)}.")
+
+
+def unsubscribed(stream: str, name: str) -> Document:
+    """The subscriber that is gone."""
+    return {"stream": stream, "unsubscribed": name}
+
+
+def _standing(subscriber: SubscriberInfo) -> str:
+    if subscriber.gone:
+        return "[red]its stream is not in the store[/]"
+    return "[red]cut off: roll it back to epoch 0[/]" if subscriber.cut_off else ""

@@ -1,0 +1,70 @@
+"""`show --watch`: one screen that follows a stream while it is written."""
+
+from datetime import UTC, datetime
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from dagster_ckpt.cli import plain, writers
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
+from dagster_ckpt.protocol.lease import EpochWork
+
+_LOOK_MS = 2_000
+"""A look is a few small reads; what it finds of the epoch in work is as old as the lease's last beat anyhow."""
+_BAR_CHARS = 24
+
+
+def follow(history: StreamHistory, clock: Clock | None = None) -> None:
+    """Show the stream as it is now until its writer has ended, or the person has seen enough (Ctrl-C)."""
+    clock = clock or SystemClock()
+    watch = history.watch_writer()
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                writer = watch.look()
+                now = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC)
+                live.update(screen(history.latest(), writer, now), refresh=True)
+                if writer.ended:
+                    return
+                clock.sleep_ms(_LOOK_MS)
+        except KeyboardInterrupt:
+            return
+
+
+def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
+    """The current epoch, who writes, and how far the next epoch is."""
+    lines = Table.grid(padding=(0, 3, 0, 0))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    lines.add_row("stream", f"[bold]{escape(info.stream)}[/]")
+    lines.add_row("epoch", f"{info.epoch}, {plain.ago(info.committed_at, now)}")
+    if info.epoch:
+        changes = plain.count(info.rows_out, "change")
+        lines.add_row("rows", f"{plain.count(info.rows_in)} in, {changes} out, in {plain.duration(info.epoch_ms)}")
+    epochs = plain.count(info.total_epochs, "epoch")
+    lines.add_row("so far", f"{plain.count(info.total_rows_in, 'row')} in {epochs}")
+    lines.add_row("state", f"{plain.count(info.state_rows, 'row')}, {plain.size(info.state_bytes)}")
+    if info.event_time is not None:
+        lines.add_row("event time", f"{plain.moment(info.event_time)} UTC")
+    lines.add_row("writer", writers.in_words(writer))
+    if not writer.ended:
+        lines.add_row("in work", "no epoch, or one that has just begun" if writer.work is None else _bar(writer.work))
+    if writer.work is not None and writer.work.slowest:
+        slowest = f"{escape(writer.work.slowest)}, for {plain.duration(writer.work.slowest_ms)}"
+        lines.add_row("slowest", slowest)
+    return lines
+
+
+def _bar(work: EpochWork) -> RenderableType:
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_row(
+        f"epoch {work.epoch}",
+        ProgressBar(total=max(1, work.tasks), completed=work.tasks_done, width=_BAR_CHARS),
+        f"{plain.count(work.tasks_done)} of {plain.count(work.tasks, 'task')}, {plain.duration(work.elapsed_ms)}",
+    )
+    return line

@@ -1,0 +1,73 @@
+"""What is said of a stream's writer: to people, and to programs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+
+from rich.markup import escape
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.layout import say
+from dagster_ckpt.cli.request import Document
+from dagster_ckpt.history import WriterInfo
+from dagster_ckpt.protocol.lease import EpochWork, Life
+
+_LIVES = {
+    Life.BEATING: "at work",
+    Life.CLOSED: "ended",
+    Life.DEAD: "[red]dead: its process is gone[/]",
+    Life.LAPSED: "[red]silent: taken for dead[/]",
+}
+
+
+def in_words(writer: WriterInfo) -> str:
+    """`Dagster run 4f2a on host-3 (pid 812), at work`."""
+    if not writer.is_known:
+        return f"unknown, term {writer.term}"
+    run = f"Dagster run {escape(writer.dagster_run_id)}" if writer.dagster_run_id else "no Dagster run"
+    why = f": {escape(writer.closed)}" if writer.closed else ""
+    return f"{run} on {escape(writer.host)} (pid {writer.pid}), {_LIVES[writer.life]}{why}"
+
+
+def work_in_words(work: EpochWork) -> str:
+    """`epoch 42: 37 of 200 tasks done in 12 s`, and which of the others is the slowest."""
+    slowest = f"; slowest: {escape(work.slowest)}, {plain.duration(work.slowest_ms)}" if work.slowest else ""
+    took = plain.duration(work.elapsed_ms)
+    return f"epoch {work.epoch}: {work.tasks_done:,} of {plain.count(work.tasks, 'task')} done in {took}{slowest}"
+
+
+def waiting(stream: str, say_so: Callable[[str], None]) -> Callable[[WriterInfo], None]:
+    """Says of a writer that was asked to end, and has not yet, what it does."""
+
+    def told(writer: WriterInfo) -> None:
+        work = "no epoch in work" if writer.work is None else work_in_words(writer.work)
+        say_so(f"{escape(stream)} after epoch {writer.epoch}, {work}")
+
+    return told
+
+
+def asked_to_end(drained: Mapping[str, WriterInfo | None]) -> None:
+    """Who was asked to end; None where nobody writes the stream."""
+    for stream, writer in drained.items():
+        if writer is None:
+            say(f"Nobody writes [bold]{escape(stream)}[/]: there is nothing to drain.")
+        else:
+            say(f"[bold]{escape(stream)}[/] ends at its next epoch: {in_words(writer)}.")
+
+
+def ended(drained: Mapping[str, WriterInfo | None]) -> None:
+    """Who has ended, and at which epoch."""
+    for stream, writer in drained.items():
+        if writer is None:
+            say(f"Nobody writes [bold]{escape(stream)}[/]: there is nothing to drain.")
+        else:
+            say(f"[bold]{escape(stream)}[/] has ended at epoch {writer.epoch}: {in_words(writer)}.")
+
+
+def drains(drained: Mapping[str, WriterInfo | None]) -> Document:
+    """The writer of each stream as it is now; null where nobody writes it."""
+    return {
+        "streams": [
+            {"stream": stream, "writer": None if writer is None else asdict(writer)}
+            for stream, writer in drained.items()
+        ]
+    }

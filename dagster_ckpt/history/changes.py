@@ -1,0 +1,54 @@
+"""Which manifests have the changes behind an epoch. What a rollback left behind is none of them."""
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history.choice import ranges
+from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.upstream import may_follow
+from dagster_ckpt.storage.chain import ManifestChain
+
+
+def epochs_behind(chain: ManifestChain, newest: Manifest, after: int, until: int | None) -> list[Manifest]:
+    """The manifests that committed the epochs `(after, until]` (None: the current one), oldest first.
+
+    Raises `InvalidPipelineError` where one of the two is no epoch that the current one builds on, or some of them are
+    no longer kept: it lists those that are.
+    """
+    until = newest.epoch if until is None else until
+    for epoch in (after, until):
+        if epoch > newest.epoch or epoch < EMPTY or is_abandoned(newest, epoch):
+            raise InvalidPipelineError(
+                f"{_why_not(newest, epoch)}: choose one of those that the current epoch builds on. epoch={epoch}, "
+                f"{_there(newest)}"
+            )
+    if until < after:
+        raise InvalidPipelineError(f"`until` is an epoch before `after`. {after=}, {until=}, {_there(newest)}")
+    found = []
+    for version in may_follow(newest, Epoch(after)):
+        if version > until:
+            break
+        manifest = chain.find(version)
+        if manifest is None:
+            raise InvalidPipelineError(
+                "the changes behind this epoch are no longer kept: choose a later one, and keep more with `retained` "
+                f"in future. {after=}, {until=}, {_there(newest)}"
+            )
+        if manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY:
+            raise InvalidPipelineError(
+                f"what a fork begins with is in no change log: read its epoch {manifest.epoch}, and the changes behind "
+                f"that. {after=}, {until=}, {_there(newest)}"
+            )
+        if manifest.kind is ManifestKind.EPOCH:
+            found.append(manifest)
+    return found
+
+
+def _why_not(newest: Manifest, epoch: int) -> str:
+    if is_abandoned(newest, epoch):
+        return "a rollback left this epoch behind, so its changes are none of the stream's"
+    return "there is no such epoch yet" if epoch > newest.epoch else "there is no such epoch"
+
+
+def _there(newest: Manifest) -> str:
+    return f"current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, stream={newest.stream!r}"

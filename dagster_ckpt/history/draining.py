@@ -1,0 +1,73 @@
+"""A writer that was asked to end, and those who wait until it has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.errors import CheckpointError, FencedError
+from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch, lease_of
+from dagster_ckpt.protocol.drain import DrainRequest
+from dagster_ckpt.protocol.lease import Life
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.draining import write_drain
+from dagster_ckpt.storage.patience import Tries
+from dagster_ckpt.storage.processes import this_process
+
+_LOOK_MS = 1_000
+
+
+def _ignore(writer: WriterInfo) -> None: ...
+
+
+@dataclass
+class Draining:
+    """`writer` was asked to end cleanly at its next epoch. What came of it, `wait` tells."""
+
+    writer: WriterInfo
+    _chain: ManifestChain
+    _stream: str
+    _watch: WriterWatch
+
+    def wait(self, on_look: Callable[[WriterInfo], None] = _ignore) -> WriterInfo:
+        """Block until the writer has ended; how it was then, with its last epoch. `on_look` is told every second.
+
+        Raises `CheckpointError` where it died instead, `FencedError` where another took over.
+        """
+        while True:
+            now = self._watch.look()
+            if now.is_known and not self.writer.is_same(now):
+                return self._left(now)
+            if now.is_known:
+                self.writer = now
+            if now.life is Life.CLOSED:
+                return now
+            if now.ended:
+                raise CheckpointError(
+                    f"the writer died before it had ended; nothing that it had committed is lost, and the recovery "
+                    f"sensor starts the next. stream={self._stream!r}, life={now.life}, epoch={now.epoch}, "
+                    f"dagster_run={now.dagster_run_id}, host={now.host}, pid={now.pid}"
+                )
+            on_look(now)
+            self._chain.clock.sleep_ms(_LOOK_MS)
+
+    def _left(self, successor: WriterInfo) -> WriterInfo:
+        """The writer as it left, now that another has opened the stream."""
+        lease = lease_of(self._chain, self.writer.term)
+        if lease is None or lease.closed is None:
+            raise FencedError(
+                f"another writer took over before this one had ended. stream={self._stream!r}, "
+                f"term={self.writer.term}, theirs={successor.term}, dagster_run={successor.dagster_run_id}"
+            )
+        return replace(self.writer, life=Life.CLOSED, epoch=lease.epoch, work=None, closed=lease.closed)
+
+
+def drain(chain: ManifestChain, stream: str, watch: WriterWatch) -> Draining | None:
+    """Ask the writer of a stream to end; None where it is known to have ended already.
+
+    A crash leaves the request or nothing of it. It names the newest term: a writer that comes later is not meant.
+    """
+    writer = watch.look()
+    if writer.ended:
+        return None
+    request = DrainRequest(writer.term, writer.dagster_run_id, chain.clock.now_ms(), this_process().host)
+    Tries(chain.clock, chain.patience).until_answered(lambda: write_drain(chain.store, request))
+    return Draining(writer, chain, stream, watch)

@@ -1,0 +1,91 @@
+"""Who writes a stream, by the lease of its newest term: what a person can be told of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.lease import EpochWork, Lease, Life, Watch, judged, watched
+from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.patience import Tries
+from dagster_ckpt.storage.processes import is_gone
+
+SILENCE_MS_MAX = 30_000
+"""How long a writer whose lease says nothing may be silent; one that says more has its own time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterInfo:
+    """The writer of a stream's newest term. It is advice: what it said with its last beat, and what follows from that.
+
+    `life` is all that is known of it now. `epoch` is the newest it had committed, `work` how far the next one was (None
+    between two epochs, and in their first second), `closed` why it ended. A lease that is missing leaves no name.
+    """
+
+    term: Term
+    life: Life
+    dagster_run_id: str = ""
+    instance: str = ""
+    host: str = ""
+    pid: int | None = None
+    epoch: Epoch | None = None
+    work: EpochWork | None = None
+    closed: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is known to work no more."""
+        return self.life is not Life.BEATING
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said who it is. Right after it has opened the stream it has not yet."""
+        return self.host != ""
+
+    def is_same(self, other: "WriterInfo") -> bool:
+        """Whether the other one is this writer, perhaps in a later term, or belongs to the same Dagster run."""
+        if self.dagster_run_id:
+            return self.dagster_run_id == other.dagster_run_id
+        return self.term == other.term or (self.host, self.pid) == (other.host, other.pid)
+
+
+class WriterWatch:
+    """Looks at a stream's writer again and again: only so can be seen that it has fallen silent."""
+
+    def __init__(self, chain: ManifestChain, newest: Callable[[], Manifest]) -> None:
+        """`newest` reads the newest manifest of `chain`; it raises what is to be raised where there is none."""
+        self._chain = chain
+        self._newest = newest
+        self._watch: Watch | None = None
+
+    def look(self) -> WriterInfo:
+        """The writer now. Raises `CorruptStateError` where the newest manifest is damaged."""
+        term = self._newest().term
+        lease, now_ms = lease_of(self._chain, term), self._chain.clock.monotonic_ms()
+        self._watch = watched(self._watch, term, lease, now_ms)
+        gone = lease is not None and is_gone(lease.holder.process)
+        patience_ms = SILENCE_MS_MAX if lease is None else lease.timeout_ms
+        return _info(term, lease, judged(self._watch, lease, now_ms, patience_ms, process_is_gone=gone))
+
+
+def lease_of(chain: ManifestChain, term: Term) -> Lease | None:
+    """That term's lease; None where it has none that can be read."""
+    return Tries(chain.clock, chain.patience).until_answered(lambda: read_lease(chain.store, term))
+
+
+def _info(term: Term, lease: Lease | None, life: Life) -> WriterInfo:
+    if lease is None:
+        return WriterInfo(term, life)
+    holder = lease.holder
+    return WriterInfo(
+        term=term,
+        life=life,
+        dagster_run_id=holder.dagster_run_id,
+        instance=holder.instance,
+        host=holder.process.host,
+        pid=holder.process.pid,
+        epoch=lease.epoch,
+        work=None if life is not Life.BEATING else lease.work,
+        closed=lease.closed,
+    )

@@ -1,0 +1,83 @@
+"""Hashes of values: the same in every epoch and on every machine, for they are part of the state's format."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.lsm.columns import flat
+from dagster_ckpt.lsm.table import Hashes
+
+_NULL = np.uint64(0xD1B54A32D192ED03)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_BYTE = np.uint64(0x100000001B3)
+
+
+def value_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], start: Hashes) -> Hashes:
+    """The hashes of n rows by their values, each begun with a number: with equal ones, equal rows get equal hashes.
+
+    Columns of every type that a key may have, and floats: -0.0 is 0.0, and every NaN is one.
+    """
+    mixed = start
+    for column in columns:
+        mixed = _mixed(mixed ^ _words(flat(column)))
+    return mixed
+
+
+def _mixed(words: Hashes) -> Hashes:
+    """Every bit of the result depends on every bit (the last steps of SplitMix64)."""
+    words = words + _STEP
+    words = (words ^ (words >> np.uint64(30))) * _MIX_1
+    words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    return words ^ (words >> np.uint64(31))
+
+
+def _words(column: pa.Array) -> Hashes:
+    """64 bits for each value, the same for equal values."""
+    if column.null_count == 0:
+        return _of_values(column)
+    valid = pc.is_valid(column)
+    words = _of_values(column.drop_null())
+    found = np.full(len(column), _NULL)
+    found[np.flatnonzero(valid.to_numpy(zero_copy_only=False))] = words
+    return found
+
+
+def _of_values(column: pa.Array) -> Hashes:
+    kinds, type_ = pa.types, column.type
+    if kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_) or kinds.is_large_binary(type_):
+        return _of_bytes(column.cast(pa.large_binary()))
+    if kinds.is_boolean(type_):
+        truths: Hashes = column.cast(pa.uint8()).to_numpy().astype(np.uint64)
+        return truths
+    if kinds.is_decimal128(type_):
+        [_, values] = column.buffers()
+        words = np.frombuffer(values, dtype=np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
+        return words[0::2] ^ _mixed(words[1::2])
+    if kinds.is_floating(type_):
+        numbers = column.cast(pa.float64()).to_numpy() + 0.0  # so -0.0 becomes 0.0
+        return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+    bits = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[type_.bit_width]
+    found: Hashes = column.view(bits).to_numpy().astype(np.int64).view(np.uint64)
+    return found
+
+
+def _of_bytes(column: pa.Array) -> Hashes:
+    """A polynomial over each value's bytes; the values are told from those with zeros at their end by their length."""
+    if len(column) == 0:
+        return np.zeros(0, dtype=np.uint64)
+    [_, offsets_buffer, data] = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+    first, sizes = int(offsets[0]), np.diff(offsets)
+    count = int(offsets[-1]) - first
+    if count == 0:
+        return _mixed(np.zeros(len(sizes), dtype=np.uint64))  # as below; there may be no buffer to read
+    letters = np.frombuffer(data, dtype=np.uint8)[first : first + count].astype(np.uint64)
+    powers = np.cumprod(np.full(int(sizes.max()), _BYTE, dtype=np.uint64))
+    places = np.arange(count) - np.repeat(offsets[:-1] - first, sizes)
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(letters * powers[places], dtype=np.uint64)])
+    ends = offsets - first
+    return _mixed(sums[ends[1:]] - sums[ends[:-1]]) + sizes.astype(np.uint64)

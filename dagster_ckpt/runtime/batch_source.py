@@ -1,0 +1,173 @@
+"""A stream's table, or what epochs changed in it, as a batch source of Spark's: for what is too large for one process.
+
+What is read is chosen once, when the DataFrame is made: all of its tasks, and all of its actions, read that. The tasks
+know the store's address and the manifests, and read each their share.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.ids import Version
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
+from dagster_ckpt.protocol.manifest import IndexedList, Manifest
+from dagster_ckpt.protocol.upstream import FORMAT, parts_of
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.ancestors import with_ancestors
+from dagster_ckpt.storage.folder import stream_folder
+from dagster_ckpt.tables import Share, raw_changes, table_rows
+
+ROWS_A_TASK = 1 << 18
+BYTES_A_TASK = 32 << 20
+"""About as much of a table, or of a change log, is read by one task, unless `numPartitions` says how many there are."""
+
+STORE, STREAM, EPOCH, AS_OF = "store", "stream", "epoch", "asOf"
+CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS = "changesAfter", "changesUntil", "columns", "numPartitions"
+VERSION = "version"
+"""Which manifest shows the epoch: `SparkReader` has found that before."""
+_OPTIONS = (STORE, STREAM, EPOCH, AS_OF, CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS)
+
+
+def batch_source(storage_options: Mapping[str, object]) -> type[DataSource]:
+    """The data source. The storage options are in its closure: Spark shows a source's options, and they are secrets."""
+
+    class Streams(DataSource):
+        def __init__(self, options: dict[str, str]) -> None:
+            super().__init__(options)
+            self._chosen = chosen(options, storage_options)
+
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> StructType:
+            return from_arrow_schema(self._chosen.schema)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return ChosenReader(replace(self._chosen, schema=to_arrow_schema(schema, timezone="UTC")))
+
+    # A class of a module that can be imported would be pickled by its name, and lose its closure.
+    Streams.__module__ = "__main__"
+    return Streams
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is read: the table that the one manifest shows, or, if `changes`, what the epochs of them all changed."""
+
+    address: StoreAddress
+    stream: str
+    manifests: tuple[Manifest, ...]
+    changes: bool
+    schema: pa.Schema
+    tasks: int
+
+
+def chosen(options: Mapping[str, str], storage_options: Mapping[str, object]) -> Chosen:
+    """What the options of a reader choose, by what is in the store now; options are spelled in any case.
+
+    Raises `InvalidPipelineError` for an unknown stream, epoch, column or option, and for what does not go together.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = given.keys() - {name.lower() for name in (*_OPTIONS, VERSION)}
+    missing = [name for name in (STORE, STREAM) if name not in given]
+    if unknown or missing:
+        raise InvalidPipelineError(
+            f"{FORMAT} is read by the options {', '.join(_OPTIONS)}; the first two must be there. "
+            f"unknown={sorted(unknown)}, missing={missing}"
+        )
+    url = given[STORE]
+    address = StoreAddress(url, storage_options if url.lower().startswith("s3:") else {})
+    history = CheckpointStore(address.url, address.options).stream(given[STREAM])
+    tasks = _number(given, TASKS)
+    if tasks == 0:
+        raise InvalidPipelineError(f"at least one task must read. {TASKS}=0, stream={given[STREAM]!r}")
+    of_changes = any(name.lower() in given for name in (CHANGES_AFTER, CHANGES_UNTIL))
+    found = _changes(address, history, given) if of_changes else _table(address, history, given)
+    found = found if tasks is None else replace(found, tasks=tasks)
+    return found if COLUMNS not in given else replace(found, schema=_columns(found, given[COLUMNS]))
+
+
+def _table(address: StoreAddress, history: StreamHistory, given: Mapping[str, str]) -> Chosen:
+    epoch, version = _number(given, EPOCH), _number(given, VERSION)
+    shown = None if version is None else history.find_version(Version(version))
+    if shown is None or shown.epoch != epoch:
+        shown = history.manifest(epoch, given.get(AS_OF.lower()))
+    bare = replace(shown, changes=(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
+    tasks = parts_of(shown, ROWS_A_TASK)
+    return Chosen(address, history.name, (bare,), changes=False, schema=shown.pipeline.output, tasks=tasks)
+
+
+def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, str]) -> Chosen:
+    after, until = _number(given, CHANGES_AFTER), _number(given, CHANGES_UNTIL)
+    if after is None or any(name.lower() in given for name in (EPOCH, AS_OF)):
+        raise InvalidPipelineError(
+            f"changes are those behind an epoch: give {CHANGES_AFTER} (0: the stream's beginning), and {CHANGES_UNTIL} "
+            f"or not, and no epoch of the table besides. stream={history.name!r}"
+        )
+    newest, behind = history.epochs_behind(after, until)
+    size = sum(ref.bytes for manifest in behind for ref in manifest.changes)
+    bare = tuple(
+        replace(each, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
+        for each in behind
+        if each.changes
+    )
+    schema = pa.schema([*newest.pipeline.output, *CHANGE_FIELDS])
+    return Chosen(address, history.name, bare, changes=True, schema=schema, tasks=size // BYTES_A_TASK + 1)
+
+
+def _columns(found: Chosen, text: str) -> pa.Schema:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or any(name not in found.schema.names for name in names):
+        raise InvalidPipelineError(
+            f'these are no columns of it; they are written as ["a", "b"]. columns={text}, there={found.schema.names}, '
+            f"stream={found.stream!r}"
+        )
+    return pa.schema([found.schema.field(name) for name in names])
+
+
+class ChosenReader(DataSourceReader):
+    """Reads what was chosen, a share in each task."""
+
+    def __init__(self, chosen: Chosen) -> None:
+        self._chosen = chosen
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Task(Share(number, self._chosen.tasks)) for number in range(self._chosen.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Task), "its own"
+        chosen, clock = self._chosen, SystemClock()
+        root = chosen.address.open()
+        folder = stream_folder(root, chosen.stream)
+        if chosen.changes:
+            yield from raw_changes(folder, clock, chosen.manifests, chosen.schema, partition.share)
+        else:
+            [shown] = chosen.manifests
+            files = with_ancestors(folder, root, shown.ancestors)
+            yield from table_rows(files, clock, shown, chosen.schema, partition.share)
+
+
+@dataclass(frozen=True)
+class _Task(InputPartition):
+    share: Share
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    value = given.get(name.lower())
+    if value is None:
+        return None
+    if not value.isdecimal():
+        raise InvalidPipelineError(f"this option is a number. {name}={value!r}, stream={given[STREAM]!r}")
+    return int(value)

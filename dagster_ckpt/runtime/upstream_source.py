@@ -1,0 +1,202 @@
+"""A stream as a source of Spark's, in the Python processes that Spark starts for it.
+
+Its offsets are `protocol.upstream`'s positions. In a process of its own the reader plans, for each micro-batch, which
+epochs are new; in Spark's workers it reads their changes. Both know the store's address and nothing else. What is wrong
+with an upstream is told to people by the driver (`runtime.upstreams`): of an error in these processes Spark keeps
+nothing but text.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.protocol.manifest import IndexedList, Manifest
+from dagster_ckpt.protocol.names import folder_of, parts_of_name
+from dagster_ckpt.protocol.upstream import (
+    FORMAT,
+    ROWS_A_PART,
+    Trouble,
+    UpstreamPosition,
+    backfill_pin,
+    decode,
+    next_part,
+)
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.ancestors import with_ancestors
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.pins import find_pin
+from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
+
+_EPOCHS_MAX = 2**31 - 1
+
+
+class Read(StrEnum):
+    """What is read of an upstream: its table, at most one change of each key at once; or its change log as it is."""
+
+    TABLE = "table"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """Who reads: its folder, the store that it shares with its upstreams, and how it reads them.
+
+    At most `epochs_max` epochs make a micro-batch, or a part of a snapshot with about `rows_a_part` rows; `tasks` tasks
+    read it.
+    """
+
+    address: StoreAddress
+    folder: str
+    epochs_max: int
+    tasks: int
+    rows_a_part: int = ROWS_A_PART
+
+    def chain(self, folder: str) -> ManifestChain:
+        """The manifests of a stream in the store."""
+        return ManifestChain(folder_store(self.address.open(), folder), SystemClock())
+
+
+def source_of(downstream: Downstream) -> type[DataSource]:
+    """The data source for one session. The address is in its closure: Spark shows options, and it may hold secrets."""
+
+    class Upstreams(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+            return UpstreamReader(
+                downstream, self.options["path"], Read(self.options["read"]), to_arrow_schema(schema, timezone="UTC")
+            )
+
+    # A class of a module that can be imported would be pickled by its name, and lose its closure.
+    Upstreams.__module__ = "__main__"
+    return Upstreams
+
+
+class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which epochs of one upstream are new, and what they hold. An epoch counts as one of Spark's files in its limits.
+
+    Before the first offset lies the empty stream: from there the snapshot comes that the driver has pinned, part by
+    part, and behind it the log.
+    """
+
+    def __init__(self, downstream: Downstream, stream: str, read: Read, schema: pa.Schema) -> None:
+        self._downstream = downstream
+        self._schema = schema
+        self._stream = stream
+        self._read = read
+        self._until: Epoch | None = None
+
+    # ---- in the process that plans
+
+    @cached_property
+    def _log(self) -> UpstreamLog:
+        return UpstreamLog(self._chain, self._stream)
+
+    @cached_property
+    def _chain(self) -> ManifestChain:
+        return self._downstream.chain(folder_of(parts_of_name(self._stream)))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (here and below: Spark's names)
+        return _offset(UpstreamPosition(self._log.newest().uuid))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxFiles(self._downstream.epochs_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._log.newest().epoch
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        at = _position(start)
+        if at.epoch == EMPTY or at.in_snapshot:
+            snapshot = self._snapshot(at)
+            if snapshot is not None:
+                return _offset(next_part(at, snapshot, self._downstream.rows_a_part))
+        epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
+        following = self._log.following(at, epochs_max, self._until)
+        return _offset(UpstreamPosition(at.uuid, following[-1].epoch)) if following else dict(start)
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        after, until = _position(start), _position(end)
+        tasks = self._downstream.tasks
+        if after == until:
+            return []
+        if until.parts:
+            snapshot = self._snapshot(after)
+            assert snapshot is not None, "a part of a snapshot is planned only where there is one"
+            shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
+            return [SnapshotShare(self._own_uuid(), share) for share in shares]
+        epochs = [_bare(manifest) for manifest in self._log.following(after, _EPOCHS_MAX, until.epoch)]
+        changed = tuple(manifest for manifest in epochs if manifest.changes)
+        return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
+
+    # ---- in Spark's workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        clock, store = SystemClock(), self._chain.store
+        match partition:
+            case SnapshotShare(downstream=downstream, share=share):
+                pin = find_pin(self._chain, backfill_pin(downstream))
+                if pin is None:
+                    raise NothingFollowsError(Trouble.UNPINNED, UpstreamPosition(downstream))
+                root = self._downstream.address.open()
+                files = with_ancestors(store, root, pin.manifest.ancestors)
+                yield from table_rows(files, clock, pin.manifest, self._schema, share)
+            case LogShare(epochs=epochs, share=share):
+                read = net_changes if self._read is Read.TABLE else raw_changes
+                yield from read(store, clock, epochs, self._schema, share)
+
+    def _snapshot(self, at: UpstreamPosition) -> Manifest | None:
+        """The pinned manifest whose table is read from this position on; None: the log is, from its beginning."""
+        return snapshot_at(self._chain, at, self._own_uuid())
+
+    def _own_uuid(self) -> StreamUuid:
+        own = self._downstream.chain(self._downstream.folder).newest()
+        assert own is not None, "who reads has opened its own stream"
+        return own.uuid
+
+
+@dataclass(frozen=True)
+class SnapshotShare(InputPartition):
+    """One task's share of a part of the snapshot that the downstream has pinned."""
+
+    downstream: StreamUuid
+    share: Share
+
+
+@dataclass(frozen=True)
+class LogShare(InputPartition):
+    """One task's share of what epochs changed: their manifests, with nothing but their change logs in them."""
+
+    epochs: tuple[Manifest, ...]
+    share: Share
+
+
+def _bare(manifest: Manifest) -> Manifest:
+    """What a task must know of an epoch to read its change log: it is sent to each of them."""
+    return replace(
+        manifest, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=()
+    )
+
+
+def _position(offset: Mapping[str, Any]) -> UpstreamPosition:
+    return decode(json.dumps(offset))
+
+
+def _offset(position: UpstreamPosition) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(position.encode())
+    return fields

@@ -1,0 +1,181 @@
+"""What the driver does about its upstreams before each query: it subscribes, pins a snapshot, and looks for trouble.
+
+All of it is done again at each start. A kill in between leaves a subscriber, or a pin besides, in the upstream: the
+next start takes them up, or removes the pin.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.history.damage import advised, go_back
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.protocol.lineage import lineage
+from dagster_ckpt.protocol.manifest import Consumed, Manifest
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.upstream import FORMAT, Trouble, UpstreamPosition, backfill_pin, decode, trouble
+from dagster_ckpt.runtime.sources import Source
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import stream_folder
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.pins import find_pin, remove_pin, write_pin
+from dagster_ckpt.storage.subscribers import subscribe
+from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+
+_TRIES_MAX = 5
+
+_WHY = {
+    Trouble.MADE_ANEW: "the upstream is another stream than the one that was read so far: it was removed and made anew",
+    Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
+    Trouble.CUT_OFF: "the upstream no longer keeps the change log behind what was read of it (max_lag)",
+    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it",
+}
+
+
+@dataclass(frozen=True)
+class _Upstream:
+    root: ObjectStore
+    name: str
+    chain: ManifestChain
+
+    @property
+    def log(self) -> UpstreamLog:
+        return UpstreamLog(self.chain, self.name)
+
+
+class Upstreams:
+    """The upstreams of one stream. `own` is the stream's chain, `root` the store that all of them are in."""
+
+    def __init__(self, asset: str, sources: Iterable[Source], root: ObjectStore, own: ManifestChain) -> None:
+        self._asset = asset
+        self._own = own
+        names = {source.identity.address for source in sources if source.identity.format == FORMAT}
+        self._upstreams = [_Upstream(root, name, _chain(root, name, own.clock)) for name in sorted(names)]
+        self._pinned: list[_Upstream] = []
+
+    def prepare(self, manifest: Manifest) -> None:
+        """Make sure that what follows `manifest`, the stream's own newest, is there and stays.
+
+        Raises `IncompatibleStateError` where nothing can follow, and says which commands help.
+        """
+        self._pinned = []
+        for upstream in self._upstreams:
+            at = _position(manifest, upstream.name)
+            with _told_of(upstream):
+                begins = upstream.log.newest().epoch if at.epoch == EMPTY else at.epoch
+                # In this order: what is pinned then has its log kept already.
+                subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
+                if at.epoch > EMPTY and not at.in_snapshot:
+                    _unpin(upstream, manifest.uuid)
+                elif at.in_snapshot or _pinned_snapshot(upstream, manifest.uuid):
+                    self._pinned.append(upstream)
+        self.check(manifest)
+
+    def check(self, manifest: Manifest) -> None:
+        """Raise `IncompatibleStateError` where nothing can follow `manifest`, and say which commands help."""
+        for upstream in self._upstreams:
+            at = _position(manifest, upstream.name)
+            if at.epoch == EMPTY:
+                continue
+            try:
+                with _told_of(upstream):
+                    upstream.log.check(at)
+                    snapshot_at(upstream.chain, at, manifest.uuid)
+            except NothingFollowsError as error:
+                raise self._what_helps(error.trouble, upstream, at, manifest) from None
+
+    def committed(self, manifest: Manifest) -> None:
+        """Let a snapshot go that was read to its end. Called after each epoch."""
+        for upstream in list(self._pinned):
+            at = _position(manifest, upstream.name)
+            if at.epoch > EMPTY and not at.in_snapshot:
+                _unpin(upstream, manifest.uuid)
+                self._pinned.remove(upstream)
+
+    def _what_helps(
+        self, trouble: Trouble, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
+    ) -> IncompatibleStateError:
+        newest = upstream.log.newest()
+        helps = f"`{go_back(self._own, self._asset, EMPTY)}` reads the upstream anew"
+        back = self._still_consistent(newest, manifest) if trouble is Trouble.ROLLED_BACK else None
+        if back is not None:
+            helps = f"`{go_back(self._own, self._asset, back)}` goes back as well, {helps}"
+        return IncompatibleStateError(
+            f"{_WHY[trouble]}: {helps}. asset={self._asset}, upstream={upstream.name}, consumed={at.epoch}, "
+            f"newest={newest.epoch}"
+        )
+
+    def _still_consistent(self, upstream: Manifest, manifest: Manifest) -> Epoch | None:
+        """The stream's newest epoch that has read no more than the upstream still builds on."""
+        for entry in reversed(lineage(manifest)):
+            shown = self._own.find(entry.version)
+            consumed = [] if shown is None else [each for each in shown.consumed if each.stream == upstream.stream]
+            if any(trouble(upstream, _as_position(each)) is None for each in consumed):
+                return entry.epoch
+        return None
+
+
+@contextmanager
+def _told_of(upstream: _Upstream) -> Iterator[None]:
+    """Within it damage is the upstream's, and so is the way back."""
+    try:
+        yield
+    except CorruptStateError as error:
+        raise advised(upstream.root, upstream.chain, upstream.name, error) from error.__cause__
+
+
+def _chain(root: ObjectStore, name: str, clock: Clock) -> ManifestChain:
+    return ManifestChain(stream_folder(root, name), clock)
+
+
+def _position(manifest: Manifest, upstream: str) -> UpstreamPosition:
+    """How far the upstream was read: the least, where it is read in several ways."""
+    positions = [
+        decode(source.current)
+        for source in manifest.sources
+        if source.source.format == FORMAT and source.source.address == upstream and source.current is not None
+    ]
+    nothing = UpstreamPosition(StreamUuid(""))
+    return min(positions, key=lambda at: (at.epoch, not at.in_snapshot, at.part), default=nothing)
+
+
+def _as_position(consumed: Consumed) -> UpstreamPosition:
+    return UpstreamPosition(consumed.uuid, consumed.epoch)
+
+
+def _pinned_snapshot(upstream: _Upstream, own: StreamUuid) -> bool:
+    """Pin the upstream's newest epoch, unless an earlier start has pinned one that still can be followed.
+
+    False where the upstream has no epoch yet: then all of it will be in its log.
+    """
+    for _ in range(_TRIES_MAX):
+        pin = find_pin(upstream.chain, backfill_pin(own))
+        if pin is not None and _can_be_followed(upstream, pin.manifest):
+            return True
+        _unpin(upstream, own)
+        newest = upstream.log.newest()
+        if newest.epoch == EMPTY:
+            return False
+        shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
+        with suppress(InvalidPipelineError):  # it was retired meanwhile: the next newest one, then
+            write_pin(upstream.chain, backfill_pin(own), shown)
+            return True
+    raise StoreUnavailableError(
+        f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
+        f"upstream={upstream.name}"
+    )
+
+
+def _can_be_followed(upstream: _Upstream, snapshot: Manifest) -> bool:
+    try:
+        upstream.log.check(UpstreamPosition(snapshot.uuid, snapshot.epoch))
+    except NothingFollowsError:
+        return False
+    return True
+
+
+def _unpin(upstream: _Upstream, own: StreamUuid) -> None:
+    if find_pin(upstream.chain, backfill_pin(own)) is not None:
+        remove_pin(upstream.chain.store, backfill_pin(own), upstream.chain.clock, upstream.chain.patience)

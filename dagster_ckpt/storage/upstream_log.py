@@ -1,0 +1,120 @@
+"""The committed epochs of a stream, one after another, for whoever follows it. Reads only; `protocol.upstream` decides.
+
+Safe beside the stream's writer and collectors: epochs never change, and only the newest manifest says which of them
+count. What is gone while it is looked for was given up by the stream's retention: then nothing can follow any more.
+"""
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Version
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.upstream import Trouble, UpstreamPosition, backfill_pin, may_follow, trouble
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.patience import Tries
+from dagster_ckpt.storage.pins import find_pin
+
+_KEPT = 1_000
+
+
+class NothingFollowsError(Exception):
+    """Nothing can follow the position any more: `trouble` says why."""
+
+    def __init__(self, trouble: Trouble, at: UpstreamPosition) -> None:
+        super().__init__(f"nothing can follow what was read of the upstream. trouble={trouble}, at={at.encode()}")
+        self.trouble = trouble
+
+
+def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, downstream: StreamUuid) -> Manifest | None:
+    """The pinned manifest whose table a downstream reads at this position; None where it begins with the log.
+
+    Raises `NothingFollowsError` where the snapshot that is being read is not there any more.
+    """
+    pin = find_pin(upstream, backfill_pin(downstream))
+    if pin is not None and at.epoch in {EMPTY, pin.manifest.epoch}:
+        return pin.manifest
+    if at.in_snapshot:
+        raise NothingFollowsError(Trouble.UNPINNED, at)
+    return None
+
+
+class UpstreamLog:
+    """One stream, followed by another. `stream` is its name, `chain` its manifests.
+
+    Every call looks at the store anew, and may raise `StoreUnavailableError` and `CorruptStateError`. Manifests that
+    it has read once it does not read again.
+    """
+
+    def __init__(self, chain: ManifestChain, stream: str) -> None:
+        self._chain = chain
+        self._stream = stream
+        self._newest: Manifest | None = None
+        self._read: dict[Version, Manifest] = {}
+
+    def newest(self) -> Manifest:
+        """The stream's newest manifest. Raises `InvalidPipelineError` where it was never opened."""
+        newest = self._chain.newest(None if self._newest is None else self._newest.version)
+        if newest is None:
+            raise InvalidPipelineError(
+                f"this stream feeds another one, but was never materialized: materialize it first. "
+                f"stream={self._stream}, store={self._chain.store.url}"
+            )
+        self._newest = newest
+        return newest
+
+    def check(self, at: UpstreamPosition) -> Manifest:
+        """The newest manifest, which still builds on that position. Raises `NothingFollowsError` for trouble."""
+        newest = self.newest()
+        self._raise_trouble(newest, at)
+        # Manifests are removed oldest first: where the consumed epoch's own is there, all behind it are.
+        if next(may_follow(newest, at.epoch), None) is not None:
+            self._raise_cut_off(at)
+        return newest
+
+    def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
+        """The next epochs behind that position, oldest first: so many at most, and none above `until`.
+
+        Raises `NothingFollowsError` for trouble.
+        """
+        newest = self.newest()
+        self._raise_trouble(newest, at)
+        found: list[Manifest] = []
+        for version in may_follow(newest, at.epoch):
+            if len(found) == epochs_max or (until is not None and version > until):
+                break
+            manifest = self._manifest(version)
+            # What a fork begins with is in no log.
+            if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
+                raise NothingFollowsError(Trouble.CUT_OFF, at)
+            if manifest.kind is ManifestKind.EPOCH:
+                found.append(manifest)
+        if found:
+            self._raise_cut_off(at)
+        return found
+
+    def _raise_cut_off(self, at: UpstreamPosition) -> None:
+        """Find out, after manifests behind it were read, whether their numbers may have been freed before.
+
+        On a freed number a sleeper's manifest may lie. Numbers are freed from below, and for whoever reads on from an
+        epoch the collector keeps that one's own manifest too. At epoch 0 nothing has to be asked: what follows was
+        committed after the stream that reads had come up.
+        """
+        store, tries = self._chain.store, Tries(self._chain.clock, self._chain.patience)
+        own = manifest_name(Version(at.epoch))
+        if at.epoch > EMPTY and not tries.until_answered(lambda: store.exists(own)):
+            raise NothingFollowsError(Trouble.CUT_OFF, at)
+
+    def _raise_trouble(self, newest: Manifest, at: UpstreamPosition) -> None:
+        why = trouble(newest, at)
+        if why is not None:
+            raise NothingFollowsError(why, at)
+
+    def _manifest(self, version: Version) -> Manifest | None:
+        """The manifest of that number in the stream's one history; None where it was removed."""
+        if version not in self._read:
+            manifest = self._chain.find(version)
+            if manifest is None:
+                return None
+            if len(self._read) >= _KEPT:
+                del self._read[min(self._read)]
+            self._read[version] = manifest
+        return self._read[version]

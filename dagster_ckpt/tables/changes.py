@@ -1,0 +1,100 @@
+"""What epochs changed in a stream's table: each epoch's own changes, or what all of them changed together.
+
+`manifests` show the epochs `(after, until]`, each one once and in the order of their lineage. `store` is the stream's
+folder. `schema` has any of the table's columns, `_change_type` and, of raw changes, `_epoch`, with the types that the
+reader wants them in; a column that an epoch did not have (it was added later) is null there. `share` is the part of
+them that is read. All raise `CorruptStateError`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.operators.changes import net_of
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
+from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Manifest
+from dagster_ckpt.state import change_log, change_runs
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.tables.batches import batches_of
+from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.share import Share
+
+PATIENCE = Patience(total_ms=30_000)
+"""A table is many requests: all that was read before is lost with the one that fails."""
+
+ALL = Share()
+
+
+def raw_changes(
+    store: ObjectStore,
+    clock: Clock,
+    manifests: Sequence[Manifest],
+    schema: pa.Schema,
+    share: Share = ALL,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Each epoch's own changes, epoch after epoch; of each key of an epoch at most one, where an update is two rows."""
+    store, runs = patient(store, clock, PATIENCE), runs or OpenRuns()
+    for manifest in manifests:
+        yield from change_log.batches(store, share.files(_files(manifest)), schema)
+        if any(ref.kind is ChangeKind.RUN for ref in manifest.changes):
+            yield from _of_runs(store, [manifest], schema, share, runs, **{EPOCH: manifest.epoch})
+
+
+def net_changes(
+    store: ObjectStore,
+    clock: Clock,
+    manifests: Sequence[Manifest],
+    schema: pa.Schema,
+    share: Share = ALL,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """What the table after the epochs has that it did not have before them, and the other way round.
+
+    At most one change of each key (an update is two rows), and none of one whose row is what it was. Of a table that
+    only grows these are all rows that came, in their order. `schema` has no `_epoch`, but of a table that only grows.
+    """
+    store, runs = patient(store, clock, PATIENCE), runs or OpenRuns()
+    if not manifests:
+        return
+    pipeline = manifests[-1].pipeline
+    if pipeline.appends:
+        yield from raw_changes(store, clock, manifests, schema, share, runs)
+    elif any(map(_files, manifests)):
+        # Only a release that wrote no logged runs has left them. Nothing in them is sorted by hash: all in one share.
+        if share.number == 0:
+            yield from batches_of(_net_of_files(store, clock, manifests, runs), schema)
+    else:
+        yield from _of_runs(store, manifests, schema, share, runs)
+
+
+def _of_runs(
+    store: ObjectStore,
+    manifests: Sequence[Manifest],
+    schema: pa.Schema,
+    share: Share,
+    runs: OpenRuns,
+    **constants: object,
+) -> Iterator[pa.RecordBatch]:
+    operator, logged = table_operator(manifests[-1].pipeline)
+    for touched in change_runs.changes_of(store, manifests, logged, share.within, runs):
+        changes = operator.changes_of(touched)
+        if changes.count:
+            yield from batches_of(changes.rows, schema, **constants)
+
+
+def _net_of_files(store: ObjectStore, clock: Clock, manifests: Sequence[Manifest], runs: OpenRuns) -> pa.Table:
+    pipeline = manifests[-1].pipeline
+    _, logged = table_operator(pipeline)
+    keys = next(spec.keys for spec in pipeline.tables if spec.name == logged)
+    schema = pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
+    raw = pa.Table.from_batches(raw_changes(store, clock, manifests, schema, ALL, runs), schema)
+    return net_of(raw, keys).rows
+
+
+def _files(manifest: Manifest) -> list[ChangeRef]:
+    return [ref for ref in manifest.changes if ref.kind is ChangeKind.FILE]

@@ -1,0 +1,89 @@
+"""The rows of some keys of a stream's table."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.operators.subkeys import subkey_hashes
+from dagster_ckpt.protocol.manifest import Manifest, StateTableSpec
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.point_reads import rows_of_keys
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.tables.changes import PATIENCE
+from dagster_ckpt.tables.operator import table_operator
+
+Keys = Mapping[str, Sequence[object]]
+"""Of each column of the key the values, as many of each: row i of them is a key. Arrow and numpy arrays will do."""
+
+
+def key_rows(
+    store: ObjectStore, clock: Clock, manifest: Manifest, keys: Keys | pa.Table, runs: OpenRuns | None = None
+) -> pa.Table:
+    """The rows of these keys in the table that the manifest shows; `store` is the stream's folder.
+
+    In the order of the keys; one that has no row is left out. Opens only the files that may have them. Raises
+    `InvalidPipelineError` for keys that cannot be this table's, and for a table without a key; `CorruptStateError`.
+    """
+    pipeline = manifest.pipeline
+    if pipeline.appends:
+        raise InvalidPipelineError(
+            "the rows of a stream that only appends are found under no key: read its table, and filter it. "
+            f"operator={pipeline.operator}, stream={manifest.stream!r}"
+        )
+    operator, logged = table_operator(pipeline)
+    spec = next(spec for spec in pipeline.tables if spec.name == logged)
+    asked = _asked(keys, spec, manifest.stream)
+    hashes = key_hashes(asked.select(list(pipeline.keys)))
+    below = [name for name in spec.keys if name not in pipeline.keys]
+    if below:  # the windows of a key: a row of state for each
+        hashes = subkey_hashes(hashes, asked.select(below).columns)
+    found = rows_of_keys(patient(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
+    return operator.table(found.rows)
+
+
+def _asked(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.Table:
+    """The keys with the table's own types. Raises `InvalidPipelineError`."""
+    if isinstance(keys, pa.Table):
+        keys = dict(zip(keys.column_names, keys.columns, strict=True))
+    if not isinstance(keys, Mapping):
+        raise InvalidPipelineError(
+            f'keys are columns with values: {{"{spec.keys[0]}": [...]}}. keys={type(keys).__name__}, stream={stream!r}'
+        )
+    for name in keys:
+        if name not in spec.keys:
+            raise InvalidPipelineError(
+                f"this column is none of the key.{did_you_mean(name, spec.keys)} "
+                f"column={name!r}, key={list(spec.keys)}, stream={stream!r}"
+            )
+    if missing := [name for name in spec.keys if name not in keys]:
+        raise InvalidPipelineError(
+            f"a row is found by its whole key: give values of these columns too. missing={missing}, "
+            f"key={list(spec.keys)}, stream={stream!r}"
+        )
+    schema = pa.schema([spec.schema.field(name) for name in spec.keys])
+    columns = [_column(keys[field.name], field, stream) for field in schema]
+    if len({len(column) for column in columns}) > 1:
+        sizes = ", ".join(f"{name}={len(column)}" for name, column in zip(spec.keys, columns, strict=True))
+        raise InvalidPipelineError(f"each column of the key has as many values. {sizes}, stream={stream!r}")
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(values: object, field: pa.Field, stream: str) -> pa.Array:
+    refused: object = None
+    if isinstance(values, str | bytes):
+        refused = "one value, not a list of values"
+    else:
+        try:
+            if isinstance(values, pa.Array | pa.ChunkedArray):
+                return pa.chunked_array(values).cast(field.type).combine_chunks()
+            return pa.array(values, field.type)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            refused = error
+    raise InvalidPipelineError(
+        f"these are no values of the key's column. column={field.name!r}, type={field.type}, reason={str(refused)!r}, "
+        f"stream={stream!r}"
+    )

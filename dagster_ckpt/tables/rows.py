@@ -1,0 +1,48 @@
+"""The rows of a stream's table as an epoch shows it."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT
+from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
+from dagster_ckpt.protocol.manifest_codec import CHANGES
+from dagster_ckpt.state import change_log
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.snapshot import live_pieces
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.tables.batches import batches_of
+from dagster_ckpt.tables.changes import ALL, PATIENCE
+from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.share import Share
+
+
+def table_rows(
+    store: ObjectStore,
+    clock: Clock,
+    manifest: Manifest,
+    schema: pa.Schema,
+    share: Share = ALL,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the table that the manifest shows, in no particular order; `store` is the stream's folder.
+
+    `schema` has any of the table's columns, with the types that the reader wants them in. It may have `_change_type`
+    (each row is an insert) and `_epoch` too: the epoch that brought the row where the table only grows, else the one
+    that the manifest shows. Raises `CorruptStateError`.
+    """
+    store = patient(store, clock, PATIENCE)
+    if manifest.pipeline.appends:
+        yield from change_log.batches(store, share.files(files_of(store, clock, manifest)), schema)
+        return
+    operator, logged = table_operator(manifest.pipeline)
+    for rows in live_pieces(store, manifest, logged, share.within, runs):
+        yield from batches_of(operator.table(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
+
+
+def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:
+    """The files that are the table of a stream whose table only grows."""
+    return IndexedLists(store, CHANGES, clock).entries(manifest.files)

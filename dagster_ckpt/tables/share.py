@@ -1,0 +1,39 @@
+"""One of several readers' part of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from dagster_ckpt.protocol.manifest import HASH_MAX, ChangeRef, HashRange
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Share `number` (from 0) `of` so many: each row is in one of them. Two numbers, so it is sent at no cost.
+
+    Of a table that is made of state it is a range of key hashes: a key is in the same share at every epoch. Of one that
+    only grows it is some of the files. Shares `n * number` to `n * number + n - 1` of `n * of` are what this one is:
+    a share can be shared again.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.number < self.of, f"number={self.number}, of={self.of}"
+
+    @property
+    def within(self) -> HashRange:
+        """The hashes of the share."""
+        hashes = HASH_MAX + 1
+        return HashRange(hashes * self.number // self.of, hashes * (self.number + 1) // self.of - 1)
+
+    def files(self, refs: Sequence[ChangeRef]) -> list[ChangeRef]:
+        """The files of the share, in their order; all shares have about as many bytes."""
+        ends = list(accumulate(ref.bytes for ref in refs))
+        # A file belongs where its middle lies in all their bytes: so shares of twice as many are halves of these.
+        return [
+            ref
+            for ref, end in zip(refs, ends, strict=True)
+            if (2 * end - ref.bytes) * self.of // (2 * ends[-1]) == self.number
+        ]

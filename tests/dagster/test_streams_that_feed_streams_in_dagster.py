@@ -1,0 +1,66 @@
+"""Streaming assets that read streaming assets, run by Dagster on real Spark."""
+
+from dagster_ckpt import Stream, streaming_asset
+from tests.dagster.place import Place, failure_of, until
+
+
+@streaming_asset(shards=2, checkpoint_interval="200ms")
+def large(counts: Stream) -> Stream:
+    """The keys with a large total."""
+    return counts.where("total > 10")
+
+
+def totals(place: Place, name: str = "large") -> dict[str, int]:
+    return {row["k"]: row["total"] for row in place.history(name).read().to_pylist()}
+
+
+def test_a_chain_in_one_run_works_in_its_order_and_tells_what_it_has_consumed(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 11), ("b", 1))
+    assert place.run(large, counts).success
+    assert totals(place) == {"a": 11}
+    place.drop(("b", 20))
+    assert place.run(large, counts).success
+    assert totals(place) == {"a": 11, "b": 21}
+    consumed = [event.metadata["consumed_epoch/counts"].value for event in place.events("large")]
+    assert consumed == [info.epoch for info in reversed(place.history().epochs())]
+
+
+def test_each_runs_by_itself_and_the_downstream_fails_alone(place: Place) -> None:
+    counts = place.counts()
+    place.drop(("a", 11))
+    never = place.run_job("large_job", large, counts)
+    assert "materialize it first" in failure_of(never)
+    assert "stream=counts" in failure_of(never)
+    place.run_job("counts_job", large, counts)
+    place.run_job("large_job", large, counts)
+    assert totals(place) == {"a": 11}
+    [first] = [info.epoch for info in place.history().epochs()]
+    place.drop(("a", 1))
+    place.run_job("counts_job", large, counts)
+    place.run_job("large_job", large, counts)
+    place.history().rollback(first)
+    assert "rollback large --epoch" in failure_of(place.run_job("large_job", large, counts))
+    place.run_job("counts_job", large, counts)
+    assert totals(place) == {"a": 12}
+    assert place.table() == {"a": (2, 12)}
+
+
+def test_a_continuous_downstream_waits_for_its_upstream_and_follows_while_that_goes_on(place: Place) -> None:
+    @streaming_asset(shards=2, checkpoint_interval="200ms", mode="continuous", run_for="1 hour")
+    def live(counts: Stream) -> Stream:
+        return counts
+
+    counts = place.counts()
+    beside = place.beside(lambda: place.run_job("live_job", live, counts))
+    until("a start", place.instance.get_runs)  # before there is an upstream
+    place.drop(("a", 11))
+    assert place.run_job("counts_job", counts).success
+    until("the snapshot", lambda: place.epochs("live") and totals(place, "live") == {"a": 11})
+    for value in (1, 2):
+        place.drop(("a", value))
+        assert place.run_job("counts_job", counts).success
+    until("the log", lambda: totals(place, "live") == {"a": 14})
+    [run] = [run for run in place.instance.get_runs() if run.job_name == "live_job"]
+    place.instance.add_run_tags(run.run_id, {"dagster_ckpt/drain": "the test is over"})
+    assert beside.end().success

@@ -1,0 +1,289 @@
+"""A stream that reads another stream of its world: what it does beside being one, and who judges that.
+
+Its table is what its upstream's sums are: of a keyed upstream its table, of an append-only one the sums of its rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
+from dagster_ckpt.ids import EMPTY, Epoch, Version
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest_codec import CHANGES
+from dagster_ckpt.protocol.names import pin_name
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, decode, next_part
+from dagster_ckpt.runtime.sources import Source
+from dagster_ckpt.runtime.upstreams import Upstreams
+from dagster_ckpt.storage.indexed_lists import IndexedLists
+from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.writer import StreamWriter
+from tests.simulation import decoded
+from tests.simulation.driver import Driver
+from tests.simulation.job import TABLE, Sums, consumed, decode_rows, decode_sums, sums_after
+from tests.simulation.oracle import BrokenPromiseError, Oracle
+from tests.simulation.tasks import Inflow
+
+if TYPE_CHECKING:
+    from tests.simulation.scheduler import Process
+    from tests.simulation.stream import SimulatedStream
+
+EPOCHS_MAX = 3
+"""As many epochs of the upstream make one of the reader's, at most."""
+PARTS = (1, 1, 2, 3)
+"""In how many parts a snapshot is read."""
+IDLE_MS = 2_000
+
+
+def identity_of(upstream: str) -> SourceIdentity:
+    return SourceIdentity(FORMAT, upstream, (("read", "table"),))
+
+
+def read_to(manifest: Manifest) -> UpstreamPosition | None:
+    """How far the shown epoch has read its upstream; None: nothing of it."""
+    text = manifest.sources[0].current if manifest.sources else None
+    return None if text is None else decode(text)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an epoch reads: files of the upstream, and where the source stands after it.
+
+    `part` of `parts`: only the keys of that part, and the table is still empty of them.
+    """
+
+    files: tuple[str, ...]
+    appends: bool
+    after: SourcePosition
+    part: int = 0
+    parts: int = 1
+
+    def changed(self, before: Sums, shard: int, shards: int, read: Callable[[str], bytes]) -> Sums:
+        """What this shard's keys have after it, as far as it is new."""
+        found: Sums = {}
+        for name in self.files:
+            rows = decode_rows(read(name)) if self.appends else decode_sums(read(name)).items()
+            for key, amount in rows:
+                if int(key) % shards != shard or int(key) % self.parts != self.part:
+                    continue
+                was = found.get(str(key), before.get(str(key), 0)) if self.appends else 0
+                found[str(key)] = was + amount
+        return found
+
+
+class ReadingDriver(Driver):
+    """Makes an epoch of what its upstream has committed since the last."""
+
+    upstreams: Upstreams
+    plan: Plan | None = None
+
+    @property
+    def upstream(self) -> "SimulatedStream":
+        assert self.stream.upstream is not None
+        return self.stream.upstream
+
+    def begin(self, writer: StreamWriter) -> None:
+        super().begin(writer)
+        source = Source(identity_of(self.upstream.name), 0, (0,), reads_files=False)
+        root = self.world.root_of(self.process)
+        self.upstreams = Upstreams(self.stream.name, [source], root, self.chain)
+        self.judged(lambda: self.upstreams.prepare(writer.manifest))
+        self.reading.subscribed(writer.manifest)
+
+    @property
+    def reading(self) -> "Reading":
+        assert self.stream.reading is not None
+        return self.stream.reading
+
+    def judged(self, look: Callable[[], None]) -> None:
+        """Look for trouble, and whether there may be any."""
+        try:
+            look()
+        except IncompatibleStateError as error:
+            mine, at = self.writer.manifest, read_to(self.writer.manifest)
+            if self.stream.oracle.newest == mine and at is not None and "no longer keeps" in str(error):
+                if at.epoch >= (self.reading.lost or 0):
+                    raise BrokenPromiseError(
+                        "who is not too far behind can go on", f"{mine.version} at {at}"
+                    ) from error
+                self.stream.oracle.counts["cut off"] += 1
+            raise
+
+    def finish(self) -> None:
+        while True:
+            self.make_epoch()
+            if self.plan is None:
+                return
+
+    def make_epoch(self) -> None:
+        try:
+            self.plan = self.planned()
+        except NothingFollowsError:
+            self.judged(lambda: self.upstreams.check(self.writer.manifest))
+            raise StoreUnavailableError("what was not there is there again: start again") from None
+        if self.plan is None:
+            self.writer.check_term()
+            self.clock.sleep_ms(IDLE_MS)
+            return
+        super().make_epoch()
+        self.upstreams.committed(self.writer.manifest)
+
+    def next_position(self) -> tuple[int, SourcePosition]:
+        assert self.plan is not None
+        batch = self.writer.manifest.batch_id
+        return 0 if batch is None else batch + 1, self.plan.after
+
+    def inflow(self, executor: "Process") -> Inflow | None:
+        plan, store = self.plan, self.upstream.store_of(executor)
+        assert plan is not None
+
+        def read(name: str) -> bytes:
+            try:
+                return store.get(name)
+            except ObjectMissingError:
+                # Whether it could go the oracle knows; whether anything follows, the next try.
+                raise StoreUnavailableError(f"a file of the upstream is gone: start again. file={name}") from None
+
+        return lambda before, shard, shards: plan.changed(before, shard, shards, read)
+
+    def planned(self) -> Plan | None:
+        """The next part of the snapshot, or the next epochs; None where there is nothing new."""
+        chain = self.upstream.chain_of(self.process)
+        log = UpstreamLog(chain, self.upstream.name)
+        mine = self.writer.manifest
+        at = read_to(mine) or UpstreamPosition(log.newest().uuid)
+        if at.epoch == EMPTY or at.in_snapshot:
+            snapshot = snapshot_at(chain, at, mine.uuid)
+            if snapshot is not None:
+                after = next_part(at, snapshot)
+                if at.epoch == EMPTY:
+                    after = replace(after, parts=self.chance.choice(PARTS))
+                files = _files_of_table(self, snapshot)
+                return Plan(files, snapshot.pipeline.appends, self._after(after), after.part - 1, after.parts)
+        following = log.following(at, EPOCHS_MAX)
+        if not following:
+            return None
+        files = tuple(change.path for manifest in following for change in manifest.changes)
+        position = self._after(UpstreamPosition(at.uuid, following[-1].epoch))
+        return Plan(files, following[-1].pipeline.appends, position)
+
+    def _after(self, at: UpstreamPosition) -> SourcePosition:
+        before = self.writer.manifest.sources
+        return SourcePosition(identity_of(self.upstream.name), at.encode(), before[0].current if before else None)
+
+
+def _files_of_table(driver: ReadingDriver, snapshot: Manifest) -> tuple[str, ...]:
+    """The files that a table is made of, oldest first."""
+    if snapshot.pipeline.tables:
+        return tuple(run.path for runs in snapshot.runs[TABLE] for run in reversed(runs))
+    store = driver.upstream.store_of(driver.process)
+    lists = IndexedLists(store, CHANGES, driver.clock, driver.character.patience)
+    return tuple(change.path for change in lists.entries(snapshot.files))
+
+
+class ReadingOracle(Oracle):
+    """Judges a stream that reads another: its table is what a prefix of the upstream's committed epochs gives."""
+
+    upstream: Oracle
+    reading: "Reading"
+
+    def _consumed_the_next_batch(self, before: Manifest | None, manifest: Manifest) -> None:
+        at = read_to(manifest)
+        if manifest.kind is not ManifestKind.EPOCH or at is None:
+            return
+        self.counts["parts of snapshots read" if at.parts else "logs read"] += 1
+        shown = self.upstream.history.get(Version(at.epoch))
+        if at.epoch != EMPTY and (shown is None or shown.kind is not ManifestKind.EPOCH):
+            raise BrokenPromiseError("only committed epochs are read", f"{manifest.version} has read {at}")
+        was = None if before is None else read_to(before)
+        if was is not None and was == at:
+            raise BrokenPromiseError("each epoch reads on", f"{manifest.version} has read {at}, as before")
+
+    def _shows_a_prefix(self, manifest: Manifest) -> None:
+        at = read_to(manifest)
+        wanted: Sums = {}
+        if at is not None and at.epoch != EMPTY:
+            wanted = sums_after(consumed(self.upstream.history[Version(at.epoch)]))
+            if at.in_snapshot:
+                wanted = {key: total for key, total in wanted.items() if int(key) % at.parts < at.part}
+        table: Sums = {}
+        for runs in manifest.runs[TABLE]:
+            for run in reversed(runs):
+                table.update(decode_sums(self.truth.objects[run.path]))
+        if table != wanted:
+            raise BrokenPromiseError(
+                "a table is what a prefix of the upstream gives", f"{manifest.version}: {table} at {at}, not {wanted}"
+            )
+
+    def _becomes_the_newest(self, before: Manifest | None, manifest: Manifest) -> None:
+        super()._becomes_the_newest(before, manifest)
+        if manifest.kind is ManifestKind.ROLLBACK and read_to(manifest) is None:
+            self.reading.begin_anew()
+        self.reading.look()
+
+
+@dataclass
+class Reading:
+    """What a stream may expect of its upstream: the log behind what it has consumed for good, from its subscription on.
+
+    `beginning` is where it begins that has consumed nothing, `snapshot` what it begins with. `lost` is up to where the
+    log is no longer promised, because it was further behind than it may be.
+    """
+
+    own: Oracle
+    upstream: Oracle
+    max_lag: int
+    beginning: Epoch | None = None
+    snapshot: Manifest | None = None
+    lost: Version | None = None
+
+    def subscribed(self, manifest: Manifest) -> None:
+        """A writer of the stream has made sure that it can go on from its manifest."""
+        at = read_to(manifest)
+        if self.own.newest != manifest or (at is not None and not at.in_snapshot):
+            return
+        name = pin_name(backfill_pin(manifest.uuid))
+        data = self.upstream.truth.objects.get(name)
+        self.snapshot = None if data is None else decoded.a_pin(data, name).manifest
+        if at is None:
+            self.beginning = EMPTY if self.snapshot is None else self.snapshot.epoch
+
+    def begin_anew(self) -> None:
+        """It went back to before all that it had read."""
+        self.beginning = self.snapshot = None
+
+    def needs(self) -> Epoch | None:
+        """All behind this epoch; None: it has not said yet."""
+        newest = self.own.newest
+        if newest is None:
+            return None
+        entries = lineage(newest)
+        at = read_to(self.own.history[entries[0].version]) if entries else None
+        return self.beginning if at is None else at.epoch
+
+    def is_too_far_behind(self) -> bool:
+        newest, needs = self.upstream.newest, self.needs()
+        return newest is not None and needs is not None and newest.epoch - needs > self.max_lag
+
+    def look(self) -> None:
+        """Somebody has committed: the log may be gone from now on."""
+        if self.is_too_far_behind():
+            assert self.upstream.newest is not None
+            self.lost = self.upstream.newest.version
+
+    def needs_log_of(self, version: Version) -> bool:
+        needs, newest = self.needs(), self.upstream.newest
+        if needs is None or newest is None:
+            return False
+        return version > max(needs, self.lost or 0) and not is_abandoned(newest, version)
+
+    def needs_file(self, name: str) -> bool:
+        """Whether it is one of the snapshot that is being read."""
+        newest = self.own.newest
+        if self.snapshot is None or newest is None:
+            return False
+        at = read_to(newest)
+        is_read = at is None or (at.in_snapshot and at.epoch == self.snapshot.epoch)
+        return is_read and name in self.upstream.files_of(self.snapshot)

@@ -1,0 +1,72 @@
+"""One stream of a world: its folder in the store, who judges it, and the Dagster that runs it."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dagster_ckpt.protocol.names import folder_of, parts_of_name
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Opening
+from tests.simulation.dagster import Dagster
+from tests.simulation.driver import Driver
+from tests.simulation.oracle import Oracle
+from tests.simulation.reading import Reading, ReadingOracle
+from tests.simulation.truth import Truth
+
+if TYPE_CHECKING:
+    from tests.simulation.scheduler import Process
+    from tests.simulation.world import World
+
+
+@dataclass
+class SimulatedStream:
+    """What all who work on it share. They reach its folder by way of their own process.
+
+    `upstream` is the stream that it reads; None: one that reads the job's own batches.
+    """
+
+    world: "World"
+    name: str
+    upstream: "SimulatedStream | None" = None
+    truth: Truth = field(init=False)
+    oracle: Oracle = field(init=False)
+    dagster: Dagster = field(init=False)
+    reading: Reading | None = None
+    begun: bool = False
+
+    def __post_init__(self) -> None:
+        scheduler, character = self.world.scheduler, self.world.character
+        self.truth = Truth(lambda: scheduler.now_ms, character.faults.list_late_ms)
+        kind = Oracle if self.upstream is None else ReadingOracle
+        self.oracle = kind(self.truth, lambda: scheduler.now_ms, character.kept, character.grace_ms)
+        self.oracle.oracles = self.world.oracles
+        if isinstance(self.oracle, ReadingOracle) and self.upstream is not None:
+            self.reading = Reading(self.oracle, self.upstream.oracle, self.world.max_lag)
+            self.oracle.upstream, self.oracle.reading = self.upstream.oracle, self.reading
+            self.upstream.oracle.readers.append(self.reading)
+        self.truth.witness = self.oracle
+        self.dagster = Dagster(self)
+
+    @property
+    def folder(self) -> str:
+        return folder_of(parts_of_name(self.name))
+
+    def store_of(self, process: "Process") -> ObjectStore:
+        """Its folder, as that process sees it."""
+        return folder_store(self.world.root_of(process), self.folder)
+
+    def chain_of(self, process: "Process") -> ManifestChain:
+        world = self.world
+        return world.parts.chain(self.store_of(process), world.clock_of(process), world.character.patience)
+
+    def collector_of(self, process: "Process") -> Collector:
+        world = self.world
+        chain, root = self.chain_of(process), world.root_of(process)
+        return world.parts.collector(chain, root, world.character.grace_ms, world.max_lag)
+
+    def driver(self, process: "Process", opening: Opening) -> Driver:
+        """Whoever writes it, in that process."""
+        parts = self.world.parts
+        return (parts.driver if self.upstream is None else parts.reading_driver)(self, process, opening)

@@ -1,0 +1,260 @@
+"""A stream made of another's epochs: equal to a batch over the upstream's table, whatever happens to either."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.protocol.manifest import BackfillStatus
+from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.runtime.driver import CommittedEpoch
+from dagster_ckpt.runtime.spark_reader import register_spark_reader
+from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.upstream import newest_of, read_changes, read_table
+from dagster_ckpt.runtime.upstream_source import Downstream
+from tests.spark.input_files import drop
+from tests.spark.streams import FAST, StreamUnderTest
+
+PATIENT = replace(FAST, tolerable_failures=0)
+
+
+@dataclass
+class Chain:
+    """`up` sums an inbox by key; `down` reads what `up` has committed."""
+
+    up: StreamUnderTest
+    down: StreamUnderTest
+    inbox: Path
+    epochs_max: int = 100
+    rows_a_part: int = 1_000_000
+    files: int = 0
+
+    def drop(self, *rows: tuple[str, int]) -> None:
+        keys, values = zip(*rows, strict=True)
+        drop(self.inbox, self.files, pa.table({"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.int64())}))
+        self.files += 1
+
+    def feed(self, *batches: list[tuple[str, int]]) -> None:
+        """More epochs of the upstream, one for each batch."""
+        for rows in batches:
+            self.drop(*rows)
+        self.up.run(self.sums, PATIENT)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", "1").parquet(str(self.inbox))
+
+    def sums(self, spark: SparkSession) -> Stream:
+        return Stream(self.read(spark)).key_by("k").aggregate(total=agg.sum("v"))
+
+    def as_it_is(self, spark: SparkSession) -> Stream:
+        return Stream(self.read(spark))
+
+    def upstream(self, spark: SparkSession) -> Stream:
+        reads = self.reads
+        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock()))
+
+    def changes(self, spark: SparkSession) -> DataFrame:
+        reads = self.reads
+        return read_changes(spark, reads, newest_of(reads, ("up",), SystemClock()))
+
+    def large(self, spark: SparkSession) -> Stream:
+        return self.upstream(spark).where("total > 10")
+
+    @property
+    def reads(self) -> Downstream:
+        return Downstream(self.down.address, folder_of((self.down.name,)), self.epochs_max, 2, self.rows_a_part)
+
+    def consumed(self) -> list[int]:
+        """Which of the upstream's epochs each epoch of the downstream, oldest first, has read up to."""
+        history = self.down.history()
+        shown = [history.manifest(info.epoch) for info in reversed(history.epochs())]
+        return [entry.epoch for manifest in shown for entry in manifest.consumed]
+
+
+@pytest.fixture
+def chain(spark_of_all: SparkSession, tmp_path: Path, inbox: Path) -> Chain:
+    up = StreamUnderTest(spark_of_all, tmp_path, "up", shards=2)
+    return Chain(up, StreamUnderTest(spark_of_all, tmp_path, "down", shards=2), inbox)
+
+
+def by_key(stream: StreamUnderTest) -> dict[object, object]:
+    return {row["k"]: row["total"] for row in stream.rows()}
+
+
+def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> None:
+    chain.feed([("a", 5), ("b", 20), ("c", 30)])
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"b": 20, "c": 30}
+    chain.feed([("a", 10), ("b", -15), ("c", 1)], [("d", 11), ("a", 1)])
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"a": 16, "c": 31, "d": 11}
+    first, second = chain.consumed()
+    assert second == chain.up.history().latest().epoch > first
+    # Without news there is no epoch.
+    chain.down.run(chain.large, PATIENT)
+    assert len(chain.consumed()) == 2
+
+
+def test_at_most_so_many_epochs_of_the_upstream_make_one(chain: Chain) -> None:
+    chain.epochs_max = 2
+    chain.feed([("a", 1)])
+    chain.down.run(chain.upstream, PATIENT)
+    chain.feed(*([("a", 1), (f"k{value}", value)] for value in range(5)))
+    chain.down.run(chain.upstream, PATIENT)
+    epochs = [info.epoch for info in reversed(chain.up.history().epochs())]
+    assert chain.consumed() == [epochs[0], epochs[2], epochs[4], epochs[5]]
+    assert by_key(chain.down) == by_key(chain.up)
+
+
+def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None:
+    def totals(spark: SparkSession) -> Stream:
+        return chain.upstream(spark).key_by("total").aggregate(keys=agg.count())
+
+    chain.feed([("a", 1), ("b", 1), ("c", 2)])
+    chain.down.run(totals, PATIENT)
+    chain.feed([("a", 1)])
+    chain.down.run(totals, PATIENT)
+    assert {row["total"]: row["keys"] for row in chain.down.rows()} == {1: 1, 2: 2}
+
+
+def test_rows_of_an_upstream_that_only_grows_come_once(chain: Chain) -> None:
+    def sums(spark: SparkSession) -> Stream:
+        return chain.upstream(spark).where("v > 0").key_by("k").aggregate(total=agg.sum("v"))
+
+    register_spark_reader(chain.up.spark)  # as an IO manager does that reads a stream in the same process
+    for value in (1, 2, -3, 4):
+        chain.drop(("a", value))
+    chain.up.run(chain.as_it_is, PATIENT)
+    chain.down.run(sums, PATIENT)
+    chain.drop(("a", 10), ("b", 1))
+    chain.up.run(chain.as_it_is, PATIENT)
+    chain.down.run(sums, PATIENT)
+    assert by_key(chain.down) == {"a": 17, "b": 1}
+
+
+def test_the_change_log_tells_every_epoch_and_begins_with_the_table(chain: Chain) -> None:
+    def told(spark: SparkSession) -> Stream:
+        return Stream(chain.changes(spark).withColumnsRenamed({"_epoch": "epoch", "_change_type": "what"}))
+
+    chain.feed([("a", 1), ("b", 2)])
+    chain.down.run(told, PATIENT)
+    chain.feed([("a", 1)], [("a", 1)])
+    chain.down.run(told, PATIENT)
+    one, two, three = (info.epoch for info in reversed(chain.up.history().epochs()))
+    found = [(row["epoch"], row["what"], row["k"], row["total"]) for row in chain.down.table().to_pylist()]
+    assert sorted(found) == [
+        (one, "insert", "a", 1),
+        (one, "insert", "b", 2),
+        (two, "update_postimage", "a", 2),
+        (two, "update_preimage", "a", 1),
+        (three, "update_postimage", "a", 3),
+        (three, "update_preimage", "a", 2),
+    ]
+
+
+def test_a_table_and_files_are_read_in_one_stream(chain: Chain) -> None:
+    def both(spark: SparkSession) -> Stream:
+        table = chain.upstream(spark).frame
+        return Stream(table.unionByName(chain.read(spark)))
+
+    chain.drop(("a", 1), ("b", 2))
+    chain.up.run(chain.as_it_is, PATIENT)
+    chain.down.run(both, PATIENT)
+    chain.drop(("c", 3))
+    chain.up.run(chain.as_it_is, PATIENT)
+    chain.down.run(both, PATIENT)
+    assert sorted(str(row["k"]) for row in chain.down.rows()) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_a_rollback_of_the_downstream_reads_the_same_epochs_again(chain: Chain) -> None:
+    chain.feed([("a", 11)])
+    chain.down.run(chain.large, PATIENT)
+    chain.feed([("b", 12)])
+    chain.down.run(chain.large, PATIENT)
+    first = min(info.epoch for info in chain.down.history().epochs())
+    chain.down.history().rollback(first)
+    assert by_key(chain.down) == {"a": 11}
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"a": 11, "b": 12}
+    chain.down.history().rollback(0)
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"a": 11, "b": 12}
+    assert chain.up.history().pins() == []
+
+
+def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_which_says_what_helps(chain: Chain) -> None:
+    chain.feed([("a", 11)])
+    chain.down.run(chain.large, PATIENT)
+    chain.feed([("a", 12), ("b", 12)])
+    chain.down.run(chain.large, PATIENT)
+    mine = [info.epoch for info in reversed(chain.down.history().epochs())]
+    theirs = [info.epoch for info in reversed(chain.up.history().epochs())]
+    chain.up.history().rollback(theirs[0])
+    says = rf"rolled back.*`dagster-ckpt .* rollback down --epoch {mine[0]}` .*rollback down --epoch 0` reads"
+    with pytest.raises(IncompatibleStateError, match=rf"{says}.*asset=down, upstream=up, consumed={theirs[1]}"):
+        chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"a": 23, "b": 12}  # it can be read as before
+    chain.down.history().rollback(mine[0], fence=True)  # the run that failed left its lease to lapse
+    chain.up.run(chain.sums, PATIENT)
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == {"a": 23, "b": 12}
+
+
+def test_a_large_table_comes_in_parts_and_then_its_log_without_gap_or_overlap(chain: Chain) -> None:
+    chain.rows_a_part = 100
+    chain.feed([(f"k{value}", value) for value in range(400)])
+    began = chain.up.history().latest().epoch
+    seen: list[BackfillStatus] = []
+
+    def committed(epoch: CommittedEpoch) -> None:
+        seen.append(epoch.manifest.backfill.status)
+        if len(seen) == 2:
+            raise InvalidPipelineError("the run ends in the middle of the snapshot")
+
+    with pytest.raises(InvalidPipelineError, match="in the middle"):
+        chain.down.run(chain.upstream, PATIENT, JobHooks(on_commit=committed))
+    half = chain.down.history().manifest()
+    assert (half.backfill.status, half.backfill.position) == (BackfillStatus.CREATING, "2/4")
+    assert 100 < len(chain.down.rows()) < 300
+    chain.feed([("k1", 1), ("k399", 1), ("new", 1)])
+    chain.down.run(chain.upstream, PATIENT)
+    assert by_key(chain.down) == by_key(chain.up)
+    assert chain.consumed() == [began] * 4 + [chain.up.history().latest().epoch]
+    assert seen == [BackfillStatus.CREATING] * 2
+    assert chain.up.history().pins() == []
+
+
+def test_an_upstream_that_has_no_epoch_yet_is_followed_from_its_beginning(chain: Chain) -> None:
+    chain.up.run(chain.sums, PATIENT)
+    chain.down.run(chain.upstream, PATIENT)
+    assert chain.up.history().latest().epoch == 0
+    chain.feed([("a", 1)])
+    chain.down.run(chain.upstream, PATIENT)
+    assert by_key(chain.down) == {"a": 1}
+
+
+def test_what_cannot_follow_a_changing_table_is_refused_by_name(chain: Chain) -> None:
+    chain.feed([("a", 1)])
+    for function, says in [
+        (lambda spark: chain.upstream(spark).where("total > rand()"), "time of day or chance.*total > rand"),
+        (lambda spark: chain.upstream(spark).where("current_timestamp() > '2020-01-01'"), "time of day or chance"),
+        (lambda spark: chain.upstream(spark).where("_change_type = 'insert'"), "leave it out.*_change_type"),
+        (lambda spark: chain.upstream(spark).key_by("k").deduplicate(), "one per key already"),
+        (lambda spark: chain.upstream(spark).key_by("k").aggregate(least=agg.min("total")), "cannot take back"),
+        (lambda spark: chain.upstream(spark).with_watermark("total", "1s"), "no watermark"),
+    ]:
+        with pytest.raises(InvalidPipelineError, match=says):
+            chain.down.run(function, PATIENT)
+
+
+def test_another_condition_does_not_fit_the_rows_that_are_kept(chain: Chain) -> None:
+    chain.feed([("a", 11)])
+    chain.down.run(chain.large, PATIENT)
+    with pytest.raises(IncompatibleStateError, match="where"):
+        chain.down.run(lambda spark: chain.upstream(spark).where("total > 11"), PATIENT)

@@ -1,0 +1,28 @@
+"""`subscribers` and `unsubscribe`, for people and for programs."""
+
+import json
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Epoch, StreamUuid
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.subscribers import subscribe
+from tests.unit.cli.conftest import Command
+
+
+def test_who_reads_a_stream_is_listed_until_it_is_let_go(command: Command, url: str) -> None:
+    assert command("subscribers", "departures").stdout == "No stream reads departures.\n"
+    chain = ManifestChain(folder_store(open_store(url), "departures"), SystemClock())
+    subscribe(chain, Subscriber("late [all]", StreamUuid("e" * 32), Epoch(1)))
+    header, line = command("subscribers", "departures").stdout.splitlines()
+    assert header.split() == ["read", "by", "up", "to", "epoch", "behind", "log", "kept", "from"]
+    assert line.split() == [*["late", "[all]", "1", "1", "1"], *["its", "stream", "is", "not", "in", "the", "store"]]
+    [found] = json.loads(command("subscribers", "departures", "--json").stdout)["subscribers"]
+    assert (found["stream"], found["read"], found["gone"]) == ("late [all]", 1, True)
+    assert "is no longer kept for late [all]" in command("unsubscribe", "departures", "late [all]", "--yes").stdout
+    assert json.loads(command("subscribers", "departures", "--json").stdout)["subscribers"] == []
+    wrong = command("unsubscribe", "departures", "late", "--yes")
+    assert wrong.exit_code == 1
+    assert "no such stream subscribes" in wrong.stderr

@@ -1,0 +1,54 @@
+"""How little must be looked at to find the epochs that belong together, and why there may be none."""
+
+from dataclasses import replace
+
+from dagster_ckpt.ids import Epoch, StreamUuid
+from dagster_ckpt.protocol.cut import Line, NoCut, Reason, Seen, newest_cut
+from dagster_ckpt.protocol.manifest import Consumed
+from tests.properties.test_the_newest_aligned_cut_is_found import found, uuid_of
+
+
+def reader(name: str, upstream: str, consumed: dict[int, int], *, creating: int = 0) -> Line:
+    """A stream whose epochs have consumed these of its upstream's; of the first ones its table was being created."""
+    seen = {
+        Epoch(epoch): Seen((Consumed(upstream, uuid_of(upstream), Epoch(up)),), whole=at >= creating)
+        for at, (epoch, up) in enumerate(consumed.items())
+    }
+    return Line(uuid_of(name), tuple(seen), reads=True, seen=seen)
+
+
+def source(name: str, epochs: range) -> Line:
+    return Line(uuid_of(name), tuple(map(Epoch, epochs)), seen={Epoch(epoch): Seen() for epoch in epochs})
+
+
+def test_of_a_thousand_epochs_ten_are_looked_at() -> None:
+    lines = {
+        "a": source("a", range(1, 1_001)),
+        "b": reader("b", "a", {each: each for each in range(1, 1_001)}),
+        "c": reader("c", "a", {5: 7}),
+    }
+    cut, looks = found(lines)
+    assert cut.epochs == {"a": 7, "b": 7, "c": 5}  # type: ignore[union-attr]
+    assert looks <= 10
+
+
+def test_nothing_but_the_newest_is_looked_at_where_they_agree() -> None:
+    lines = {"a": source("a", range(1, 21)), "b": reader("b", "a", {each: each for each in range(1, 19)})}
+    cut, looks = found(lines)
+    assert (cut.epochs, looks) == ({"a": 18, "b": 18}, 0)  # type: ignore[union-attr]
+
+
+def test_an_upstream_of_the_same_name_is_not_the_one_that_was_consumed() -> None:
+    lines = {"a": source("a", range(1, 9)), "b": reader("b", "a", {3: 3})}
+    lines["a"] = replace(lines["a"], uuid=StreamUuid("f" * 32))
+    assert newest_cut(lines) == NoCut(Reason.MADE_ANEW, "b", Epoch(3), "a", Epoch(3))
+
+
+def test_an_epoch_of_the_time_of_creation_is_in_no_cut() -> None:
+    lines = {
+        "a": source("a", range(1, 9)),
+        "b": reader("b", "a", {3: 5, 4: 5, 5: 6}, creating=2),
+        "c": reader("c", "a", {9: 5}),
+    }
+    answer, _ = found(lines)
+    assert answer == NoCut(Reason.CREATING, "b", Epoch(4), behind="c")

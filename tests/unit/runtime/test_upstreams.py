@@ -1,0 +1,217 @@
+"""What a driver leaves in its upstreams before a query, and what it says of an upstream that nothing can follow."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.names import manifest_name, pin_name
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, consumed_of
+from dagster_ckpt.runtime.sources import Source
+from dagster_ckpt.runtime.upstreams import Upstreams
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.opening import Takeover
+from dagster_ckpt.storage.pins import read_pins
+from dagster_ckpt.storage.subscribers import read_subscribers
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from tests.worlds.clock import StillClock
+from tests.worlds.faulty_store import Call, Fault, FaultyStore
+from tests.worlds.streams import a_store, an_edit, an_opening
+
+IDENTITY = SourceIdentity(FORMAT, "up", (("read", "table"),))
+
+
+class DiedError(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class Pair:
+    """A stream `up` and one that reads it, `down`. Version 1 opens `up`: its first epoch is 2."""
+
+    root: MemoryObjectStore = field(default_factory=a_store)
+    clock: StillClock = field(default_factory=StillClock)
+    up: StreamWriter = field(init=False)
+    down: StreamWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.up, self.down = self.opened("up"), self.opened("down")
+
+    def opened(self, name: str, from_epoch: int | None = None) -> StreamWriter:
+        epoch = None if from_epoch is None else Epoch(from_epoch)
+        run = f"run-{self.clock.unique()}"
+        opening = an_opening(run, stream=name, retained=20, take_over=Takeover.ALWAYS, from_epoch=epoch)
+        return open_stream(folder_store(self.root, name), opening, self.clock)
+
+    def feed(self, epochs: int = 1) -> None:
+        for _ in range(epochs):
+            self.up.commit(an_edit(self.up.manifest))
+
+    def read(self, epoch: int, part: int = 0, parts: int = 0) -> None:
+        """An epoch of the downstream that has read so far."""
+        manifest = self.down.manifest
+        before = manifest.sources[0].current if manifest.sources else None
+        at = UpstreamPosition(self.up.manifest.uuid, Epoch(epoch), part, parts)
+        position = SourcePosition(IDENTITY, at.encode(), before)
+        self.down.commit(an_edit(manifest, sources=(position,)))
+
+    def chain(self, name: str) -> ManifestChain:
+        return ManifestChain(folder_store(self.root, name), self.clock)
+
+    def upstreams(self, root: object = None) -> Upstreams:
+        source = Source(IDENTITY, number=0, lines=(0,), reads_files=False)
+        return Upstreams("down", [source], root or self.root, self.chain("down"))  # type: ignore[arg-type]
+
+    def prepare(self) -> Upstreams:
+        upstreams = self.upstreams()
+        upstreams.prepare(self.down.manifest)
+        return upstreams
+
+    def pinned(self) -> list[tuple[str, int]]:
+        chain = self.chain("up")
+        return [(pin.name, pin.manifest.epoch) for pin in read_pins(chain.store, chain.clock, chain.patience)]
+
+    def subscribed(self) -> list[tuple[str, int]]:
+        chain = self.chain("up")
+        return [(each.stream, each.epoch) for each in read_subscribers(chain.store, chain.clock, chain.patience)]
+
+    @property
+    def pin(self) -> str:
+        return backfill_pin(self.down.manifest.uuid)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.up.close("done")
+    made.down.close("done")
+
+
+def test_a_new_downstream_pins_the_newest_epoch_and_subscribes_from_there(pair: Pair) -> None:
+    pair.feed(3)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 4)]
+    assert pair.subscribed() == [("down", 4)]
+
+
+def test_of_an_empty_upstream_the_log_will_have_all(pair: Pair) -> None:
+    pair.prepare()
+    assert pair.pinned() == []
+    assert pair.subscribed() == [("down", 0)]
+
+
+def test_an_earlier_starts_pin_is_taken_up_while_it_can_be_followed(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.feed(2)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 3)]
+    pair.up = pair.opened("up", from_epoch=2)
+    pair.feed()
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 7)]
+
+
+def test_the_pin_stays_until_the_last_part_was_read(pair: Pair) -> None:
+    pair.feed(2)
+    upstreams = pair.prepare()
+    pair.read(3, 1, 2)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pair.pin, 3)]
+    upstreams = pair.prepare()  # the start after a crash
+    pair.read(3, 2, 2)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == []
+
+
+def test_a_pin_that_a_crash_left_behind_goes_with_the_next_start(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 1)
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_a_start_that_dies_at_any_call_leaves_what_the_next_one_goes_on_with(pair: Pair) -> None:
+    pair.feed(2)
+    for call in count():
+
+        def dies(_: Call, left: Iterator[int] = iter(range(call))) -> Fault:  # noqa: B008  (one for each round)
+            if next(left, None) is None:
+                raise DiedError
+            return Fault.NONE
+
+        died = False
+        try:
+            pair.upstreams(FaultyStore(pair.root, dies)).prepare(pair.down.manifest)
+        except DiedError:
+            died = True
+        pair.prepare()
+        assert pair.pinned() == [(pair.pin, 3)]
+        assert pair.subscribed() == [("down", 3)]
+        if not died:
+            break
+        for name in (pin_name(pair.pin), *list(pair.chain("up").store.list("subscribers"))):
+            pair.chain("up").store.delete(name)
+    assert call > 3
+
+
+def test_who_is_rolled_back_below_is_told_both_commands(pair: Pair) -> None:
+    pair.feed(2)
+    pair.read(2)
+    pair.read(3)
+    good = _epoch_that_read(pair, 2)
+    pair.up = pair.opened("up", from_epoch=2)
+    with pytest.raises(IncompatibleStateError, match=rf"rollback down --epoch {good}`.* --epoch 0`.* consumed=3"):
+        pair.prepare()
+    with pytest.raises(IncompatibleStateError, match="rolled back"):
+        pair.upstreams().check(pair.down.manifest)
+
+
+def test_who_was_cut_off_is_told_to_begin_anew(pair: Pair) -> None:
+    pair.feed(4)
+    pair.read(2)
+    for version in (1, 2, 3):
+        pair.chain("up").store.delete(manifest_name(version))  # type: ignore[arg-type]
+    with pytest.raises(IncompatibleStateError, match=r"max_lag\): `.* rollback down --epoch 0` reads"):
+        pair.prepare()
+
+
+def test_a_snapshot_that_somebody_has_unpinned_is_told(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 2)
+    pair.chain("up").store.delete(pin_name(pair.pin))
+    with pytest.raises(IncompatibleStateError, match=r"somebody has unpinned it.* --epoch 0`"):
+        pair.prepare()
+
+
+def test_a_damaged_upstream_is_named_with_its_own_way_back(pair: Pair) -> None:
+    pair.feed(2)
+    pair.read(2)
+    store = pair.chain("up").store
+    store.delete(manifest_name(pair.up.manifest.version))
+    store.put(manifest_name(pair.up.manifest.version), b"damaged")
+    with pytest.raises(CorruptStateError, match=r"rollback up --epoch 2"):
+        pair.prepare()
+
+
+def test_an_upstream_that_never_was_is_named(pair: Pair) -> None:
+    empty = a_store()
+    with pytest.raises(InvalidPipelineError, match="materialize it first"):
+        pair.upstreams(empty).prepare(pair.down.manifest)
+
+
+def _epoch_that_read(pair: Pair, epoch: int) -> int:
+    def consumed(manifest: Manifest) -> int:
+        return consumed_of(manifest.sources)[0].epoch
+
+    shown = [pair.chain("down").read(entry.version) for entry in pair.down.manifest.retained]
+    return next(manifest.epoch for manifest in shown if consumed(manifest) == epoch)

@@ -1,0 +1,260 @@
+"""What a stream keeps for the streams that read it: its change log, from what they have consumed for good."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.history import StreamHistory
+from dagster_ckpt.ids import Epoch, StreamUuid, Version
+from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.names import folder_of, manifest_name, parse_manifest_name, subscriber_name
+from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named, log_named
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collected, Collector
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Takeover
+from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.pins import write_pin
+from dagster_ckpt.storage.subscribers import read_subscribers, subscribe, unsubscribe
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from tests.worlds.clock import StillClock
+from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
+from tests.worlds.streams import an_edit, an_opening
+
+GRACE_MS = 60_000
+RETAINED = 3
+PATIENCE = Patience(total_ms=10, pause_ms=50, pause_ms_max=50)
+UP, DOWN = "delays", "late/carriers"
+
+
+@dataclass
+class TwoStreams:
+    """A stream, and one that reads it: both in one store, each commit takes a second."""
+
+    clock: StillClock = field(default_factory=StillClock)
+    writers: dict[str, StreamWriter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.root = MemoryObjectStore(uuid4().hex, self.clock)
+        self.open(UP)
+        self.open(DOWN)
+
+    def store(self, name: str) -> ObjectStore:
+        return folder_store(self.root, folder_of(name.split("/")))
+
+    def chain(self, name: str) -> ManifestChain:
+        return ManifestChain(self.store(name), self.clock, PATIENCE)
+
+    def open(self, name: str, from_epoch: int | None = None) -> Manifest:
+        opening = an_opening(
+            self.clock.unique(),
+            stream=name,
+            retained=RETAINED,
+            take_over=Takeover.ALWAYS,
+            from_epoch=None if from_epoch is None else Epoch(from_epoch),
+        )
+        self.writers[name] = open_stream(self.store(name), opening, self.clock)
+        self.writers[name].heartbeat.stop()
+        return self.writers[name].manifest
+
+    def commit(self, name: str, epochs: int = 1, **fields: Any) -> Epoch:
+        for _ in range(epochs):
+            writer = self.writers[name]
+            edit = an_edit(writer.manifest, **fields)
+            for ack in edit.acks:
+                for path in [
+                    *(run.path for table in ack.tables for run in table.runs),
+                    *(change.path for change in ack.changes),
+                ]:
+                    writer.store.put_if_absent(path, b"a file")
+            writer.commit(edit)
+            self.clock.sleep_ms(1_000)
+        return self.writers[name].manifest.epoch
+
+    def consume(self, epoch: int) -> None:
+        """Let the reader commit one epoch, up to that one of the other stream."""
+        identity = SourceIdentity(FORMAT, UP)
+        parent = {position.source: position for position in self.writers[DOWN].manifest.sources}
+        previous = parent[identity].current if identity in parent else None
+        current = UpstreamPosition(self.upstream, Epoch(epoch)).encode()
+        self.commit(DOWN, sources=(SourcePosition(identity, current, previous),))
+
+    def subscribe(self, epoch: int) -> Manifest:
+        down = self.writers[DOWN].manifest
+        return subscribe(self.chain(UP), Subscriber(DOWN, down.uuid, Epoch(epoch)))
+
+    def collect(self, max_lag: int = 10_000, store: ObjectStore | None = None) -> Collected:
+        self.clock.sleep_ms(GRACE_MS + 1_000)
+        chain = ManifestChain(store or self.store(UP), self.clock, PATIENCE)
+        return Collector(chain, self.root, GRACE_MS, max_lag).collect(self.writers[UP].term)
+
+    @property
+    def upstream(self) -> StreamUuid:
+        return self.writers[UP].manifest.uuid
+
+    @property
+    def versions(self) -> list[Version]:
+        names = self.store(UP).list("manifest")
+        return sorted(version for name in names if (version := parse_manifest_name(name)) is not None)
+
+    @property
+    def newest(self) -> int:
+        return self.writers[UP].manifest.version
+
+    @property
+    def files(self) -> set[str]:
+        return {name for name in self.store(UP).list("") if name.startswith(("state/", "changes/"))}
+
+    @property
+    def history(self) -> StreamHistory:
+        return StreamHistory(self.root, UP, self.clock)
+
+
+@pytest.fixture
+def world() -> TwoStreams:
+    return TwoStreams()
+
+
+def test_the_log_behind_what_a_subscriber_has_consumed_stays_and_the_state_there_goes(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    for epoch in (10, 20, 25, 30):
+        world.commit(UP, epoch - world.writers[UP].manifest.epoch)
+        world.consume(epoch)
+    world.commit(UP, 40)
+    world.collect()
+    oldest = 20  # of the three epochs that the reader may go back to
+    assert world.versions == list(range(oldest, world.newest + 1))
+    logs = {name for version in world.versions for name in log_named(world.chain(UP).read(version))}
+    states = {
+        name
+        for version in map(Version, range(world.newest + 1 - MANIFESTS_KEPT, world.newest + 1))
+        for name in files_named(world.chain(UP).read(version))
+    }
+    assert world.files == logs | states
+
+
+def test_one_that_has_committed_nothing_keeps_the_log_from_where_it_begins(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.commit(UP, 60)
+    world.collect()
+    assert world.versions[0] == world.writers[DOWN].manifest.version + 5
+    world.open(DOWN, from_epoch=0)
+    world.collect()
+    assert world.versions[0] == 6
+
+
+def test_what_was_retained_when_one_subscribed_is_kept_whatever_a_collector_did_then(world: TwoStreams) -> None:
+    """A pass has listed all there was, and then somebody subscribes, before the pass looks for subscribers."""
+    world.commit(UP, 60)
+    wanted: list[int] = []
+
+    def subscribing(call: Call) -> Fault:
+        if call.verb == "put" and not wanted:
+            wanted.append(world.subscribe(world.newest).epoch)
+        return Fault.NONE
+
+    world.collect(store=FaultyStore(world.store(UP), subscribing))
+    world.commit(UP, 100)
+    world.collect()
+    assert world.versions[0] == wanted[0]
+
+
+def test_to_subscribe_again_changes_nothing(world: TwoStreams) -> None:
+    first = world.subscribe(world.commit(UP, 3))
+    again = world.subscribe(world.commit(UP, 3))
+    assert again.epoch == first.epoch + 3
+    [subscriber] = read_subscribers(world.store(UP), world.clock, PATIENCE)
+    assert subscriber.epoch == first.epoch
+
+
+def test_a_lost_answer_leaves_one_subscriber(world: TwoStreams) -> None:
+    epoch = world.commit(UP, 3)
+    store = FaultyStore(world.store(UP), Scripted(("put_if_absent", "subscribers", Fault.LOST_REPLY)))
+    mine = Subscriber(DOWN, world.writers[DOWN].manifest.uuid, epoch)
+    assert subscribe(ManifestChain(store, world.clock), mine).epoch == epoch
+    assert read_subscribers(world.store(UP), world.clock, PATIENCE) == [mine]
+
+
+def test_who_is_too_far_behind_is_cut_off_and_comes_back_with_a_snapshot(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.consume(6)
+    world.commit(UP, 60)
+    assert world.collect(max_lag=60).cut_off == ()
+    [info] = world.history.subscribers()
+    assert (info.stream, info.lag, info.kept_from, info.cut_off, info.gone) == (DOWN, 60, 6, False, False)
+    assert world.collect(max_lag=59).cut_off == (DOWN,)
+    assert world.versions == list(range(world.newest + 1 - MANIFESTS_KEPT, world.newest + 1))
+    [info] = world.history.subscribers()
+    assert info.cut_off
+    world.open(DOWN, from_epoch=0)
+    world.consume(world.subscribe(world.newest).epoch)
+    behind = world.newest
+    world.commit(UP, 40)
+    assert world.collect(max_lag=59).cut_off == ()
+    assert world.versions[0] == behind
+
+
+def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.consume(6)
+    world.commit(UP, 60)
+    world.open(DOWN, from_epoch=0)
+    shown = world.writers[UP].manifest.retained[-1]
+    write_pin(world.chain(UP), backfill_pin(world.writers[DOWN].manifest.uuid), shown)
+    world.commit(UP, 40)
+    assert world.collect(max_lag=40).cut_off == ()
+    assert world.versions[0] == shown.version
+    assert world.history.subscribers()[0].kept_from == shown.epoch
+
+
+def test_nothing_is_deleted_while_a_subscriber_cannot_be_read(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.consume(6)
+    world.consume(6)
+    world.commit(UP, 60)
+    before = set(world.store(UP).list(""))
+    world.store(DOWN).put(manifest_name(world.writers[DOWN].manifest.retained[0].version), b"damaged")
+    with pytest.raises(CorruptStateError, match=r"unsubscribe it\. subscriber='late/carriers'.*object=manifest"):
+        world.collect()
+    world.store(UP).put(subscriber_name("x"), b"damaged")
+    with pytest.raises(CorruptStateError, match="object=subscribers/x"):
+        world.collect()
+    assert before <= set(world.store(UP).list(""))
+
+
+def test_one_whose_folder_is_gone_keeps_the_log_until_it_is_unsubscribed(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    for name in list(world.store(DOWN).list("")):
+        world.store(DOWN).delete(name)
+    world.commit(UP, 60)
+    assert world.collect().gone == (DOWN,)
+    assert world.versions[0] == 6
+    world.open(DOWN)  # made anew: another stream
+    assert world.collect().gone == (DOWN,)
+    assert world.history.subscribers()[0].gone
+    with pytest.raises(InvalidPipelineError, match=r"subscribers=\['late/carriers'\]"):
+        world.history.unsubscribe("carriers")
+    world.history.unsubscribe(DOWN)
+    assert world.collect() == Collected(manifests=world.newest - MANIFESTS_KEPT - 5, files=2 * world.newest - 42)
+    assert world.history.subscribers() == []
+
+
+def test_a_damaged_manifest_stops_the_pass_only_where_its_log_is_needed(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.consume(20)
+    world.commit(UP, 60)
+    for version in map(Version, (10, 30)):
+        world.store(UP).put(manifest_name(version), b"damaged")
+    with pytest.raises(CorruptStateError, match=f"object={manifest_name(Version(30))}"):
+        world.collect()
+    assert world.versions[0] == 1
+    unsubscribe(world.store(UP), DOWN, world.clock, PATIENCE)
+    world.collect()
+    assert world.versions[0] == world.newest + 1 - MANIFESTS_KEPT
