@@ -29,4 +29,6 @@ def spark() -> Iterator[LazyPySparkResource]:
 
 @pytest.fixture
 def place(tmp_path: Path, spark: LazyPySparkResource) -> Place:
-    return Place(tmp_path, spark, dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)))
+    """Dagster keeps its records in files, as a user's does: those in memory lock each other out when two runs write."""
+    (tmp_path / "dagster").mkdir()
+    return Place(tmp_path, spark, dg.DagsterInstance.local_temp(str(tmp_path / "dagster")))
