@@ -1,6 +1,5 @@
 """Two chains that have nothing in common but the host, one of which can be made to fail for ever."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
-from tests.chaos.lanes import PLACE_VARIABLE, SCHEMA, checkpoints_in, inbox_in
-from tests.chaos.small_spark import small_spark
+from tests.chaos.lanes import SCHEMA, checkpoints_in
+from tests.chaos.small_parts import place, rows_of_inbox, small_spark
 
-PLACE = Path(os.environ[PLACE_VARIABLE])
-POISON = PLACE / "poison"
+POISON = place() / "poison"
 """While it is there, the chain `broken` fails at each epoch."""
 
 FOR_EVER = Recovery(lease_timeout="3s", backoff="1s", backoff_max="10s", max_attempts=10_000, same_error_max=20_000)
@@ -35,8 +33,8 @@ def _chain(name: str, poison: Path | None) -> list[dg.AssetsDefinition]:
 
     @streaming_asset(name=f"{name}_totals", mode="continuous", autostart=True, shards=2, recovery=FOR_EVER)
     def totals(spark: SparkSession) -> Stream:
-        rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 8).parquet(str(inbox_in(PLACE)))
-        return Stream(rows.mapInArrow(fail_if_poisoned, SCHEMA)).key_by("key").aggregate(total=agg.sum("value"))
+        rows = rows_of_inbox(spark).mapInArrow(fail_if_poisoned, SCHEMA)
+        return Stream(rows).key_by("key").aggregate(total=agg.sum("value"))
 
     @streaming_asset(
         name=f"{name}_positive",
@@ -55,7 +53,7 @@ def _chain(name: str, poison: Path | None) -> list[dg.AssetsDefinition]:
 defs = build_streaming_definitions(
     assets=[*_chain("sound", None), *_chain("broken", POISON)],
     checkpoints=CheckpointCoordinatorResource(
-        url=checkpoints_in(PLACE), event_interval="2s", checkpoint_interval="2s", tolerable_failures=0
+        url=checkpoints_in(place()), event_interval="2s", checkpoint_interval="2s", tolerable_failures=0
     ),
     spark=small_spark(),
 )

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
@@ -11,15 +10,14 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import (
     CheckpointCoordinatorResource,
-    Recovery,
     Stream,
     agg,
     build_streaming_definitions,
     streaming_asset,
 )
-from tests.chaos.small_spark import small_spark
+from tests.chaos.small_parts import RECOVERY, place, small_spark
 
-PLACE = Path(os.environ["DAGSTER_CKPT_TEST_PLACE"])
+PLACE = place()
 EVENT_INTERVAL = os.environ.get("DAGSTER_CKPT_TEST_EVENT_INTERVAL", "1s")
 STREAMS = ["killed_as_job", "killed_as_asset", "contested"]
 
@@ -40,7 +38,7 @@ def _counting(name: str) -> dg.AssetsDefinition:
         mode="continuous",
         shards=2,
         checkpoint_interval="500ms",
-        recovery=Recovery(lease_timeout="3s", backoff="1s"),
+        recovery=RECOVERY,
     )
     def counting(spark: SparkSession) -> Stream:
         rows = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1).parquet(str(inbox))
