@@ -47,25 +47,33 @@ class Record(Generic[T]):
 
     def codec(self) -> Codec[T]:
         """One value: an object with exactly these fields."""
+        writers = [(name, codec.encode) for name, codec in self.fields.items()]
+        readers = [(name, codec.decode) for name, codec in self.fields.items()]
 
         def encode(value: T) -> Json:
-            return {name: codec.encode(getattr(value, name)) for name, codec in self.fields.items()}
+            return {name: write(getattr(value, name)) for name, write in writers}
 
         def decode(value: Json) -> T:
-            fields = _exactly(self.fields, value)
-            return self.type(*(_decoded(name, codec, fields[name]) for name, codec in self.fields.items()))
+            fields, values = _exactly(self.fields, value), []
+            for name, read in readers:
+                try:
+                    values.append(read(fields[name]))
+                except ValueError as error:
+                    raise _found_in(name, error) from error
+            return self.type(*values)
 
         return Codec(decode, encode)
 
     def columns(self) -> Codec[tuple[T, ...]]:
         """Many values, a column for each field: small and fast to read. A column of one value is written once."""
+        expected = {"count": COUNT, **self.fields}
 
         def encode(values: tuple[T, ...]) -> Json:
             columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
             return {"count": len(values), **columns}
 
         def decode(value: Json) -> tuple[T, ...]:
-            fields = _exactly({"count": COUNT, **self.fields}, value)
+            fields = _exactly(expected, value)
             count = _decoded("count", COUNT, fields["count"])
             columns = [_decoded_column(name, codec, fields[name], count) for name, codec in self.fields.items()]
             return tuple(map(self.type, *columns))
@@ -168,24 +176,29 @@ def mapping(codec: Codec[T]) -> Codec[dict[str, T]]:
 
 def _exactly(fields: Mapping[str, object], value: Json) -> dict[str, Json]:
     found: dict[str, Json] = _expect(dict, value)
+    if found.keys() == fields.keys():
+        return found
     if missing := sorted(fields.keys() - found.keys()):
         raise ValueError(f"fields are missing: {', '.join(missing)}")
-    if unknown := sorted(found.keys() - fields.keys()):
-        raise UnknownFieldError(f"unknown fields: {', '.join(unknown)}")
-    return found
+    raise UnknownFieldError(f"unknown fields: {', '.join(sorted(found.keys() - fields.keys()))}")
+
+
+_CONSTANT = {"all": None}
+"""The fields of a column of one value."""
 
 
 def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
+    if not values:
+        return []
     column = list(map(attrgetter(name), values))
-    if column and column.count(column[0]) == len(column):
+    if column.count(column[0]) == len(column):
         return {"all": codec.encode(column[0])}
     return column if codec.encode is _same else [codec.encode(value) for value in column]
 
 
 def _decoded_column(name: str, codec: Codec[T], value: Json, count: int) -> Iterable[T]:
     if type(value) is dict:
-        constant = _exactly({"all": codec}, value)["all"]
-        return repeat(_decoded(name, codec, constant), count)
+        return repeat(_decoded(name, codec, _exactly(_CONSTANT, value)["all"]), count)
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
     try:

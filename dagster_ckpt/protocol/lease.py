@@ -123,12 +123,14 @@ _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
 }
 _LEASE = Record(Lease, _LEASE_FIELDS).codec()
 _CHECKSUM = "checksum"
+_FOR_PEOPLE = json.JSONEncoder(indent=1)
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def encode_lease(lease: Lease) -> bytes:
     """The bytes of a lease: plain JSON, for people too."""
     fields = _LEASE.encode(lease)
-    return json.dumps({**fields, _CHECKSUM: _checksum(fields)}, indent=1).encode()
+    return _FOR_PEOPLE.encode({**fields, _CHECKSUM: _checksum(fields)}).encode()
 
 
 def decode_lease(data: bytes) -> Lease | None:
@@ -150,7 +152,7 @@ def decode_lease(data: bytes) -> Lease | None:
 
 def _checksum(fields: Mapping[str, Any]) -> str:
     """Of all fields, known or not, whatever their order and the blanks between them."""
-    return f"{zlib.crc32(json.dumps(fields, sort_keys=True, separators=(',', ':')).encode()):08x}"
+    return f"{zlib.crc32(_CANONICAL.encode(fields).encode()):08x}"
 
 
 class Life(StrEnum):

@@ -10,6 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -63,6 +64,7 @@ from dagster_ckpt.protocol.names import is_object_name
 
 FORMAT = 3
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
 
 T = TypeVar("T")
@@ -95,15 +97,28 @@ def _range(value: Json) -> HashRange:
 
 
 def _encode_schema(schema: pa.Schema) -> Json:
+    ipc = base64.b64encode(schema.serialize()).decode()
     # The text is for people; only the other one is read.
-    return {"text": schema.to_string(show_schema_metadata=False), "ipc": base64.b64encode(schema.serialize()).decode()}
+    return {"text": _text_of_schema(ipc), "ipc": ipc}
 
 
 def _schema(value: Json) -> pa.Schema:
     try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"], validate=True)))
+        return _schema_of(value["ipc"])
     except (KeyError, TypeError, binascii.Error, pa.ArrowException, OSError) as error:
         raise ValueError(f"not an Arrow schema ({type(error).__name__})") from error
+
+
+# A stream has the same few schemas in all its manifests.
+@lru_cache(maxsize=256)
+def _schema_of(ipc: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(ipc, validate=True)))
+
+
+@lru_cache(maxsize=256)
+def _text_of_schema(ipc: str) -> str:
+    text: str = _schema_of(ipc).to_string(show_schema_metadata=False)
+    return text
 
 
 def _parameters(value: Json) -> dict[str, object]:
@@ -151,6 +166,7 @@ CHANGE = Record(
     },
 )
 FILE_SEEN = Record(FileSeen, {"path": TEXT, "modified_ms": WHOLE})
+RUNS: Codec[tuple[RunRef, ...]] = RUN.columns()
 CHANGES: Codec[tuple[ChangeRef, ...]] = CHANGE.columns()
 FILES_SEEN: Codec[tuple[FileSeen, ...]] = FILE_SEEN.columns()
 INDEX = Record(
@@ -204,7 +220,7 @@ PIPELINE = Record(
 
 def _encode_shards(shards: tuple[tuple[RunRef, ...], ...]) -> Json:
     runs = tuple(run for shard in shards for run in shard)
-    return {"shards": [len(shard) for shard in shards], "runs": RUN.columns().encode(runs)}
+    return {"shards": [len(shard) for shard in shards], "runs": RUNS.encode(runs)}
 
 
 def _shards(value: Json) -> tuple[tuple[RunRef, ...], ...]:
@@ -212,7 +228,7 @@ def _shards(value: Json) -> tuple[tuple[RunRef, ...], ...]:
         counts, columns = sequence(COUNT).decode(value["shards"]), value["runs"]
     except (KeyError, TypeError) as error:
         raise ValueError("expected shards and runs") from error
-    runs = RUN.columns().decode(columns)
+    runs = RUNS.decode(columns)
     if sum(counts) != len(runs):
         raise ValueError(f"expected {sum(counts)} runs, found {len(runs)}")
     return tuple(runs[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True))
@@ -312,7 +328,7 @@ def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:
 
 def pack(fields: dict[str, Json]) -> bytes:
     """The bytes of a JSON object, as every object of truth is written: with the format's number, compressed."""
-    text = json.dumps({"format": FORMAT, **fields}, separators=(",", ":"), allow_nan=False)
+    text = _JSON.encode({"format": FORMAT, **fields})
     # Level 3: half the time of 6 for a twentieth more bytes.
     return gzip.compress(text.encode(), compresslevel=3, mtime=0)
 

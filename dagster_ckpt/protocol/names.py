@@ -24,6 +24,7 @@ A name part that begins with a dot is never an object: stores may keep unfinishe
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Term, Version
@@ -38,6 +39,8 @@ FORK_PINS = "fork-"
 TRIMMED = "trimmed.json"
 COLLECTOR = "collector.json"
 
+_NAMES_REMEMBERED = 8192
+"""Each call to a store, and each list, looks at the same names again: about as many as a large manifest has."""
 _PROBE = f"{MANIFESTS}/probe-"
 NAME_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -159,6 +162,7 @@ def index_name(file: FileId) -> str:
     return f"{INDEX}/{file}.json"
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def file_of(name: str) -> FileId | None:
     """Who wrote a run, a file of the change log or of a table, or an index object, by its name; None for any other."""
     match = _FILE.fullmatch(name)
@@ -197,11 +201,13 @@ def subscriber_name(name: str) -> str:
     return f"{SUBSCRIBERS}/{_escape(name)}.json"
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def is_object_name(name: str) -> bool:
     """Whether a name can be an object's and stays inside its folder: no empty, hidden or `..` part, no first slash."""
     return _OBJECT_NAME.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def _parse_numbered(folder: str, name: str) -> int | None:
     match = _NUMBERED.fullmatch(name)
     return int(match[2]) if match and match[1] == folder else None
