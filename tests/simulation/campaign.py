@@ -1,12 +1,14 @@
 """Many worlds, several at once; what came of them is appended to a file, so that the counts of several runs add up."""
 
+import gc
 import json
 import multiprocessing
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,12 +60,34 @@ def simulate(first: int, seeds: int) -> Batch:
     began = time.process_time()
     counts: Counter[str] = Counter()
     failures = []
-    for seed in range(first, first + seeds):
-        outcome = World(seed).run()
-        counts += outcome.counts
-        if outcome.rule is not None:
-            failures.append(Failure(seed, outcome.rule, story_of(outcome)))
+    with _collected_between() as collect:
+        for seed in range(first, first + seeds):
+            outcome = World(seed).run()
+            counts.update(outcome.counts)
+            if outcome.rule is not None:
+                failures.append(Failure(seed, outcome.rule, story_of(outcome)))
+            collect()
     return Batch(first, seeds, time.process_time() - began, counts, tuple(failures))
+
+
+@contextmanager
+def _collected_between() -> Iterator[Callable[[], None]]:
+    """Python collects its garbage when told to: between two worlds, when all of one is, not while one happens.
+
+    What is left then is looked at no more: modules, and what is remembered from world to world.
+    """
+
+    def collect() -> None:
+        gc.collect()
+        gc.freeze()
+
+    gc.disable()
+    collect()
+    try:
+        yield collect
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def story_of(outcome: Outcome, steps: int = STEPS_SHOWN) -> str:

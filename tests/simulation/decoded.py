@@ -1,9 +1,11 @@
-"""Manifests and pins decoded once each: they are values, and decoding them again and again takes most of the time."""
+"""Manifests, pins and leases decoded once each: they are values, and decoding them again and again takes time."""
 
 from functools import lru_cache
 
+from dagster_ckpt.protocol import lease as protocol_lease
 from dagster_ckpt.protocol import manifest_codec, pin
 
+lease = lru_cache(maxsize=256)(protocol_lease.decode_lease)
 manifest = lru_cache(maxsize=1024)(manifest_codec.decode_manifest)
 nonce = lru_cache(maxsize=1024)(manifest_codec.decode_nonce)
 a_pin = lru_cache(maxsize=64)(pin.decode_pin)

@@ -5,9 +5,10 @@ on, a request arrives at the store, something goes wrong. What happens at one ti
 asked for, so a world is decided by its chance alone.
 """
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
 from itertools import count
 
 from greenlet import getcurrent, greenlet
@@ -30,20 +31,38 @@ class Scheduler:
         self.current: Strand | None = None
         self.hub = getcurrent()
         self.over = False
+        self._moves = 0
+        self._until: Callable[[], bool] = bool
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
 
     def after(self, delay_ms: int, happen: Callable[[], None]) -> None:
-        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._order), happen))
+        heappush(self._queue, (self.now_ms + delay_ms, next(self._order), happen))
+
+    def next(self, happen: Callable[[], None]) -> None:
+        """The same without delay, said at the end of an event: at once, where nothing else was to happen before."""
+        if self._queue and self._queue[0][0] <= self.now_ms:
+            self.after(0, happen)
+        else:
+            happen()
 
     def run(self, until: Callable[[], bool]) -> None:
         """Let everything happen in its order, until there is nothing more or `until` says so."""
-        for move in count():
-            if not self._queue or until():
-                return
-            assert move < MOVES_MAX, "this world does not come to an end"
-            self.now_ms, _, happen = heapq.heappop(self._queue)
+        queue = self._queue
+        self._moves, self._until = 0, until
+        while queue and not until():
+            assert self._moves < MOVES_MAX, "this world does not come to an end"
+            self._moves += 1
+            self.now_ms, _, happen = heappop(queue)
             happen()
+
+    def leap(self, to_ms: int) -> bool:
+        """Let that time come at once, if nothing at all happens until then, nor at that time."""
+        if (self._queue and self._queue[0][0] <= to_ms) or self._moves >= MOVES_MAX or self._until():
+            return False
+        self._moves += 1
+        self.now_ms = to_ms
+        return True
 
     def this(self) -> "Strand":
         """The strand that moves."""
@@ -113,14 +132,11 @@ class Strand:
     def __init__(self, process: Process, role: str, live: Callable[[], None]) -> None:
         self.process = process
         self.role = role
+        self.name = f"{process.name}.{role}"
         self.over = False
         self._live = live
         self._turn = 0
         self._greenlet = greenlet(self._run, parent=process.scheduler.hub)
-
-    @property
-    def name(self) -> str:
-        return f"{self.process.name}.{self.role}"
 
     def wait(self) -> None:
         """Give way until woken."""
@@ -129,13 +145,26 @@ class Strand:
         self.process.scheduler.hub.switch()
 
     def sleep(self, duration_ms: int) -> None:
-        self.wake_after(duration_ms)
-        self.wait()
+        if not self.leap(duration_ms):
+            self.wake_after(duration_ms)
+            self.wait()
+
+    def leap(self, duration_ms: int) -> bool:
+        """Sleep without giving way, if that makes no difference: nobody else would move. False: it would."""
+        process = self.process
+        to_ms = process.scheduler.now_ms + duration_ms
+        if not process.alive or process.frozen_until_ms > to_ms or not process.scheduler.leap(to_ms):
+            return False
+        self._turn += 1
+        return True
 
     def wake_after(self, delay_ms: int) -> None:
         """Go on after that time, unless it is woken before."""
-        turn = self._turn
-        self.process.scheduler.after(delay_ms, lambda: self._go_on(turn))
+        self.process.scheduler.after(delay_ms, partial(self._go_on, self._turn))
+
+    def wake_next(self) -> None:
+        """Go on now. Said at the end of an event."""
+        self.process.scheduler.next(partial(self._go_on, self._turn))
 
     def cut(self) -> None:
         """Its process has died."""

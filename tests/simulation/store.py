@@ -68,6 +68,15 @@ class Weather:
     late: list["Request[Any]"] = field(default_factory=list)
     asleep: dict[str, list[Process]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        faults = self.character.faults
+        fates = (
+            (faults.lost_request, Fate.LOST_REQUEST),
+            (faults.lost_reply, Fate.LOST_REPLY),
+            (faults.late, Fate.LATE),
+        )
+        self._fates = [(rate, fate) for rate, fate in fates if rate]
+
     def truth_of(self, name: str) -> tuple[Truth, str]:
         """The folder that an object, or another folder, is in, and its name there."""
         folder, _, inside = name.partition("/")
@@ -85,11 +94,7 @@ class Weather:
         if self.down_until_ms and self._is_down(process, now_ms):
             return Fate.LATE if chance.random() < faults.late else Fate.LOST_REQUEST
         drawn = chance.random()
-        for rate, fate in (
-            (faults.lost_request, Fate.LOST_REQUEST),
-            (faults.lost_reply, Fate.LOST_REPLY),
-            (faults.late, Fate.LATE),
-        ):
+        for rate, fate in self._fates:
             if drawn < rate:
                 return fate
             drawn -= rate
@@ -243,13 +248,14 @@ class SimulatedStore:
             raise Killed
         weather, who = self._weather, self._weather.scheduler.this()
         weather.requests += 1
-        self._doze(who, verb, name)
+        dozes = verb in _DOZES
+        if dozes:
+            self._doze(who, verb, name)
         fate = weather.fate(self._process, verb, name)
         request = Request(weather, who, verb, name, happen)
         match fate:
             case Fate.GOES_WELL | Fate.LOST_REPLY:
                 request.arrive_after(weather.latency_ms() + weather.pause_ms())
-                who.wait()
             case Fate.LATE if changes:
                 weather.land_late(request)
         if fate is not Fate.GOES_WELL:
@@ -258,12 +264,13 @@ class SimulatedStore:
             raise StoreUnavailableError(f"the simulated store did not answer: try again. {verb=}, {name=}")
         if pause_ms := weather.pause_ms():
             who.sleep(pause_ms)
-        self._doze(who, verb, name)
+        if dozes:
+            self._doze(who, verb, name)
         return request.answer()
 
     def _doze(self, who: Strand, verb: str, name: str) -> None:
         """Sleep, alone or with the whole process: then its lease lapses too."""
-        doze_ms = self._weather.doze_ms(verb, name) if verb in _DOZES else 0
+        doze_ms = self._weather.doze_ms(verb, name)
         if not doze_ms:
             return
         self._weather.record(who.name, "dozes", "", f"{doze_ms}")
@@ -278,6 +285,8 @@ class SimulatedStore:
 class Request(Generic[T]):
     """A request under way. It may arrive when its sender is dead already."""
 
+    __slots__ = ("_answer", "_happen", "_missing", "_verb", "_weather", "_who", "name")
+
     def __init__(self, weather: Weather, who: Strand, verb: str, name: str, happen: Callable[[Strand], T]) -> None:
         self._weather = weather
         self._who = who
@@ -288,7 +297,12 @@ class Request(Generic[T]):
         self._missing: ObjectMissingError | None = None
 
     def arrive_after(self, delay_ms: int) -> None:
-        self._weather.scheduler.after(delay_ms, self._arrive_and_wake)
+        """Its sender waits until it has arrived."""
+        if self._who.leap(delay_ms):
+            self._arrive_at_once()
+        else:
+            self._weather.scheduler.after(delay_ms, self._arrive_and_wake)
+            self._who.wait()
 
     def arrive(self) -> None:
         try:
@@ -305,10 +319,20 @@ class Request(Generic[T]):
             raise self._missing
         return self._answer
 
+    def _arrive_at_once(self) -> None:
+        weather = self._weather
+        try:
+            if weather.late:
+                weather.land_in_between(self.name)
+            self.arrive()
+        except Exception as error:  # noqa: BLE001  (the oracle's: no sender may catch it)
+            weather.scheduler.hub.throw(error)
+        self._who.sleep(0)
+
     def _arrive_and_wake(self) -> None:
         # Half of what a dead process asked for was still on its way.
         if self._who.process.alive or self._weather.chance.random() < 0.5:
             if self._weather.late:
                 self._weather.land_in_between(self.name)
             self.arrive()
-            self._who.wake_after(0)
+            self._who.wake_next()

@@ -30,6 +30,7 @@ class SimulatedStream:
     world: "World"
     name: str
     upstream: "SimulatedStream | None" = None
+    folder: str = field(init=False)
     truth: Truth = field(init=False)
     oracle: Oracle = field(init=False)
     dagster: Dagster = field(init=False)
@@ -37,6 +38,7 @@ class SimulatedStream:
     begun: bool = False
 
     def __post_init__(self) -> None:
+        self.folder = folder_of(parts_of_name(self.name))
         scheduler, character = self.world.scheduler, self.world.character
         self.truth = Truth(lambda: scheduler.now_ms, character.faults.list_late_ms)
         kind = Oracle if self.upstream is None else ReadingOracle
@@ -48,10 +50,6 @@ class SimulatedStream:
             self.upstream.oracle.readers.append(self.reading)
         self.truth.witness = self.oracle
         self.dagster = Dagster(self)
-
-    @property
-    def folder(self) -> str:
-        return folder_of(parts_of_name(self.name))
 
     def store_of(self, process: "Process") -> ObjectStore:
         """Its folder, as that process sees it."""

@@ -9,11 +9,11 @@ import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
-from unittest.mock import patch
+from typing import Any
 
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol import retention
@@ -277,27 +277,31 @@ class World:
         """The product's modules with the world's threads, processes and constants, and quick to decode twice."""
         log = logging.getLogger("dagster_ckpt")
         level = log.level
-        with ExitStack() as patches:
-            for where, name, value in (
-                (chain_module, "decode_manifest", decoded.manifest),
-                (chain_module, "decode_nonce", decoded.nonce),
-                (pins, "decode_pin", decoded.a_pin),
-                (retention, "MANIFESTS_KEPT", self.character.kept),
-                (indexed_lists, "TAIL_MAX", self.character.tail_max),
-                (indexed_lists, "MERGED", self.character.merged),
-                (leases, "threading", self.threads),
-                (opening, "is_gone", self.is_gone),
-                (probe, "_proved", set()),
-                (writer_module, "ManifestChain", self._patient_chain),
-                (subscribers, "ManifestChain", self._patient_chain),
-                (upstreams, "ManifestChain", self._patient_chain),
-            ):
-                patches.enter_context(patch.object(where, name, value))
-            log.setLevel(logging.CRITICAL)
-            try:
-                yield
-            finally:
-                log.setLevel(level)
+        values: tuple[tuple[Any, str, object], ...] = (
+            (chain_module, "decode_manifest", decoded.manifest),
+            (chain_module, "decode_nonce", decoded.nonce),
+            (leases, "decode_lease", decoded.lease),
+            (pins, "decode_pin", decoded.a_pin),
+            (retention, "MANIFESTS_KEPT", self.character.kept),
+            (indexed_lists, "TAIL_MAX", self.character.tail_max),
+            (indexed_lists, "MERGED", self.character.merged),
+            (leases, "threading", self.threads),
+            (opening, "is_gone", self.is_gone),
+            (probe, "_proved", set()),
+            (writer_module, "ManifestChain", self._patient_chain),
+            (subscribers, "ManifestChain", self._patient_chain),
+            (upstreams, "ManifestChain", self._patient_chain),
+        )
+        before = [(where, name, getattr(where, name)) for where, name, _ in values]
+        log.setLevel(logging.CRITICAL)
+        try:
+            for where, name, value in values:
+                setattr(where, name, value)
+            yield
+        finally:
+            for where, name, value in before:
+                setattr(where, name, value)
+            log.setLevel(level)
 
     def _patient_chain(
         self, store: ObjectStore, clock: ProcessClock, patience: Patience | None = None
