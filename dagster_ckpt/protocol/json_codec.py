@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -88,28 +89,16 @@ def _expect(kind: type[T], value: Json) -> T:
     return value
 
 
-def _text(value: Json) -> str:
-    return _expect(str, value)
-
-
-def _whole(value: Json) -> int:
-    return _expect(int, value)
-
-
 def _count(value: Json) -> int:
     if _expect(int, value) < 0:
         raise ValueError(f"expected no negative number, found {value}")
     return int(value)
 
 
-def _boolean(value: Json) -> bool:
-    return _expect(bool, value)
-
-
-TEXT = Codec(_text)
-WHOLE = Codec(_whole)
+TEXT: Codec[str] = Codec(partial(_expect, str))
+WHOLE: Codec[int] = Codec(partial(_expect, int))
 COUNT = Codec(_count)
-BOOLEAN = Codec(_boolean)
+BOOLEAN: Codec[bool] = Codec(partial(_expect, bool))
 
 
 def member(kind: type[Member]) -> Codec[Member]:
@@ -143,7 +132,13 @@ def sequence(codec: Codec[T]) -> Codec[tuple[T, ...]]:
         return [codec.encode(value) for value in values]
 
     def decode(value: Json) -> tuple[T, ...]:
-        return tuple(_decoded(f"[{at}]", codec, item) for at, item in enumerate(_expect(list, value)))
+        items = []
+        for at, item in enumerate(_expect(list, value)):
+            try:
+                items.append(codec.decode(item))
+            except ValueError as error:
+                raise _found_in(f"[{at}]", error) from error
+        return tuple(items)
 
     return Codec(decode, encode)
 
@@ -196,13 +191,16 @@ def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
     return column if codec.encode is _same else [codec.encode(value) for value in column]
 
 
-def _decoded_column(name: str, codec: Codec[T], value: Json, count: int) -> Iterable[T]:
+def _decoded_column(name: str, codec: Codec[Any], value: Json, count: int) -> Iterable[Any]:
     if type(value) is dict:
         return repeat(_decoded(name, codec, _exactly(_CONSTANT, value)["all"]), count)
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
+    kinds = set(map(type, value))
+    if kinds == {int} and (codec is WHOLE or (codec is COUNT and min(value) >= 0)):
+        return list(value)
     try:
-        return _decoded_texts(codec, value) if set(map(type, value)) == {str} else list(map(codec.decode, value))
+        return _decoded_texts(codec, value) if kinds == {str} else list(map(codec.decode, value))
     except ValueError as error:
         raise _found_in(name, error) from error
 

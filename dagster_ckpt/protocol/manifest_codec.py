@@ -64,6 +64,8 @@ from dagster_ckpt.protocol.names import is_object_name
 
 FORMAT = 3
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
+COMPRESSION = 3
+"""Half the time of 6 for a twentieth more bytes."""
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
 
@@ -329,8 +331,7 @@ def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:
 def pack(fields: dict[str, Json]) -> bytes:
     """The bytes of a JSON object, as every object of truth is written: with the format's number, compressed."""
     text = _JSON.encode({"format": FORMAT, **fields})
-    # Level 3: half the time of 6 for a twentieth more bytes.
-    return gzip.compress(text.encode(), compresslevel=3, mtime=0)
+    return gzip.compress(text.encode(), compresslevel=COMPRESSION, mtime=0)
 
 
 def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:

@@ -111,6 +111,7 @@ def manifest_name(version: Version) -> str:
     return f"{MANIFESTS}/{version:020d}.json"
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def parse_manifest_name(name: str) -> Version | None:
     """The version of a manifest's name; None for any other name."""
     number = _parse_numbered(MANIFESTS, name)
@@ -121,6 +122,7 @@ def lease_name(term: Term) -> str:
     return f"{LEASES}/{term:020d}.json"
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def parse_lease_name(name: str) -> Term | None:
     """The term of a lease's name; None for any other name."""
     number = _parse_numbered(LEASES, name)
@@ -207,7 +209,6 @@ def is_object_name(name: str) -> bool:
     return _OBJECT_NAME.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=_NAMES_REMEMBERED)
 def _parse_numbered(folder: str, name: str) -> int | None:
     match = _NUMBERED.fullmatch(name)
     return int(match[2]) if match and match[1] == folder else None

@@ -2,10 +2,15 @@
 
 from functools import lru_cache
 
+from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol import lease as protocol_lease
 from dagster_ckpt.protocol import manifest_codec, pin
 
 lease = lru_cache(maxsize=256)(protocol_lease.decode_lease)
 manifest = lru_cache(maxsize=1024)(manifest_codec.decode_manifest)
-nonce = lru_cache(maxsize=1024)(manifest_codec.decode_nonce)
 a_pin = lru_cache(maxsize=64)(pin.decode_pin)
+
+
+def nonce(data: bytes, name: str) -> Nonce:
+    """As `decode_nonce` reads it, which is quick only where nobody reads all of it too."""
+    return manifest(data, name).nonce

@@ -16,6 +16,7 @@ TABLE = "total"
 KEYED = PIPELINE
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 KEYS = 7
+_SORTED = json.JSONEncoder(sort_keys=True)
 
 Row = tuple[int, int]
 Sums = dict[str, int]
@@ -44,8 +45,9 @@ def sums_after(batches: int) -> Sums:
     return added(sums_after(batches - 1), batch(batches))
 
 
+@lru_cache(maxsize=1024)
 def rows_after(batches: int, shards: int) -> list[Row]:
-    """The append-only table after that many batches: within a batch, shard by shard."""
+    """The append-only table after that many batches: within a batch, shard by shard. Not to be changed."""
     return [
         row for number in range(1, batches + 1) for shard in range(shards) for row in rows_of(number, shard, shards)
     ]
@@ -59,7 +61,7 @@ def added(sums: Sums, rows: list[Row] | tuple[Row, ...]) -> Sums:
 
 
 def encode(content: Sums | list[Row]) -> bytes:
-    return json.dumps(content, sort_keys=True).encode()
+    return _SORTED.encode(content).encode()
 
 
 @lru_cache(maxsize=8192)
@@ -82,7 +84,12 @@ def checksum(data: bytes) -> str:
 def consumed(manifest: Manifest) -> int:
     """How many batches the shown epoch has read."""
     position = manifest.sources[0].current if manifest.sources else None
-    return 0 if position is None else int(json.loads(position)["logOffset"])
+    return 0 if position is None else _log_offset(position)
+
+
+@lru_cache(maxsize=1024)
+def _log_offset(position: str) -> int:
+    return int(json.loads(position)["logOffset"])
 
 
 def position_after(parent: Manifest, number: int) -> SourcePosition:

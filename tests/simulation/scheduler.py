@@ -41,7 +41,7 @@ class Scheduler:
 
     def next(self, happen: Callable[[], None]) -> None:
         """The same without delay, said at the end of an event: at once, where nothing else was to happen before."""
-        if self._queue and self._queue[0][0] <= self.now_ms:
+        if self.is_due():
             self.after(0, happen)
         else:
             happen()
@@ -58,11 +58,16 @@ class Scheduler:
 
     def leap(self, to_ms: int) -> bool:
         """Let that time come at once, if nothing at all happens until then, nor at that time."""
-        if (self._queue and self._queue[0][0] <= to_ms) or self._moves >= MOVES_MAX or self._until():
+        queue = self._queue
+        if (queue and queue[0][0] <= to_ms) or self._moves >= MOVES_MAX or self._until():
             return False
         self._moves += 1
         self.now_ms = to_ms
         return True
+
+    def is_due(self) -> bool:
+        """Whether anything more happens at this time."""
+        return bool(self._queue) and self._queue[0][0] <= self.now_ms
 
     def this(self) -> "Strand":
         """The strand that moves."""
@@ -151,9 +156,9 @@ class Strand:
 
     def leap(self, duration_ms: int) -> bool:
         """Sleep without giving way, if that makes no difference: nobody else would move. False: it would."""
-        process = self.process
-        to_ms = process.scheduler.now_ms + duration_ms
-        if not process.alive or process.frozen_until_ms > to_ms or not process.scheduler.leap(to_ms):
+        process, scheduler = self.process, self.process.scheduler
+        to_ms = scheduler.now_ms + duration_ms
+        if not process.alive or process.frozen_until_ms > to_ms or not scheduler.leap(to_ms):
             return False
         self._turn += 1
         return True

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ class Fate(StrEnum):
     """Its caller is told that there was no answer; it happens later."""
 
 
+_GOES_WELL = Fate.GOES_WELL
 _DOZES = ("put_if_absent", "get")
 _RARE_TIMES = 5  # who pins or reads the past does so rarely, and dozes so much more often
 _SOME_FILE = "some file"
@@ -46,6 +48,14 @@ def _creates_truth(verb: str, name: str) -> bool:
 def _in_its_folder(name: str) -> str:
     """What an object of the store is called in the folder of its stream."""
     return name.partition("/")[2]
+
+
+@lru_cache(maxsize=4096)
+def _follower(name: str) -> tuple[str, str | None]:
+    """The folder of an object, and the name there of the manifest that follows it; None for any other object."""
+    folder, _, inside = name.partition("/")
+    version = parse_manifest_name(inside)
+    return folder, None if version is None else manifest_name(Version(version + 1))
 
 
 @dataclass
@@ -75,6 +85,7 @@ class Weather:
             (faults.lost_reply, Fate.LOST_REPLY),
             (faults.late, Fate.LATE),
         )
+        self._pause = faults.pause
         self._fates = [(rate, fate) for rate, fate in fates if rate]
 
     def truth_of(self, name: str) -> tuple[Truth, str]:
@@ -85,33 +96,33 @@ class Weather:
     def fate(self, process: Process, verb: str, name: str) -> Fate:
         faults, chance = self.character.faults, self.chance
         if self.calm:
-            return Fate.GOES_WELL
-        now_ms = self.scheduler.now_ms
-        if _creates_truth(verb, name) and chance.random() < faults.cut_off:
-            until_ms = now_ms + self.character.patience.total_ms + 2 * NO_ANSWER_MS
+            return _GOES_WELL
+        if verb == "put_if_absent" and _creates_truth(verb, name) and chance.random() < faults.cut_off:
+            until_ms = self.scheduler.now_ms + self.character.patience.total_ms + 2 * NO_ANSWER_MS
             self.down_until_ms[process.number] = max(until_ms, self.down_until_ms.get(process.number, 0))
             return Fate.LATE
-        if self.down_until_ms and self._is_down(process, now_ms):
+        if self.down_until_ms and self._is_down(process):
             return Fate.LATE if chance.random() < faults.late else Fate.LOST_REQUEST
         drawn = chance.random()
         for rate, fate in self._fates:
             if drawn < rate:
                 return fate
             drawn -= rate
-        return Fate.GOES_WELL
+        return _GOES_WELL
 
-    def _is_down(self, process: Process, now_ms: int) -> bool:
-        return any(self.down_until_ms.get(key, 0) > now_ms for key in (None, process.number))
+    def _is_down(self, process: Process) -> bool:
+        until_ms, now_ms = self.down_until_ms, self.scheduler.now_ms
+        return until_ms.get(None, 0) > now_ms or until_ms.get(process.number, 0) > now_ms
 
     def latency_ms(self) -> int:
         return 1 if self.calm else 1 + int(self.chance.random() * self.character.latency_ms_max)
 
     def pause_ms(self) -> int:
         """How long somebody sleeps here: mostly not at all."""
-        faults = self.character.faults
-        if self.calm or self.chance.random() >= faults.pause:
+        chance = self.chance
+        if self.calm or chance.random() >= self._pause:
             return 0
-        return int(self.chance.choice(faults.pauses_ms) * (0.5 + self.chance.random()))
+        return int(chance.choice(self.character.faults.pauses_ms) * (0.5 + chance.random()))
 
     def doze_ms(self, verb: str, name: str) -> int:
         """How long somebody sleeps right before or after a create of truth, or the read of an older manifest."""
@@ -124,9 +135,10 @@ class Weather:
         return int(self.chance.choice(faults.dozes_ms) * (0.5 + self.chance.random()))
 
     def _reads_the_past(self, verb: str, name: str) -> bool:
-        truth, inside = self.truth_of(name)
-        version = parse_manifest_name(inside) if verb == "get" else None
-        return version is not None and manifest_name(Version(version + 1)) in truth.objects
+        if verb != "get":
+            return False
+        folder, follower = _follower(name)
+        return follower is not None and follower in self.truths[folder].objects
 
     def listed(self, prefix: str) -> list[str]:
         """The names below a folder, perhaps as they were some time ago."""
@@ -205,30 +217,30 @@ class SimulatedStore:
 
     def get(self, name: str) -> bytes:
         truth, inside = self._weather.truth_of(name)
-        return self._ask("get", name, lambda: truth.get(inside))
+        return self._request("get", name, lambda _: truth.get(inside))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         return self.get(name)[offset : offset + length]
 
     def exists(self, name: str) -> bool:
         truth, inside = self._weather.truth_of(name)
-        return self._ask("exists", name, lambda: inside in truth.objects)
+        return self._request("exists", name, lambda _: inside in truth.objects)
 
     def size(self, name: str) -> int:
         return len(self.get(name))
 
     def modified_ms(self, name: str) -> int:
         truth, inside = self._weather.truth_of(name)
-        return self._ask("modified_ms", name, lambda: truth.modified_ms(inside))
+        return self._request("modified_ms", name, lambda _: truth.modified_ms(inside))
 
     def list(self, prefix: str) -> Iterator[str]:
-        yield from self._ask("list", prefix, lambda: self._weather.listed(prefix))
+        yield from self._request("list", prefix, lambda _: self._weather.listed(prefix))
 
     def folders(self, prefix: str) -> Iterator[str]:
         raise NotImplementedError("nobody looks the store through for streams")
 
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
-        return self._ask("discard_leftovers", prefix, lambda: 0)
+        return self._request("discard_leftovers", prefix, lambda _: 0)
 
     def settle(self, folder: str) -> None:
         """Nothing to do, and too dull to wait for."""
@@ -236,29 +248,26 @@ class SimulatedStore:
     def local_path(self, name: str) -> Path | None:
         return None
 
-    def _ask(self, verb: str, name: str, happen: Callable[[], T]) -> T:
-        return self._request(verb, name, lambda who: happen(), changes=False)
-
     def _change(self, verb: str, name: str, happen: Callable[[Strand], T]) -> T:
         assert is_object_name(name), name
         return self._request(verb, name, happen, changes=True)
 
-    def _request(self, verb: str, name: str, happen: Callable[[Strand], T], *, changes: bool) -> T:
-        if not self._process.alive:
+    def _request(self, verb: str, name: str, happen: Callable[[Strand], T], *, changes: bool = False) -> T:
+        process, weather = self._process, self._weather
+        if not process.alive:
             raise Killed
-        weather, who = self._weather, self._weather.scheduler.this()
+        who = weather.scheduler.this()
         weather.requests += 1
         dozes = verb in _DOZES
         if dozes:
             self._doze(who, verb, name)
-        fate = weather.fate(self._process, verb, name)
+        fate = weather.fate(process, verb, name)
         request = Request(weather, who, verb, name, happen)
-        match fate:
-            case Fate.GOES_WELL | Fate.LOST_REPLY:
-                request.arrive_after(weather.latency_ms() + weather.pause_ms())
-            case Fate.LATE if changes:
-                weather.land_late(request)
-        if fate is not Fate.GOES_WELL:
+        if fate is _GOES_WELL or fate is Fate.LOST_REPLY:
+            request.arrive_after(weather.latency_ms() + weather.pause_ms())
+        elif fate is Fate.LATE and changes:
+            weather.land_late(request)
+        if fate is not _GOES_WELL:
             who.sleep(NO_ANSWER_MS)
             weather.record(who.name, verb, name, fate)
             raise StoreUnavailableError(f"the simulated store did not answer: try again. {verb=}, {name=}")
@@ -298,11 +307,20 @@ class Request(Generic[T]):
 
     def arrive_after(self, delay_ms: int) -> None:
         """Its sender waits until it has arrived."""
-        if self._who.leap(delay_ms):
-            self._arrive_at_once()
-        else:
-            self._weather.scheduler.after(delay_ms, self._arrive_and_wake)
-            self._who.wait()
+        who, weather = self._who, self._weather
+        if not who.leap(delay_ms):
+            weather.scheduler.after(delay_ms, self._arrive_and_wake)
+            who.wait()
+            return
+        try:
+            if weather.late:
+                weather.land_in_between(self.name)
+            self.arrive()
+        except Exception as error:  # noqa: BLE001  (the oracle's: no sender may catch it)
+            weather.scheduler.hub.throw(error)
+        if weather.scheduler.is_due():
+            who.wake_after(0)
+            who.wait()
 
     def arrive(self) -> None:
         try:
@@ -310,24 +328,15 @@ class Request(Generic[T]):
             outcome = str(self._answer) if isinstance(self._answer, int) else "ok"
         except ObjectMissingError as error:
             self._missing, outcome = error, "missing"
-        if self._verb == "delete" and self._weather.asleep:
-            self._weather.freed(self.name)
-        self._weather.record(self._who.name, self._verb, self.name, outcome)
+        weather = self._weather
+        if self._verb == "delete" and weather.asleep:
+            weather.freed(self.name)
+        weather.trace.append((weather.scheduler.now_ms, self._who.name, self._verb, self.name, outcome))
 
     def answer(self) -> T:
         if self._missing is not None:
             raise self._missing
         return self._answer
-
-    def _arrive_at_once(self) -> None:
-        weather = self._weather
-        try:
-            if weather.late:
-                weather.land_in_between(self.name)
-            self.arrive()
-        except Exception as error:  # noqa: BLE001  (the oracle's: no sender may catch it)
-            weather.scheduler.hub.throw(error)
-        self._who.sleep(0)
 
     def _arrive_and_wake(self) -> None:
         # Half of what a dead process asked for was still on its way.

@@ -1,6 +1,6 @@
 """The objects of the simulated store as they truly are, and what each change of them tells the oracle."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +26,7 @@ class Truth:
 
     def __init__(self, now_ms: Callable[[], int], remembered_ms: int) -> None:
         self.objects: dict[str, bytes] = {}
+        self._folders: defaultdict[str, dict[str, None]] = defaultdict(dict)  # the same names, by their first part
         self.witness: Witness | None = None
         self._modified_ms: dict[str, int] = {}
         self._now_ms = now_ms
@@ -59,10 +60,15 @@ class Truth:
         self._told().deleted(name, who)
         self._changed(name)
         del self.objects[name]
+        del self._folders[_first_part(name)][name]
 
     def names(self, prefix: str) -> list[str]:
-        below = f"{prefix}/" if prefix else ""
-        return [name for name in self.objects if name.startswith(below)]
+        if not prefix:
+            return list(self.objects)
+        folder, _, inside = prefix.partition("/")
+        names = self._folders[folder]
+        below = f"{prefix}/"
+        return [name for name in names if name.startswith(below)] if inside else list(names)
 
     def names_late(self, prefix: str, since_ms: int, shows_old: Callable[[], bool]) -> list[str]:
         """The names as a late list shows them: of what changed since then, each perhaps as it was before."""
@@ -84,6 +90,7 @@ class Truth:
         assert is_object_name(name), name
         self._changed(name)
         self.objects[name] = data
+        self._folders[_first_part(name)][name] = None
         self._modified_ms[name] = self._now_ms()
 
     def _changed(self, name: str) -> None:
@@ -95,3 +102,8 @@ class Truth:
     def _told(self) -> Witness:
         assert self.witness is not None
         return self.witness
+
+
+def _first_part(name: str) -> str:
+    folder, slash, _ = name.partition("/")
+    return folder if slash else ""
