@@ -17,6 +17,7 @@ from dagster_ckpt.protocol.manifest_codec import (
     MANIFEST_BYTES_MAX,
     decode_entries,
     decode_manifest,
+    decode_nonce,
     encode_entries,
     encode_manifest,
 )
@@ -42,6 +43,18 @@ def test_people_can_read_a_manifest_with_zcat() -> None:
     assert fields["format"] == 3
     assert fields["kind"] == "open"
     assert fields["pipeline"]["output"]["text"] == "carrier: string\ndelay: double"
+
+
+def test_the_nonce_that_is_read_alone_is_the_manifests() -> None:
+    manifest = a_manifest()
+    assert decode_nonce(encode_manifest(manifest), "m") == manifest.nonce
+
+
+@pytest.mark.parametrize("wrong", [[1, -1, 1], [1, True, 1], [1, 1.5, 1], [1, "2", 1], [1, None, 1]])
+def test_a_column_of_numbers_with_another_value_in_it_is_damage(wrong: list[object]) -> None:
+    data = _edited(lambda fields: fields["runs"]["total"]["runs"].update(rows=wrong))
+    with pytest.raises(CorruptStateError, match="rows"):
+        decode_manifest(data, "m")
 
 
 def test_a_manifest_of_the_first_release_is_read() -> None:
