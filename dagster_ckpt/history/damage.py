@@ -54,8 +54,13 @@ def _advice(root: ObjectStore, chain: ManifestChain, stream: str, error: Corrupt
 
 def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:
     """The command that goes back to an epoch, to be pasted into a shell."""
+    return command(chain, stream, "rollback", stream, "--epoch", str(epoch))
+
+
+def command(chain: ManifestChain, stream: str, *words: str) -> str:
+    """The command `dagster-ckpt` with these words, for the store that the stream is in, to be pasted into a shell."""
     store = chain.store.url.removesuffix(_folder(stream)).rstrip("/")
-    return shlex.join(["dagster-ckpt", "--store", store, "rollback", stream, "--epoch", str(epoch)])
+    return shlex.join(["dagster-ckpt", "--store", store, *words])
 
 
 def _lost_ancestor(root: ObjectStore, chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> str | None:

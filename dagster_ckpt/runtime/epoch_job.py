@@ -24,6 +24,9 @@ _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 1.0
 _LOOK_S = 1.0
 _REASON_LENGTH_MAX = 1000
+_FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)*")
+"""A Python traceback down to the error itself, which is the first line behind it that is not indented."""
+_JAVA_FRAME = re.compile(r"at [\w.$]+\(")
 _TASKS_SHOWN_MAX = 20
 
 
@@ -127,7 +130,7 @@ def reason_of(error: Py4JError | PySparkException) -> str:
     """What went wrong, without the pages of stack traces around it."""
     cause: Any = getattr(error, "java_exception", None)
     text = str(cause.getMessage()) if cause is not None else str(error)
-    text = text.split("Driver stacktrace:")[0]
+    text = _FRAMES.sub("", text.split("Driver stacktrace:")[0])
     lines = [line.strip() for line in text.splitlines()]
-    kept = [line for line in lines if line and not re.match(r"at [\w.$]+\(|File \"|Traceback", line)]
+    kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
     return " ".join(kept)[:_REASON_LENGTH_MAX]

@@ -155,7 +155,8 @@ class _Run:
             raise
         except Exception as error:
             with suppress(StoreUnavailableError):
-                self._upstreams.check(self._writer.manifest)  # of what it is, Spark keeps only the text
+                # Of an error in a process of its own Spark keeps only the text.
+                self._upstreams.look_into(self._writer.manifest, f"{error} {error.__cause__}")
             if not is_alive(self._job.stream.frame.sparkSession):
                 raise CheckpointError(
                     "Spark's JVM is gone, and with it all that this process could do; nothing of the epoch in work was "

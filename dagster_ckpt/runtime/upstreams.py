@@ -6,7 +6,7 @@ next start takes them up, or removes the pin.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
@@ -17,6 +17,7 @@ from dagster_ckpt.protocol.manifest import Consumed, Manifest
 from dagster_ckpt.protocol.subscriber import Subscriber
 from dagster_ckpt.protocol.upstream import FORMAT, Trouble, UpstreamPosition, backfill_pin, decode, trouble
 from dagster_ckpt.runtime.sources import Source
+from dagster_ckpt.runtime.upstream_damage import NextReads
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -25,6 +26,7 @@ from dagster_ckpt.storage.subscribers import subscribe
 from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 
 _TRIES_MAX = 5
+_SAYS_SO = (CorruptStateError.__name__, NothingFollowsError.__name__)
 
 _WHY = {
     Trouble.MADE_ANEW: "the upstream is another stream than the one that was read so far: it was removed and made anew",
@@ -64,7 +66,12 @@ class Upstreams:
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
             with _told_of(upstream):
-                begins = upstream.log.newest().epoch if at.epoch == EMPTY else at.epoch
+                begins = at.epoch
+                if at.epoch == EMPTY:
+                    newest = upstream.log.newest()
+                    if at.uuid not in {"", newest.uuid}:
+                        raise self._what_helps(Trouble.MADE_ANEW, upstream, at, manifest)
+                    begins = newest.epoch
                 # In this order: what is pinned then has its log kept already.
                 subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
                 if at.epoch > EMPTY and not at.in_snapshot:
@@ -85,6 +92,31 @@ class Upstreams:
                     snapshot_at(upstream.chain, at, manifest.uuid)
             except NothingFollowsError as error:
                 raise self._what_helps(error.trouble, upstream, at, manifest) from None
+
+    def look_into(self, manifest: Manifest, said: str) -> None:
+        """Find out whether an epoch after `manifest` failed by an upstream's fault. `said` is what Spark says of it.
+
+        Raises what `check` does, and `CorruptStateError` where an object of an upstream is damaged that a task, or the
+        process that plans, has met: it says which, and what helps.
+        """
+        self.check(manifest)
+        if not any(word in said for word in _SAYS_SO):
+            return
+        for upstream in self._upstreams:
+            at = _position(manifest, upstream.name)
+            if at.epoch == EMPTY:
+                at = replace(at, uuid=upstream.log.newest().uuid)
+            reads = NextReads(upstream.root, upstream.chain, upstream.name, at, manifest.uuid)
+            try:
+                reads.check(said)
+            except NothingFollowsError as error:
+                raise self._what_helps(error.trouble, upstream, at, manifest) from None
+            except CorruptStateError as error:
+                helps = reads.what_helps(error, anew=go_back(self._own, self._asset, EMPTY))
+                raise CorruptStateError(
+                    f"what follows in the upstream cannot be read; nothing of this stream is damaged. Restore the "
+                    f"object from a backup, or {helps}, asset={self._asset}, consumed={at.epoch}, reason={error}"
+                ) from None
 
     def committed(self, manifest: Manifest) -> None:
         """Let a snapshot go that was read to its end. Called after each epoch."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest import BackfillStatus
 from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
@@ -18,8 +18,11 @@ from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks
 from dagster_ckpt.runtime.upstream import newest_of, read_changes, read_table
 from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.collector import Collector
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
+from tests.unit.history.made_streams import MadeStream, departures
 
 PATIENT = replace(FAST, tolerable_failures=0)
 
@@ -204,6 +207,54 @@ def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_which_
     chain.up.run(chain.sums, PATIENT)
     chain.down.run(chain.large, PATIENT)
     assert by_key(chain.down) == {"a": 23, "b": 12}
+
+
+def test_a_damaged_log_stops_the_downstream_at_once_which_names_it_and_goes_on_once_that_is_mended(
+    chain: Chain, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain.feed([("a", 11)])
+    chain.down.run(chain.large, PATIENT)
+    chain.feed([("a", 1)], [("a", 1), ("b", 12)])
+    first, second, third = (info.epoch for info in reversed(chain.up.history().epochs()))
+    [file] = [ref.path for ref in chain.up.history().manifest(second).changes]
+    (chain.up.folder / file).rename(chain.inbox / ".lost")
+    says = (
+        rf"nothing of this stream is damaged.*take the upstream back .*`.* rollback up --epoch {first}`.* upstream=up, "
+        rf"good_epoch={first}, asset=down, consumed={first}, reason=missing\. file={file}, epoch={second}, "
+    )
+    with pytest.raises(CorruptStateError, match=says):
+        chain.down.run(chain.large, FAST)
+    assert "an epoch failed" not in caplog.text, "trying again mends no damage"
+    assert chain.consumed() == [first]
+    assert by_key(chain.down) == {"a": 11}
+    chain.up.history().rollback(first)
+    chain.up.run(chain.sums, PATIENT)
+    chain.down.run(chain.large, PATIENT)
+    assert by_key(chain.down) == by_key(chain.up) == {"a": 13, "b": 12}
+    assert chain.consumed() == [first, chain.up.history().latest().epoch]
+    assert chain.up.history().latest().epoch > third
+
+
+def test_a_downstream_that_was_cut_off_while_it_was_down_says_so_and_begins_anew(chain: Chain) -> None:
+    """Its upstream has many epochs, so it is made without Spark."""
+    up = MadeStream(chain.up.address.url, "up", retained=1)
+    up.commit(departures({"UA": [1.0], "AA": [2.0]}))
+    chain.down.run(chain.upstream, PATIENT)
+    for delay in range(20):
+        up.commit(departures({"UA": [float(delay)], f"N{delay}": [1.0]}))
+    root = chain.up.address.open()
+    Collector(ManifestChain(up.writer.store, SystemClock()), root, grace_ms=-1_000, max_lag=5).collect()
+    with pytest.raises(IncompatibleStateError, match=r"\(max_lag\): `.* rollback down --epoch 0` reads .*upstream=up"):
+        chain.down.run(chain.upstream, PATIENT)
+    assert chain.down.table().num_rows == 2, "it can be read as before"
+    chain.down.history().rollback(0, fence=True)
+    chain.down.run(chain.upstream, PATIENT)
+    assert chain.down.rows() == chain.up.rows()
+    assert len(chain.down.rows()) == 22
+    up.commit(departures({"UA": [7.0]}))
+    chain.down.run(chain.upstream, PATIENT)
+    assert chain.down.rows() == chain.up.rows()
+    up.close()
 
 
 def test_a_large_table_comes_in_parts_and_then_its_log_without_gap_or_overlap(chain: Chain) -> None:

@@ -1,6 +1,7 @@
 """Real streams in a real store, made as a driver and its tasks make them, without Spark."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -72,7 +73,7 @@ def departures(rows: dict[str | None, list[float]]) -> pa.Table:
 
 @dataclass
 class MadeStream:
-    """A stream and its one writer. `url` is the store's."""
+    """A stream and its one writer. `url` is the store's, `options` are its storage options."""
 
     url: str
     name: str
@@ -80,6 +81,7 @@ class MadeStream:
     retained: int = 20
     instance: str = "instance-1"
     limits: CompactionLimits = field(default_factory=CompactionLimits)
+    options: Mapping[str, object] = field(default_factory=dict)
     writer: StreamWriter = field(init=False)
     _batches: "itertools.count[int]" = field(default_factory=itertools.count)
     _runs: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -100,7 +102,7 @@ class MadeStream:
             take_over=Takeover.ALWAYS,
             from_epoch=None if from_epoch is None else Epoch(from_epoch),
         )
-        store = folder_store(open_store(self.url), folder_of(self.name.split("/")))
+        store = folder_store(open_store(self.url, self.options), folder_of(self.name.split("/")))
         self.writer = open_stream(store, opening, SystemClock())
         batch = self.writer.manifest.batch_id
         self._batches = itertools.count(0 if batch is None else batch + 1)
@@ -150,7 +152,7 @@ class MadeStream:
 
     def _transform(self, operator: RunningAggregate | WindowAggregate, file: FileId, rows: pa.Table) -> ShardAck:
         manifest, engine = self.writer.manifest, Engine(SystemClock(), limits=self.limits)
-        store = with_ancestors(self.writer.store, open_store(self.url), manifest.ancestors)
+        store = with_ancestors(self.writer.store, open_store(self.url, self.options), manifest.ancestors)
         context = EpochContext(file.epoch, (file.shard,), manifest.shards, manifest.watermark_us, Epoch(0), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.ids import Epoch
+from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import manifest_name, pin_name
 from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, consumed_of
@@ -179,7 +179,7 @@ def test_who_was_cut_off_is_told_to_begin_anew(pair: Pair) -> None:
     pair.feed(4)
     pair.read(2)
     for version in (1, 2, 3):
-        pair.chain("up").store.delete(manifest_name(version))  # type: ignore[arg-type]
+        pair.chain("up").store.delete(manifest_name(Version(version)))
     with pytest.raises(IncompatibleStateError, match=r"max_lag\): `.* rollback down --epoch 0` reads"):
         pair.prepare()
 
@@ -207,6 +207,60 @@ def test_an_upstream_that_never_was_is_named(pair: Pair) -> None:
     empty = a_store()
     with pytest.raises(InvalidPipelineError, match="materialize it first"):
         pair.upstreams(empty).prepare(pair.down.manifest)
+
+
+def test_an_upstream_made_anew_before_anything_was_read_is_told(pair: Pair) -> None:
+    position = SourcePosition(IDENTITY, UpstreamPosition(pair.up.manifest.uuid).encode())
+    pair.down.commit(an_edit(pair.down.manifest, sources=(position,)))
+    pair.feed(2)
+    pair.prepare()
+    pair.up.close("removed")
+    for name in list(pair.chain("up").store.list("")):
+        pair.chain("up").store.delete(name)
+    pair.up = pair.opened("up")
+    pair.feed(2)
+    with pytest.raises(IncompatibleStateError, match=r"removed and made anew: `.* rollback down --epoch 0` reads"):
+        pair.prepare()
+
+
+def test_a_damaged_file_of_the_log_is_named_with_its_epoch_and_what_helps(pair: Pair) -> None:
+    pair.feed(3)
+    pair.read(2)
+    file = pair.chain("up").read(Version(4)).changes[0].name  # nothing in this world writes it
+    upstreams = pair.upstreams()
+    upstreams.look_into(pair.down.manifest, f"another trouble with {file}")
+    upstreams.look_into(pair.down.manifest, "CorruptStateError: of a file that is no upstream's. file=state/x")
+    says = (
+        r"nothing of this stream is damaged.*table anew, which is whole, by `.* rollback down --epoch 0`\. "
+        rf"upstream=up, good_epoch=4, asset=down, consumed=2, reason=missing\. file={file}, epoch=4, store=.*/up$"
+    )
+    with pytest.raises(CorruptStateError, match=says):
+        upstreams.look_into(pair.down.manifest, f"in a task of Spark's: CorruptStateError: file={file}")
+
+
+def test_a_damaged_manifest_in_the_log_is_named_with_what_helps(pair: Pair) -> None:
+    pair.feed(3)
+    pair.read(2)
+    name = manifest_name(Version(3))
+    pair.chain("up").store.put(name, b"damaged")
+    with pytest.raises(CorruptStateError, match=rf"rollback down --epoch 0`\. upstream=up, good_epoch=4.*{name}"):
+        pair.upstreams().look_into(pair.down.manifest, "in the process that plans: CorruptStateError")
+
+
+def test_a_damaged_snapshot_is_let_go_or_the_upstream_gone_back(pair: Pair) -> None:
+    pair.feed(2)
+    upstreams = pair.prepare()
+    [shards] = pair.chain("up").read(Version(3)).runs.values()
+    newest, oldest = (run.name for run in shards[0])
+    pair.feed(3)
+    unpin = rf"newest table, which is whole, by `dagster-ckpt --store memory://\w+ unpin up {pair.pin}`"
+    with pytest.raises(CorruptStateError, match=rf"{unpin}\. upstream=up, good_epoch=6, .*file={oldest}, epoch=3"):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+    pair.read(3, 1, 2)
+    with pytest.raises(CorruptStateError, match=rf"{unpin} and `.* rollback down --epoch 0`\. upstream=up"):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+    with pytest.raises(CorruptStateError, match=r"take the upstream back .* rollback up --epoch 2` and start both"):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {newest}")
 
 
 def _epoch_that_read(pair: Pair, epoch: int) -> int:

@@ -1,0 +1,91 @@
+"""What is told where an object of an upstream is damaged: which, of which epoch, and what helps.
+
+Whoever reads an upstream meets damage in a process of Spark's, and of an error there only text is left. So the driver
+looks for itself, at the objects that the text names: nothing of it is parsed. Only asked after an error.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.history.damage import command, epoch_without, go_back
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.upstream import UpstreamPosition, backfill_pin
+from dagster_ckpt.state.object_checks import check_file
+from dagster_ckpt.storage.ancestors import with_ancestors
+from dagster_ckpt.storage.broken_end import known
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.upstream_log import UpstreamLog, snapshot_at
+from dagster_ckpt.tables import files_of
+
+_EPOCHS_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class NextReads:
+    """What a downstream reads next of an upstream: of that `name` and chain, in the store `root`, from `at` on."""
+
+    root: ObjectStore
+    chain: ManifestChain
+    name: str
+    at: UpstreamPosition
+    downstream: StreamUuid
+
+    def check(self, said: str) -> None:
+        """Read every byte of the objects that are named in `said`, an error's text.
+
+        Raises `CorruptStateError` for the first that is not what it was, `NothingFollowsError` for trouble. Where all
+        are whole it was the disk of another host, or they have been restored meanwhile.
+        """
+        snapshot = self._snapshot
+        if snapshot is not None:
+            store = with_ancestors(self.chain.store, self.root, snapshot.ancestors)
+            runs = [run for shards in snapshot.runs.values() for refs in shards for run in refs]
+            files = files_of(store, self.chain.clock, snapshot)
+            self._check(store, snapshot.epoch, [*runs, *files], said)
+            return
+        log, at = UpstreamLog(self.chain, self.name), self.at
+        while following := log.following(at, _EPOCHS_AT_ONCE):
+            for manifest in following:
+                self._check(self.chain.store, manifest.epoch, manifest.changes, said)
+            at = UpstreamPosition(at.uuid, following[-1].epoch)
+
+    def what_helps(self, error: CorruptStateError, anew: str) -> str:
+        """What helps against damage that `check` has found, and the newest epoch of the upstream that does without it.
+
+        `anew` is the command that takes the downstream back to its beginning.
+        """
+        end = self.chain.end()
+        assert end is not None, "it was read before"
+        newest = known(end)
+        good = epoch_without(self.root, self.chain, newest, error)
+        if good is None:
+            helps = f"begin the upstream anew by `{go_back(self.chain, self.name, EMPTY)}`"
+        elif good < newest.epoch:
+            back = go_back(self.chain, self.name, good)
+            helps = f"take the upstream back to what is whole by `{back}` and start both again"
+        elif self._snapshot is None:
+            helps = f"read its table anew, which is whole, by `{anew}`"
+        else:
+            unpin = command(self.chain, self.name, "unpin", self.name, backfill_pin(self.downstream))
+            helps = f"read its newest table, which is whole, by `{unpin}`"
+            if self.at.epoch > EMPTY:
+                helps += f" and `{anew}`"
+        return f"{helps}. upstream={self.name}, good_epoch={'none' if good is None else good}"
+
+    @property
+    def _snapshot(self) -> Manifest | None:
+        return snapshot_at(self.chain, self.at, self.downstream)
+
+    def _check(self, store: ObjectStore, epoch: Epoch, refs: Iterable[RunRef | ChangeRef], said: str) -> None:
+        for ref in refs:
+            if ref.name in said:
+                wrong = check_file(patient(store, self.chain.clock), ref, _read)
+                if wrong is not None:
+                    raise CorruptStateError(f"{wrong}. file={ref.name}, epoch={epoch}, store={self.chain.store.url}")
+
+
+def _read(count: int) -> None: ...
