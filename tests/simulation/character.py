@@ -1,10 +1,13 @@
 """What kind of world a seed makes: how fast it goes, who is in it, what goes wrong there and how often."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from dagster_ckpt.storage.patience import Patience
+
+RESHARDS = 0.33
+"""In how many worlds somebody reshards the streams now and then."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,10 @@ class Faults:
 
 @dataclass(frozen=True)
 class Character:
-    """A world's constants. `kept` manifests, two or more, are never deleted; `runs_max` runs of a shard become one."""
+    """A world's constants. `kept` manifests, two or more, are never deleted; `runs_max` runs of a shard become one.
+
+    Where somebody reshards every `reshard_ms` or so (0: nobody does) a part of their hashes may do so: `slices`.
+    """
 
     append: bool
     shards: int
@@ -62,6 +68,8 @@ class Character:
     readers: int
     requests_max: int
     faults: Faults
+    reshard_ms: int = 0
+    slices: bool = False
 
 
 def character_of(chance: Random) -> Character:
@@ -91,6 +99,14 @@ def character_of(chance: Random) -> Character:
         requests_max=chance.choice([500, 1_000, 1_500]),
         faults=_faults(chance, grace_ms, lease_timeout_ms),
     )
+
+
+def with_resharding(character: Character, chance: Random) -> Character:
+    """With somebody who reshards, in a share of the worlds; drawn by itself, so that all others are as they were."""
+    if chance.random() >= RESHARDS:
+        return character
+    reshard_ms = round(character.grace_ms * chance.choice([0.1, 0.3, 1]))
+    return replace(character, reshard_ms=reshard_ms, slices=chance.random() < 0.5)
 
 
 def _faults(chance: Random, grace_ms: int, lease_timeout_ms: int) -> Faults:

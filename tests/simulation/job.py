@@ -1,7 +1,8 @@
 """The job that is simulated, twice: as plain Python over all input at once, and as what runs and change logs hold.
 
 Input is a row of batches, the first is number 1. Each row is a key and an amount. A keyed stream's table is the sum of
-the amounts of each key; an append-only stream's table is its input. A key's shard is the key modulo the shards.
+the amounts of each key; an append-only stream's table is its input. A key's hash is its bits in reverse, so that a
+shard is a range of hashes, as it is for streams, and shards are as even as they can be.
 """
 
 import json
@@ -9,7 +10,16 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
-from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, Manifest, Pipeline, SourcePosition
+from dagster_ckpt.protocol.manifest import (
+    FileSeen,
+    HashRange,
+    IndexedList,
+    Manifest,
+    Pipeline,
+    RunRef,
+    SourcePosition,
+    shown_of,
+)
 from tests.worlds.manifests import PIPELINE, SOURCE
 
 TABLE = "total"
@@ -33,8 +43,32 @@ def batch(number: int) -> tuple[Row, ...]:
     return tuple(((number * 3 + at * 5) % KEYS, number * 10 + at) for at in range(1 + number % 4))
 
 
+def hash_of(key: int) -> int:
+    """64 bits, of which the key's lowest is the highest."""
+    return int(f"{key:064b}"[::-1], 2)
+
+
+HASHES = {str(key): hash_of(key) for key in range(KEYS)}
+
+
+def shard_of(key: int | str, shards: int) -> int:
+    return HASHES[str(key)] * shards >> 64
+
+
+def hashes_of(sums: Sums) -> HashRange:
+    """The least and the greatest hash of these keys, of which there is one."""
+    hashes = [HASHES[key] for key in sums]
+    return HashRange(min(hashes), max(hashes))
+
+
+def shown(ref: RunRef, content: Sums) -> Sums:
+    """What a reference to a run of that content shows of it."""
+    ranges = shown_of(ref.clip, ref.moved_lo, ref.moved_hi)
+    return {key: total for key, total in content.items() if any(each.lo <= HASHES[key] <= each.hi for each in ranges)}
+
+
 def rows_of(number: int, shard: int, shards: int) -> list[Row]:
-    return [(key, amount) for key, amount in batch(number) if key % shards == shard]
+    return [(key, amount) for key, amount in batch(number) if shard_of(key, shards) == shard]
 
 
 @lru_cache(maxsize=1024)
@@ -46,11 +80,12 @@ def sums_after(batches: int) -> Sums:
 
 
 @lru_cache(maxsize=1024)
-def rows_after(batches: int, shards: int) -> list[Row]:
-    """The append-only table after that many batches: within a batch, shard by shard. Not to be changed."""
-    return [
-        row for number in range(1, batches + 1) for shard in range(shards) for row in rows_of(number, shard, shards)
-    ]
+def rows_after(shards: tuple[int, ...]) -> list[Row]:
+    """The append-only table after as many batches, each worked on with that number of shards: shard by shard.
+
+    Not to be changed.
+    """
+    return [row for number, of in enumerate(shards, 1) for shard in range(of) for row in rows_of(number, shard, of)]
 
 
 def added(sums: Sums, rows: list[Row] | tuple[Row, ...]) -> Sums:

@@ -7,27 +7,32 @@ back, sleeps in one certain request, and wakes up after retention: not one of a 
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.lsm.resharding import resharded as with_clips
+from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.protocol import manifest_rules
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
-from dagster_ckpt.protocol.edits import rolled_back
-from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.edits import resharded, rolled_back
+from dagster_ckpt.protocol.manifest import HashRange, Manifest, ManifestKind, Retained, RunRef
 from dagster_ckpt.protocol.names import TRIMMED, file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.pin import Pin, encode_pin
 from dagster_ckpt.protocol.retention import log_bound
 from dagster_ckpt.protocol.subscriber import Subscriber
 from dagster_ckpt.runtime import upstreams as upstreams_module
+from dagster_ckpt.state import reshard as reshard_module
 from dagster_ckpt.storage import collector as collector_module
 from dagster_ckpt.storage import fork as fork_module
 from dagster_ckpt.storage import opening as opening_module
 from dagster_ckpt.storage import subscribers as subscribers_module
+from dagster_ckpt.storage import writer as writer_module
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
 from dagster_ckpt.storage.fork import _Fork
@@ -35,8 +40,10 @@ from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import read_pins
 from dagster_ckpt.storage.subscribers import subscribe
+from tests.simulation import reading as reading_module
+from tests.simulation import tasks as tasks_module
 from tests.simulation.driver import Driver
-from tests.simulation.job import consumed
+from tests.simulation.job import Sums, consumed
 from tests.simulation.reading import ReadingDriver
 from tests.simulation.world import Parts
 
@@ -226,6 +233,44 @@ def pins_of_people(chain: ObjectStore, *how: Any) -> list[Pin]:
     return [pin for pin in read_pins(chain, *how) if pin.fork is None]
 
 
+# ---- the reshard
+
+
+def forgets_the_last_shard(lists: RunLists, shards: int) -> RunLists:
+    """The last of the new shards begins with nothing."""
+    return (*with_clips(lists, shards)[:-1], ())
+
+
+def forgets_older_runs(lists: RunLists, shards: int) -> RunLists:
+    """Of what several old shards leave to a new one only the newest run is taken."""
+    return tuple(runs[:1] for runs in with_clips(lists, shards))
+
+
+def oldest_first(lists: RunLists, shards: int) -> RunLists:
+    """The runs of a new shard are in the wrong order."""
+    return tuple(tuple(reversed(runs)) for runs in with_clips(lists, shards))
+
+
+def without_clips(lists: RunLists, shards: int) -> RunLists:
+    """A new shard shows all of each run that it has a part of."""
+    return tuple(tuple(replace(run, clip=HashRange()) for run in runs) for runs in with_clips(lists, shards))
+
+
+def reshards_without_the_log(parent: Manifest, *what: Any) -> Manifest:
+    """Nobody can read any more what the shown epoch changed."""
+    return replace(resharded(parent, *what), changes=())
+
+
+def reshards_without_the_past(parent: Manifest, *what: Any) -> Manifest:
+    """It forgets who may read what: the shown epoch alone is retained."""
+    return replace(resharded(parent, *what), retained=parent.retained[-1:])
+
+
+def shows_all(run: RunRef, content: Sums) -> Sums:
+    """A clip is not looked at."""
+    return content
+
+
 # ---- the driver and its tasks
 
 
@@ -349,17 +394,20 @@ def forgets_whom_it_went_back_for(parent: Manifest, target: Manifest | None, roo
 
 @dataclass(frozen=True)
 class Mutant:
-    """One rule left out: by another part, or by a function in the place of one of a module. `seeds` catch it.
+    """One rule left out: by another part, or by functions in the place of those of a module. `seeds` catch it.
 
     Functions are replaced for the whole life of a world: within a pass, somebody else would move meanwhile.
     """
 
     parts: Parts
     seeds: tuple[int, ...] = ()
-    function: tuple[object, str, object] | None = None
+    functions: tuple[tuple[object, str, object], ...] = ()
 
-    def applied(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.function is None else patch.object(*self.function)
+    def applied(self) -> ExitStack:
+        with ExitStack() as patches:
+            for function in self.functions:
+                patches.enter_context(patch.object(*function))
+            return patches.pop_all()
 
 
 def _chain(chain: type[ManifestChain], *seeds: int) -> Mutant:
@@ -371,17 +419,24 @@ def _collector(collector: type[Collector], *seeds: int) -> Mutant:
 
 
 def _function(module: object, name: str, value: object, *seeds: int) -> Mutant:
-    return Mutant(Parts(), seeds, (module, name, value))
+    return Mutant(Parts(), seeds, ((module, name, value),))
+
+
+def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
+    """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
+    unjudged = {**manifest_rules._OF_KIND, ManifestKind.RESHARD: ()}
+    ruled = (manifest_rules, "_OF_KIND", unjudged), (manifest_rules, "_FORMS", ())
+    return Mutant(Parts(), seeds, ((module, name, value), *ruled))
 
 
 MUTANTS: dict[str, Mutant] = {
     "fencing is off": _chain(NoFencing, 0),
     "what exists is mine": _chain(ExistsIsMine, 1, 4),
-    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 36),
+    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 159),
     "a nonce for several tries": _chain(GivesUpAfterOneTry, 48),
-    "the parent is not checked": _chain(NoParentCheck, 77),
-    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 14),
-    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 723),
+    "the parent is not checked": _chain(NoParentCheck, 215),
+    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 71),
+    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 302),
     "lists are believed": _chain(BelievesLists, 13),
     "pins are ignored": _function(collector_module, "read_pins", no_pins, 1, 7),
     "the grace period is ignored": _collector(IgnoresGrace, 3, 8),
@@ -400,12 +455,20 @@ MUTANTS: dict[str, Mutant] = {
     "a stream subscribes after it has looked": Mutant(
         Parts(reading_driver=SubscribesAfterTheCheck),
         seeds=(6, 50),
-        function=(upstreams_module, "subscribe", subscribes_without_an_object),
+        functions=((upstreams_module, "subscribe", subscribes_without_an_object),),
     ),
     "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 105, 120),
     "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 294),
-    "a fork's pin is ignored": _function(collector_module, "read_pins", pins_of_people, 125, 179),
-    "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 74, 179),
+    "a fork's pin is ignored": _function(collector_module, "read_pins", pins_of_people, 226),
+    "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 225),
+    "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 13),
+    "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 20, 27),
+    "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first, 20, 34),
+    "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 16),
+    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 13, 16),
+    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 13, 16),
+    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 18),
+    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 198),
     "nothing is collected": _collector(NeverCollects, 0, 1),
     "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(88,)),
     "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(118,)),
@@ -413,7 +476,7 @@ MUTANTS: dict[str, Mutant] = {
         Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(11,)
     ),
     "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(1, 5)),
-    "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(80,)),
+    "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(12,)),
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(6,)),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 1, 4),
 }

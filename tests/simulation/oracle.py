@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
 from dagster_ckpt.protocol.manifest_codec import CHANGES, decode_entries
 from dagster_ckpt.protocol.manifest_rules import violations
@@ -23,7 +23,18 @@ from dagster_ckpt.protocol.names import (
     parse_manifest_name,
 )
 from tests.simulation import decoded
-from tests.simulation.job import TABLE, consumed, decode_rows, decode_sums, rows_after, rows_of, sums_after
+from tests.simulation.job import (
+    TABLE,
+    Sums,
+    batch,
+    consumed,
+    decode_rows,
+    decode_sums,
+    rows_after,
+    shard_of,
+    shown,
+    sums_after,
+)
 from tests.simulation.scheduler import Process, Strand
 from tests.simulation.truth import Truth
 
@@ -46,6 +57,8 @@ class BrokenPromiseError(AssertionError):
 class Oracle:
     """`history` are all manifests that ever became the newest. One created on a freed number is a sleeper's: it is not.
 
+    `worked_with` says of each with how many shards the batches were worked on that it shows.
+
     `kept` manifests are never deleted, and nothing that was retained until less than `grace_ms` ago. `oracles` are
     those of all streams: of forks, which need files of this one, and of those whose files this one needs.
     """
@@ -65,6 +78,7 @@ class Oracle:
     oracles: "dict[StreamUuid, Oracle]" = field(default_factory=dict)
     readers: "list[Reading]" = field(default_factory=list)
     has_subscribers: bool = False
+    worked_with: dict[Version, tuple[int, ...]] = field(default_factory=dict)
     _rolled_back_for: set[str] = field(default_factory=set)
 
     @property
@@ -86,7 +100,9 @@ class Oracle:
         self._follows(before, manifest)
         self._has_its_files(manifest)
         self._consumed_the_next_batch(before, manifest)
+        self.worked_with[version] = self._shards_of_batches(before, manifest)
         self._shows_a_prefix(manifest)
+        self._reshards(before, manifest)
         self._goes_back_once(manifest)
         self._becomes_the_newest(before, manifest)
         self.writers.setdefault(manifest.term, who.process)
@@ -187,7 +203,8 @@ class Oracle:
             raise BrokenPromiseError("a manifest follows its parent", f"{manifest.version}: {broken}")
         if before is not None and (manifest.term < before.term or manifest.uuid != before.uuid):
             raise BrokenPromiseError("terms only grow", f"{manifest.term} came after {before.term}")
-        if manifest.kind is ManifestKind.EPOCH and before is not None and manifest.term != before.term:
+        goes_on = manifest.kind in (ManifestKind.EPOCH, ManifestKind.RESHARD)
+        if goes_on and before is not None and manifest.term != before.term:
             raise BrokenPromiseError("a fenced writer commits nothing", f"term {manifest.term} under {before.term}")
 
     def _has_its_files(self, manifest: Manifest) -> None:
@@ -222,16 +239,13 @@ class Oracle:
 
     def _shows_a_prefix(self, manifest: Manifest) -> None:
         """Its table, read from its files, is what the job in plain Python makes of its input; so is its change log."""
-        batches, shards = consumed(manifest), manifest.shards
+        batches = consumed(manifest)
         if not manifest.pipeline.tables:
             rows = [row for change in self._entries(manifest.files) for row in self._rows(change)]
-            if rows != rows_after(batches, shards):
+            if rows != rows_after(self.worked_with[manifest.version]):
                 raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {rows} of {batches}")
             return
-        table: dict[str, int] = {}
-        for runs in manifest.runs[TABLE]:
-            for run in reversed(runs):
-                table.update(decode_sums(self._content(run.name)))
+        table = self._table(manifest)
         if table != sums_after(batches):
             raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {table} of {batches}")
         changed: dict[str, int] = {}
@@ -239,9 +253,69 @@ class Oracle:
             changed.update(decode_sums(self._content(change.name)))
         # The change log of a fork's first epoch would say what changed since an epoch that it does not have.
         made = batches and not (manifest.ancestors and manifest.epoch == Epoch(FIRST))
-        keys = {str(key) for shard in range(shards) for key, _ in rows_of(batches, shard, shards)} if made else set()
+        keys = {str(key) for key, _ in batch(batches)} if made else set()
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
+
+    def _table(self, manifest: Manifest) -> Sums:
+        """The table as its shards show it, each its own keys."""
+        table: Sums = {}
+        for shard, runs in enumerate(manifest.runs[TABLE]):
+            for run in reversed(runs):
+                sums = shown(run, decode_sums(self._content(run.name)))
+                if any(shard_of(key, manifest.shards) != shard for key in sums):
+                    what = f"{manifest.version} of {manifest.shards} shards: {shard} has {sums}"
+                    raise BrokenPromiseError("a shard shows its own keys", what)
+                table |= sums
+        return table
+
+    def _shards_of_batches(self, before: Manifest | None, manifest: Manifest) -> tuple[int, ...]:
+        match manifest.kind:
+            case ManifestKind.FORK:
+                origin = manifest.ancestors[-1]
+                return self.oracles[origin.uuid].worked_with[Version(origin.epoch)]
+            case ManifestKind.ROLLBACK:
+                return () if manifest.epoch == EMPTY else self.worked_with[Version(manifest.epoch)]
+            case ManifestKind.EPOCH:
+                assert before is not None, "an epoch comes after an opening"
+                return (*self.worked_with[before.version], manifest.shards)
+        return () if before is None else self.worked_with[before.version]
+
+    def _reshards(self, before: Manifest | None, manifest: Manifest) -> None:
+        """Only a reshard changes the number of shards, and nothing else; going back shows an epoch as it was."""
+        if before is None:
+            return
+        rule = "a reshard changes the shards alone"
+        if manifest.kind is ManifestKind.ROLLBACK:
+            then = self.history.get(Version(manifest.epoch), before)  # epoch 0 has the number that there is
+            if manifest.shards != then.shards:
+                raise BrokenPromiseError(rule, f"{manifest.version} has {manifest.shards}, not {then.shards}")
+        elif (manifest.shards != before.shards) != (manifest.kind is ManifestKind.RESHARD):
+            raise BrokenPromiseError(
+                rule, f"{manifest.version} ({manifest.kind}): {before.shards} became {manifest.shards}"
+            )
+        if manifest.kind is not ManifestKind.RESHARD:
+            return
+        as_before = replace(
+            manifest,
+            shards=before.shards,
+            runs=before.runs,
+            statistics=before.statistics,
+            version=before.version,
+            kind=before.kind,
+            nonce=before.nonce,
+            time_ms=before.time_ms,
+            parent=before.parent,
+        )
+        if as_before != before:
+            raise BrokenPromiseError(rule, f"{manifest.version} differs from {before.version}")
+        if not set(self.files_of(manifest)) <= set(self.files_of(before)):
+            raise BrokenPromiseError("a reshard copies nothing", f"{manifest.version}")
+        if manifest.runs and self._table(manifest) != self._table(before):
+            raise BrokenPromiseError("a reshard shows the same table", f"{manifest.version}")
+        self.counts["reshards to more" if manifest.shards > before.shards else "reshards to fewer"] += 1
+        named = [run.name for table in manifest.runs.values() for runs in table for run in runs]
+        self.counts["runs named again"] += len(named) - len(set(named))
 
     def _goes_back_once(self, manifest: Manifest) -> None:
         if manifest.kind is not ManifestKind.ROLLBACK:

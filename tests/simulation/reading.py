@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.lineage import is_abandoned, lineage
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.protocol.names import pin_name
 from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, decode, next_part
@@ -22,7 +22,7 @@ from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, 
 from dagster_ckpt.storage.writer import StreamWriter
 from tests.simulation import decoded
 from tests.simulation.driver import Driver
-from tests.simulation.job import TABLE, Sums, consumed, decode_rows, decode_sums, sums_after
+from tests.simulation.job import TABLE, Sums, consumed, decode_rows, decode_sums, shard_of, shown, sums_after
 from tests.simulation.oracle import BrokenPromiseError, Oracle
 from tests.simulation.tasks import Inflow
 
@@ -51,10 +51,11 @@ def read_to(manifest: Manifest) -> UpstreamPosition | None:
 class Plan:
     """What an epoch reads: files of the upstream, and where the source stands after it.
 
-    `part` of `parts`: only the keys of that part, and the table is still empty of them.
+    Beside a file of a snapshot is the reference that says what of it is shown. `part` of `parts`: only the keys of that
+    part, and the table is still empty of them.
     """
 
-    files: tuple[str, ...]
+    files: tuple[tuple[str, RunRef | None], ...]
     appends: bool
     after: SourcePosition
     part: int = 0
@@ -63,10 +64,10 @@ class Plan:
     def changed(self, before: Sums, shard: int, shards: int, read: Callable[[str], bytes]) -> Sums:
         """What this shard's keys have after it, as far as it is new."""
         found: Sums = {}
-        for name in self.files:
-            rows = decode_rows(read(name)) if self.appends else decode_sums(read(name)).items()
+        for name, run in self.files:
+            rows = decode_rows(read(name)) if self.appends else _sums(run, read(name)).items()
             for key, amount in rows:
-                if int(key) % shards != shard or int(key) % self.parts != self.part:
+                if shard_of(key, shards) != shard or int(key) % self.parts != self.part:
                     continue
                 was = found.get(str(key), before.get(str(key), 0)) if self.appends else 0
                 found[str(key)] = was + amount
@@ -165,7 +166,7 @@ class ReadingDriver(Driver):
         following = log.following(at, EPOCHS_MAX)
         if not following:
             return None
-        files = tuple(change.path for manifest in following for change in manifest.changes)
+        files = tuple((change.path, None) for manifest in following for change in manifest.changes)
         position = self._after(UpstreamPosition(at.uuid, following[-1].epoch))
         return Plan(files, following[-1].pipeline.appends, position)
 
@@ -174,13 +175,18 @@ class ReadingDriver(Driver):
         return SourcePosition(identity_of(self.upstream.name), at.encode(), before[0].current if before else None)
 
 
-def _files_of_table(driver: ReadingDriver, snapshot: Manifest) -> tuple[str, ...]:
+def _sums(run: RunRef | None, data: bytes) -> Sums:
+    sums = decode_sums(data)
+    return sums if run is None else shown(run, sums)
+
+
+def _files_of_table(driver: ReadingDriver, snapshot: Manifest) -> tuple[tuple[str, RunRef | None], ...]:
     """The files that a table is made of, oldest first."""
     if snapshot.pipeline.tables:
-        return tuple(run.path for runs in snapshot.runs[TABLE] for run in reversed(runs))
+        return tuple((run.path, run) for runs in snapshot.runs[TABLE] for run in reversed(runs))
     store = driver.upstream.store_of(driver.process)
     lists = IndexedLists(store, CHANGES, driver.clock, driver.character.patience)
-    return tuple(change.path for change in lists.entries(snapshot.files))
+    return tuple((change.path, None) for change in lists.entries(snapshot.files))
 
 
 class ReadingOracle(Oracle):
@@ -208,10 +214,7 @@ class ReadingOracle(Oracle):
             wanted = sums_after(consumed(self.upstream.history[Version(at.epoch)]))
             if at.in_snapshot:
                 wanted = {key: total for key, total in wanted.items() if int(key) % at.parts < at.part}
-        table: Sums = {}
-        for runs in manifest.runs[TABLE]:
-            for run in reversed(runs):
-                table.update(decode_sums(self.truth.objects[run.path]))
+        table = self._table(manifest)
         if table != wanted:
             raise BrokenPromiseError(
                 "a table is what a prefix of the upstream gives", f"{manifest.version}: {table} at {at}, not {wanted}"

@@ -1,20 +1,35 @@
 """The executors' side of an epoch: tasks that read a shard's state, write its next one, and say so."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
+from dagster_ckpt.lsm.merges import SliceMerge
+from dagster_ckpt.lsm.run_lists import after_merge, may_merge
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest import ChangeRef, HashRange, Manifest, RunRef, shard_range
 from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
-from tests.simulation.job import TABLE, Sums, added, checksum, consumed, decode_rows, decode_sums, encode, rows_of
+from tests.simulation.job import (
+    HASHES,
+    TABLE,
+    Sums,
+    added,
+    checksum,
+    consumed,
+    decode_rows,
+    decode_sums,
+    encode,
+    hashes_of,
+    rows_of,
+    shown,
+)
 
 MERGES = FileMergeLimits(files_min=2, merges_max=4, bytes_max=400)
 """Small, as all is here: files of four epochs or so are large."""
@@ -109,24 +124,42 @@ class Task:
     def _sums(self, manifest: Manifest) -> Sums:
         sums: Sums = {}
         for run in reversed(manifest.runs[TABLE][self.shard]):
-            sums |= decode_sums(self._read(manifest, run.name))
+            sums |= shown(run, decode_sums(self._read(manifest, run.name)))
         return sums
 
     def _put(self, manifest: Manifest, sums: Sums, changed: Sums) -> ShardAck:
         if not changed:
             return ShardAck(self.shard)
         before, after = manifest.runs[TABLE][self.shard], sums | changed
-        # Compaction within the epoch: all runs become one.
-        merge = len(before) >= self.character.runs_max
-        run = self._run(encode(after if merge else changed), len(after if merge else changed), manifest.shards)
-        runs = (run,) if merge else (run, *before)
+        within = shard_range(self.shard, manifest.shards)
+        if len(before) < self.character.runs_max:
+            runs = (self._run(changed, within, manifest.shards), *before)
+        elif self.character.slices:
+            merged = self._with_a_slice_merged(before, sums, within, manifest.shards)
+            runs = (self._run(changed, within, manifest.shards), *merged)
+        else:  # compaction within the epoch: all runs become one
+            runs = (self._run(after, within, manifest.shards),)
         change = self._change(encode(changed), len(changed))
         return ShardAck(self.shard, (ShardRuns(TABLE, runs),), (change,), rows_in=len(changed), rows_out=len(changed))
 
-    def _run(self, data: bytes, rows: int, shards: int) -> RunRef:
-        name = state_name(TABLE, (self.shard,), shards, self._file())
+    def _with_a_slice_merged(
+        self, before: tuple[RunRef, ...], sums: Sums, within: HashRange, shards: int
+    ) -> tuple[RunRef, ...]:
+        """The runs after those of a part of the hashes became one, by the product's own lists."""
+        of = self.chance.choice([1, 2, 4])
+        parts = [shard_range(self.shard * of + at, shards * of) for at in range(of)]
+        part = self.chance.choice([part for part in parts if may_merge(before, within, part)] or [within])
+        content = {key: total for key, total in sums.items() if part.lo <= HASHES[key] <= part.hi}
+        outputs = [self._run(content, part, shards, number=1)] if content else []
+        (merged,) = after_merge([before], [within], SliceMerge(part, files=1, rows=len(sums)), outputs)
+        return merged
+
+    def _run(self, sums: Sums, clip: HashRange, shards: int, number: int = 0) -> RunRef:
+        data, file = encode(sums), replace(self._file(), number=number)
+        name = state_name(TABLE, (self.shard,), shards, file)
         self.create(self.chain.store, name, memoryview(data))
-        return RunRef(name, rows, len(data), checksum(data), self.order.epoch)
+        hashes = hashes_of(sums)
+        return RunRef(name, len(sums), len(data), checksum(data), self.order.epoch, hashes=hashes, clip=clip)
 
     def _change(self, data: bytes, rows: int) -> ChangeRef:
         name = changes_name(self._file())

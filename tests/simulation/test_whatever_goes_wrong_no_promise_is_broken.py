@@ -53,5 +53,8 @@ def test_the_worlds_reach_deep_enough_to_mean_something() -> None:
         "parts of snapshots read": 40,
         "logs read": 30,
         "forks": 5,
+        "reshards to more": 10,
+        "reshards to fewer": 5,
+        "runs named again": 20,
     }.items():
         assert counts[what] >= least, (what, counts)

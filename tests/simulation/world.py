@@ -23,8 +23,8 @@ from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.protocol.pin import Pin
 from dagster_ckpt.runtime import upstreams
 from dagster_ckpt.state.objects import create
+from dagster_ckpt.storage import by_hand, indexed_lists, leases, opening, pins, probe, subscribers
 from dagster_ckpt.storage import chain as chain_module
-from dagster_ckpt.storage import indexed_lists, leases, opening, pins, probe, subscribers
 from dagster_ckpt.storage import writer as writer_module
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
@@ -32,7 +32,7 @@ from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Patience
 from tests.simulation import decoded
 from tests.simulation.calm import Calm
-from tests.simulation.character import Character, character_of
+from tests.simulation.character import Character, character_of, with_resharding
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
 from tests.simulation.dagster import launch_by_hand, watch_again_and_again
@@ -41,6 +41,7 @@ from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
 from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
+from tests.simulation.resharding import person_in, reshard_again_and_again
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
 from tests.simulation.store import SimulatedStore, Step, Weather
 from tests.simulation.stream import SimulatedStream
@@ -97,7 +98,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
-        self.character: Character = character_of(self.chance)
+        self.character: Character = with_resharding(character_of(self.chance), Random(f"{self.seed} reshard"))
         self.scheduler = Scheduler()
         self.threads = Threads(self.scheduler)
         self.oracles: dict[StreamUuid, Oracle] = {}
@@ -177,6 +178,8 @@ class World:
             self._begin(stream)
         if self.forks:
             self._keep(self.streams[0], "forker", fork_again_and_again)
+        if character.reshard_ms:
+            self._keep(self.streams[0], "resharder", reshard_again_and_again)
         for rate, happen in (
             (character.faults.kill, self._kill),
             (character.faults.freeze, self._freeze),
@@ -292,6 +295,7 @@ class World:
             (indexed_lists, "MERGED", self.character.merged),
             (leases, "threading", self.threads),
             (opening, "is_gone", self.is_gone),
+            (by_hand, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
             (writer_module, "ManifestChain", self._patient_chain),
             (subscribers, "ManifestChain", self._patient_chain),
