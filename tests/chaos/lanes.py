@@ -11,6 +11,9 @@ import pandas as pd
 
 PLACE_VARIABLE = "DAGSTER_CKPT_TEST_PLACE"
 INTERVAL_VARIABLE = "DAGSTER_CKPT_TEST_INTERVAL"
+LANES_VARIABLE = "DAGSTER_CKPT_TEST_LANES"
+"""Which of the streams there are, parted by commas: all of them if it is not set."""
+
 SCHEMA = "id long, key long, value long"
 RETAINED = 8
 WINDOW_MS = 1_000

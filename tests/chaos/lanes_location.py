@@ -3,10 +3,12 @@
 The place and what may differ are in the environment, so that the same streams serve the chaos and the soak.
 """
 
+import os
+
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Stream, agg, build_streaming_definitions, streaming_asset, tumbling
-from tests.chaos.lanes import DELAY_MS, WINDOW_MS
+from tests.chaos.lanes import DELAY_MS, LANES, LANES_VARIABLE, WINDOW_MS
 from tests.chaos.small_parts import RECOVERY, rows_of_inbox, short_checkpoints, small_spark
 
 
@@ -32,8 +34,10 @@ def swept(spark: SparkSession) -> Stream:
     return windows.aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
 
 
+_ASSETS = {"keyed": keyed, "appended": appended, "swept": swept}
+
 defs = build_streaming_definitions(
-    assets=[keyed, appended, swept],
+    assets=[_ASSETS[lane] for lane in os.environ.get(LANES_VARIABLE, ",".join(LANES)).split(",")],
     checkpoints=short_checkpoints("300ms"),
     spark=small_spark(),
 )

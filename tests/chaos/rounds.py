@@ -11,7 +11,7 @@ from demo.dagster_api import Run
 from tests.chaos.cluster import NO_ANSWER, Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import CONTINUOUS, LANES, Wrong, inbox_in, rows_of
-from tests.chaos.strikes import Kind, NoTargetError, Strike, strike
+from tests.chaos.strikes import LANES_OF, Kind, NoTargetError, Strike, strike
 from tests.chaos.world import until
 
 LOOK_S = 0.25
@@ -49,24 +49,30 @@ class Outcome:
 class Rounds:
     """Rounds on one cluster. `overlap` is how often, of one, a strike does not wait until those before it are over.
 
-    `sweep_pause_s` is how long nobody starts `swept` again after it has ended. `tell` hears what happens, for people.
+    `lanes` are those that the cluster has. `sweep_pause_s` is how long nobody starts `swept` again after it has ended.
+    `tell` hears what happens, for people.
     """
 
     cluster: Cluster
     feeder: Feeder
     chance: random.Random
     overlap: float = 0.25
+    lanes: Sequence[str] = tuple(LANES)
     sweep_pause_s: float = 10.0
     tell: Callable[[str], None] = lambda text: None
     _idle_since_s: float | None = None
     _asked_at_s: float = 0.0
+
+    @property
+    def _continuous(self) -> list[str]:
+        return [lane for lane in CONTINUOUS if lane in self.lanes]
 
     def begin(self) -> None:
         """Until every lane has committed something."""
         self.cluster.wait_until_ready()
         until(
             "every lane commits",
-            lambda: self._look([]) and all(self.cluster.standing(lane).rows for lane in LANES),
+            lambda: self._look([]) and all(self.cluster.standing(lane).rows for lane in self.lanes),
             RECOVERY_S_MAX,
         )
 
@@ -77,7 +83,7 @@ class Rounds:
         Raises `BrokenPromiseError` where a lane does not come back, a zombie was not fenced, or what was pinned
         before the round is not what it was.
         """
-        pinned = {lane: self._pinned(lane) for lane in CONTINUOUS}
+        pinned = {lane: self._pinned(lane) for lane in self._continuous}
         left = list(kinds)
         while left:
             self._wait(outcome.strikes, self.chance.uniform(0.2, 5.0))
@@ -103,7 +109,8 @@ class Rounds:
                 if kind is Kind.EVERYTHING and busy:
                     continue  # it would end what others are still waiting for
                 try:
-                    made = strike(kind, self.cluster, random.Random(seed), busy)
+                    among = [lane for lane in LANES_OF[kind] if lane in self.lanes]
+                    made = strike(kind, self.cluster, random.Random(seed), busy, among)
                 except NoTargetError:
                     continue
                 self.tell(f"{made.name} on {', '.join(made.before)}")
@@ -118,7 +125,7 @@ class Rounds:
                 if not each.is_over and time.monotonic() - each.at_s > RECOVERY_S_MAX:
                     raise BrokenPromiseError(
                         f"a strike is not over after {RECOVERY_S_MAX:.0f} s. strike={each}, now="
-                        f"{ {lane: self.cluster.standing(lane) for lane in LANES} }"
+                        f"{ {lane: self.cluster.standing(lane) for lane in self.lanes} }"
                     )
         for each in strikes:
             if each.zombie is not None and not each.zombie.was_fenced:
@@ -172,19 +179,22 @@ class Rounds:
 
     def _compared(self) -> dict[str, Wrong]:
         """How every table differs from the right one, once all input is in."""
+        until(
+            "a manifest of every lane that never ends is retired: the collector works under fire",
+            lambda: self._look([]) and all(map(self.cluster.has_retired, self._continuous)),
+            RECOVERY_S_MAX,
+        )
         self.feeder.pause()
         until(
             "every lane has all rows, and has let out what its watermark closes",
-            lambda: self._look([]) and all(self._has_all(lane) for lane in LANES),
+            lambda: self._look([]) and all(self._has_all(lane) for lane in self.lanes),
             RECOVERY_S_MAX,
         )
-        if not all(self.cluster.has_retired(lane) for lane in CONTINUOUS):
-            raise BrokenPromiseError("no manifest was ever retired: the collector does not work under fire")
         rows = rows_of(inbox_in(self.cluster.place))
         found = {}
-        for lane, judge in LANES.items():
+        for lane in self.lanes:
             history = self.cluster.history(lane)
-            found[lane] = judge(history.read().to_pandas(), rows)
+            found[lane] = LANES[lane](history.read().to_pandas(), rows)
             if (damaged := history.verify()).findings:
                 raise BrokenPromiseError(f"an object is damaged or missing. {lane=}, findings={damaged.findings}")
         self.feeder.resume()

@@ -152,14 +152,14 @@ def strike(
     """Make a strike of a kind, on a lane that chance chooses. Raises `NoTargetError`: then nothing was done.
 
     The processes of the lanes `spared` are not struck: they recover from a strike, or hold a zombie. `among`: the lanes
-    to choose from, where they are others than those of `LANES`.
+    to choose from, where they are others than those of `LANES_OF`.
     """
     lanes = list(LANES_OF[kind] if among is None else among)
     chance.shuffle(lanes)
     lanes = [lane for lane in lanes if lane not in spared]
     match kind:
         case Kind.EVERYTHING:
-            return _everything(cluster)
+            return _everything(cluster, lanes)
         case Kind.CODE_SERVER:
             return _service(kind, cluster, cluster.services.code_server, lanes, chance)
         case Kind.DAEMON:
@@ -203,10 +203,10 @@ def _service(kind: Kind, cluster: Cluster, service: Service, lanes: list[str], c
         service.start()
 
 
-def _everything(cluster: Cluster) -> Strike:
+def _everything(cluster: Cluster, lanes: list[str]) -> Strike:
     at_s = time.monotonic()
     cluster.kill_everything()
-    before = {lane: cluster.standing(lane) for lane in CONTINUOUS}
+    before = {lane: cluster.standing(lane) for lane in lanes}
     time.sleep(RESTART_S)
     cluster.start_everything()
     return Strike(Kind.EVERYTHING, before, at_s)
