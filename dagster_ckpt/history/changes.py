@@ -1,9 +1,8 @@
 """Which manifests have the changes behind an epoch. What a rollback left behind is none of them."""
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history.choice import ranges
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs, ranges
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.upstream import may_follow
 from dagster_ckpt.storage.chain import ManifestChain

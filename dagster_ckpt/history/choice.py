@@ -1,12 +1,11 @@
 """Which retained epoch is meant: by number, by time, or the current one. Pure: it only looks at the newest manifest."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.epoch_info import moment_of
-from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.lineage import is_abandoned, lineage, ranges
 from dagster_ckpt.protocol.manifest import Manifest, Retained
 
 
@@ -32,7 +31,7 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
 
 def committed_by(newest: Manifest, as_of: datetime | str) -> list[Retained]:
     """The retained epochs that had been committed by then, oldest first. Raises `InvalidPipelineError` for none."""
-    time = _time(as_of)
+    time = time_of(as_of)
     # Not what a rollback left behind: a time must not bring back the rows that it was to remove.
     by_then = [retained for retained in lineage(newest) if moment_of(retained.time_ms * 1_000) <= time]
     if by_then:
@@ -45,8 +44,11 @@ def committed_by(newest: Manifest, as_of: datetime | str) -> list[Retained]:
     )
 
 
-def _time(as_of: datetime | str) -> datetime:
-    """A naive time is taken as UTC: the same call must mean the same on every machine."""
+def time_of(as_of: datetime | str) -> datetime:
+    """A naive time is taken as UTC: the same call must mean the same on every machine.
+
+    Raises `InvalidPipelineError` for a text that is no time.
+    """
     if isinstance(as_of, str):
         try:
             as_of = datetime.fromisoformat(as_of)
@@ -60,6 +62,8 @@ def _time(as_of: datetime | str) -> datetime:
 
 def _why_not(newest: Manifest, wanted: int) -> str:
     epochs = [retained.epoch for retained in newest.retained]
+    if wanted == EMPTY:
+        return "epoch 0 is the empty stream: there is nothing to read. Choose one that is retained"
     if is_abandoned(newest, wanted):
         return "a rollback left this epoch behind, and it is no longer kept: choose one that is retained"
     if wanted > newest.version:
@@ -71,14 +75,3 @@ def _why_not(newest: Manifest, wanted: int) -> str:
 
 def _listed(newest: Manifest) -> str:
     return ranges(retained.epoch for retained in newest.retained) or "none"
-
-
-def ranges(epochs: Iterable[Epoch]) -> str:
-    """Epochs as people write them: `0, 3-7, 9`."""
-    spans: list[tuple[int, int]] = []
-    for epoch in sorted(epochs):
-        if spans and epoch == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], epoch)
-        else:
-            spans.append((epoch, epoch))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

@@ -1,5 +1,7 @@
 """Which retained epochs the newest one builds on, and which a rollback left behind."""
 
+from collections.abc import Iterable
+
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.manifest import EpochRange, Manifest, Retained
 
@@ -28,5 +30,16 @@ def bounded(retained: tuple[Retained, ...], abandoned: tuple[EpochRange, ...], e
     return tuple(sorted(by_worth[-epochs_max:], key=lambda entry: entry.epoch))
 
 
-def _is_in(ranges: tuple[EpochRange, ...], epoch: int) -> bool:
-    return any(entry.first <= epoch <= entry.last for entry in ranges)
+def ranges(epochs: Iterable[Epoch]) -> str:
+    """Epochs as people write them: `0, 3-7, 9`."""
+    spans: list[tuple[int, int]] = []
+    for epoch in sorted(epochs):
+        if spans and epoch == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], epoch)
+        else:
+            spans.append((epoch, epoch))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _is_in(stretches: tuple[EpochRange, ...], epoch: int) -> bool:
+    return any(entry.first <= epoch <= entry.last for entry in stretches)

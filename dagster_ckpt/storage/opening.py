@@ -16,7 +16,7 @@ from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shard
 from dagster_ckpt.protocol.compatibility import breaking_changes
 from dagster_ckpt.protocol.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
-from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
+from dagster_ckpt.protocol.lineage import lineage, lineage_epochs, ranges
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.manifest_rules import check_successor, malformed, stream_stays_itself
 from dagster_ckpt.protocol.names import manifest_name
@@ -189,11 +189,11 @@ def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
     for entry in lineage(newest):
         if entry.epoch == epoch:
             return chain.read(entry.version)
-    retained = lineage_epochs(newest)
     raise InvalidPipelineError(
         f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: choose "
         f"another, or 0 for the empty stream. "
-        f"stream={newest.stream}, from_epoch={epoch}, retained={retained}"
+        f"epoch={epoch}, current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
+        f"stream={newest.stream!r}"
     )
 
 
@@ -212,10 +212,21 @@ def _check_owner(newest: Manifest, opening: Opening) -> None:
     same = theirs == NOBODY or (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
     if not same and opening.take_over is Takeover.NEVER:
         raise InvalidPipelineError(
-            f"the stream belongs to another Dagster instance or asset: use another store, or set take_over to make it "
-            f"yours. stream={newest.stream}, owner={theirs.instance}:{theirs.asset_key} ({theirs.location}), "
-            f"mine={mine.instance}:{mine.asset_key} ({mine.location})"
+            f"the stream belongs to another {_how_to_be_it(theirs, mine)}, use another store, or make it yours by "
+            f"take_over: true in the run config. stream={newest.stream!r}, owner={_named(theirs)}, mine={_named(mine)}"
         )
+
+
+def _how_to_be_it(theirs: Owner, mine: Owner) -> str:
+    if theirs.instance == mine.instance:
+        return "asset: give this one a key of its own"
+    # What whoever tries things out meets first: Dagster makes up an instance where nobody names one.
+    return "Dagster instance: set DAGSTER_HOME as it was then (without it each start of Dagster is a new instance)"
+
+
+def _named(owner: Owner) -> str:
+    location = f", code location {owner.location}" if owner.location else ""
+    return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 
 
 def _check_pipeline(shown: Manifest, opening: Opening) -> None:

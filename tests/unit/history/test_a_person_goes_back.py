@@ -106,7 +106,7 @@ def _beating(stream: MadeStream) -> StreamWriter:
 def test_an_epoch_that_is_not_there_is_refused(stream: MadeStream, history: StreamHistory, epoch: int) -> None:
     stream.close()
     before = sorted(stream.writer.store.list(""))
-    with pytest.raises(InvalidPipelineError, match=r"retained=\[2, 3, 4\]"):
+    with pytest.raises(InvalidPipelineError, match="retained=2-4"):
         history.rollback(epoch)
     assert sorted(stream.writer.store.list("")) == before
     with pytest.raises(InvalidPipelineError, match="0 or a retained epoch"):

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history.choice import choose, ranges
+from dagster_ckpt.history.choice import choose
 from dagster_ckpt.history.epoch_info import info_of, moment_of
 from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
+from dagster_ckpt.protocol.lineage import ranges
 from dagster_ckpt.protocol.manifest import (
     EpochRange,
     Manifest,
@@ -52,7 +53,13 @@ def test_a_retained_epoch_is_found_by_its_number() -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "why"),
-    [(1, "no longer kept"), (5, "no such epoch yet"), (-1, "no such epoch"), (7, "no such epoch")],
+    [
+        (1, "no longer kept"),
+        (5, "no such epoch yet"),
+        (-1, "no such epoch"),
+        (0, "the empty stream: there is nothing to read"),
+        (7, "no such epoch"),
+    ],
 )
 def test_an_epoch_that_is_not_retained_is_refused_with_what_is(epoch: int, why: str) -> None:
     manifest = newest([2, 3, 4, 9]) if epoch != 5 else newest([2, 3, 4])

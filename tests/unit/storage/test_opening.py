@@ -245,9 +245,7 @@ def test_the_folder_is_made_durable_before_anything_is_built_on_it(world: World)
 )
 def test_a_stream_of_another_owner_is_refused_at_once_unless_taken_over(world: World, owner: Owner) -> None:
     world.lease(world.open().manifest, closed="success")
-    with pytest.raises(
-        InvalidPipelineError, match=r"set take_over to make it yours\. .*owner=instance-1:flights/delay_by"
-    ):
+    with pytest.raises(InvalidPipelineError, match=r"take_over: true.*owner='asset flights/delay_by"):
         world.open(an_opening("run-2", owner=owner))
     assert world.passed_ms == 0
     assert world.open(an_opening("run-2", owner=owner, take_over=Takeover.ALWAYS)).manifest.owner == owner
@@ -346,7 +344,7 @@ def test_epoch_0_is_the_empty_stream_and_fits_any_pipeline(world: World) -> None
 @pytest.mark.parametrize("epoch", [1, 2, 9])
 def test_an_epoch_that_is_not_retained_is_refused_naming_those_that_are(world: World, epoch: int) -> None:
     a_history(world, retained=3)
-    with pytest.raises(InvalidPipelineError, match=r"or 0 for the empty stream\. .*retained=\[3, 4, 5\]"):
+    with pytest.raises(InvalidPipelineError, match=r"or 0 for the empty stream\. .*retained=3-5"):
         world.open(an_opening("run-2", from_epoch=Epoch(epoch)))
 
 
@@ -367,7 +365,7 @@ def test_an_epoch_that_is_retired_while_its_opener_looks_is_no_damage_unless_nob
         return Fault.NONE
 
     world.store.decide = others_go_on
-    with pytest.raises(InvalidPipelineError, match=r"retained=\[5, 6, 7\]"):
+    with pytest.raises(InvalidPipelineError, match=r"retained=5-7"):
         world.open(an_opening("run-2", from_epoch=Epoch(3)))
     world.store.inner.delete(manifest_name(Version(5)))
     with pytest.raises(CorruptStateError, match="is missing"):
@@ -377,7 +375,7 @@ def test_an_epoch_that_is_retired_while_its_opener_looks_is_no_damage_unless_nob
 def test_an_abandoned_epoch_cannot_be_gone_back_to(world: World) -> None:
     a_history(world)
     closed(world, world.open(an_opening("run-2", from_epoch=Epoch(3))))
-    with pytest.raises(InvalidPipelineError, match=r"retained=\[2, 3\]"):
+    with pytest.raises(InvalidPipelineError, match=r"retained=2-3"):
         world.open(an_opening("run-3", from_epoch=Epoch(5)))
 
 
