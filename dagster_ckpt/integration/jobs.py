@@ -29,5 +29,9 @@ def require_streaming(asset: object) -> StreamingFunction:
     found = of_asset(asset)
     if found is None:
         what = asset.key.to_user_string() if isinstance(asset, dg.AssetsDefinition) else repr(asset)
-        raise InvalidPipelineError(f"only what @streaming_asset made can be given here. asset={what}")
+        raise InvalidPipelineError(
+            "only what @streaming_asset made can be given here. Other assets, also those that read a stream, go beside "
+            "it: dg.Definitions.merge(build_streaming_definitions(...), dg.Definitions(assets=[...])). "
+            f"asset={what}"
+        )
     return found
