@@ -6,30 +6,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, confirm, fencing, unasked
+from dagster_ckpt.cli import values
+from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_one_epoch, confirm, fencing, unasked
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dagster_ckpt.history import WriterInfo
 
 
 @click.command()
 @click.argument("stream")
-@click.option("--epoch", type=click.IntRange(min=0), required=True, help="Which retained epoch; 0: the empty stream.")
+@click.option("--epoch", type=values.number, metavar="EPOCH", help="Which retained epoch; 0: the empty stream.")
+@as_of_time
 @fencing
 @unasked
 @asked
-def rollback(request: Request, stream: str, *, epoch: int, fence: bool, yes: bool) -> None:
+def rollback(
+    request: Request, stream: str, *, epoch: int | None, as_of: datetime | None, fence: bool, yes: bool
+) -> None:
     """Make STREAM show an older epoch again.
 
-    Its next Dagster run goes on from there. Whether a writer is live takes its lease's time-out to find out.
+    Give --epoch, or --as-of. Its next Dagster run goes on from there. Streams that have read what is left behind stop
+    until they go back too. Whether a writer is live takes its lease's time-out to find out.
     """
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli import documents, questions, tables
     from dagster_ckpt.cli.progress import shown_wait
 
+    if epoch is None and as_of is None:
+        raise click.UsageError("back to which epoch? Give --epoch or --as-of; epoch 0 is the empty stream.")
+    at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
-    what = f"Go back to epoch {epoch} of {stream}" if epoch else f"Empty {stream}"
-    confirm(f"{what}? Later epochs are left behind; their rows are read again from the sources.", yes=yes)
+    if epoch is None:
+        epoch = history.info(as_of=as_of).epoch
+    if not yes:
+        confirm(questions.rollback(history, epoch), yes=yes)
     with shown_wait(f"{stream}: goes back, unless a writer is live"):
         info = history.rollback(epoch, fence=fence)
     request.tell(tables.rollback, documents.rollback, info)
@@ -38,9 +50,10 @@ def rollback(request: Request, stream: str, *, epoch: int, fence: bool, yes: boo
 @click.command()
 @click.argument("stream")
 @click.argument("name")
-@click.option("--epoch", type=click.IntRange(min=1), required=True, help="Which retained epoch.")
+@at_epoch
+@as_of_time
 @asked
-def pin(request: Request, stream: str, name: str, epoch: int) -> None:
+def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: datetime | None) -> None:
     """Keep an epoch of STREAM readable under NAME.
 
     It stays until it is unpinned, whatever is retired. A writer at work is not disturbed; the same pin again changes
@@ -48,7 +61,11 @@ def pin(request: Request, stream: str, name: str, epoch: int) -> None:
     """
     from dagster_ckpt.cli import documents, tables
 
-    request.tell(tables.pinned, documents.pinned, stream, request.store.stream(stream).pin(epoch, name))
+    at_one_epoch(epoch, as_of)
+    history = request.store.stream(stream)
+    if epoch is None:
+        epoch = history.info(as_of=as_of).epoch
+    request.tell(tables.pinned, documents.pinned, stream, history.pin(epoch, name))
 
 
 @click.command()
@@ -64,7 +81,9 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
     from dagster_ckpt.cli import documents, tables
 
     history = request.store.stream(stream)
-    confirm(f"Unpin {name!r} of {stream}? Once its epoch is retired, nothing brings it back.", yes=yes)
+    pinned = [] if yes else [pin for pin in history.pins() if pin.name == name]
+    for pin in pinned:  # of one that is not there nobody is asked
+        confirm(f"Unpin epoch {pin.epoch} of {stream}, {name!r}? Once it is retired, nothing brings it back.", yes=yes)
     history.unpin(name)
     request.tell(tables.unpinned, documents.unpinned, stream, name)
 
@@ -76,7 +95,7 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @as_of_time
 @unasked
 @asked
-def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: str | None, *, yes: bool) -> None:
+def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: datetime | None, *, yes: bool) -> None:
     """Make a stream NEW that begins with an epoch of STREAM.
 
     Nothing is copied: STREAM keeps what NEW needs, and both go on by themselves. The asset of that name goes on with
@@ -84,8 +103,9 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: str 
     """
     from dagster_ckpt.cli import documents, tables
 
+    at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
-    chosen = 0 if epoch == 0 and as_of is None else history.info(epoch, as_of).epoch
+    chosen = 0 if epoch == 0 else history.info(epoch, as_of).epoch
     begins = f"begins with epoch {chosen} of {stream}, of which it keeps the files" if chosen else "is empty"
     confirm(f"Make the stream {new}, which {begins}?", yes=yes)
     made = history.fork(new, chosen).latest()
@@ -94,7 +114,14 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: str 
 
 @click.command()
 @click.argument("streams", nargs=-1, metavar="[STREAM]...")
-@click.option("--grace-period", metavar="TIME", default="1 hour", show_default=True, help="Longer than anybody reads.")
+@click.option(
+    "--grace-period",
+    type=values.duration,
+    metavar="DURATION",
+    default="1 hour",
+    show_default=True,
+    help="Longer than anybody reads one epoch.",
+)
 @unasked
 @asked
 def gc(request: Request, streams: tuple[str, ...], grace_period: str, *, yes: bool) -> None:
@@ -105,9 +132,7 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, *, yes: bo
     """
     from dagster_ckpt.cli import documents, plain, tables
     from dagster_ckpt.cli.progress import shown_wait
-    from dagster_ckpt.quantities import milliseconds
 
-    milliseconds(grace_period, "grace_period")  # a mistake is told before anybody is asked
     names = streams or tuple(request.store.streams())
     histories = [request.store.stream(name) for name in names]
     what = ", ".join(names) if streams else f"all {plain.count(len(names), 'stream')}"
@@ -163,21 +188,25 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
 @unasked
 @asked
 def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
-    """Keep the change log of STREAM no longer for the stream NAME.
+    """Let the change log go that STREAM keeps for stream NAME.
 
     For one that will not come back. One that does subscribes again with its next start; what it needs may be gone then.
     """
     from dagster_ckpt.cli import subscribers
 
     history = request.store.stream(stream)
-    confirm(f"Let the change log of {stream} go that is kept for {name!r}? It may have to begin anew then.", yes=yes)
+    if not yes and any(each.stream == name for each in history.subscribers()):  # of others nobody is asked
+        confirm(
+            f"Let the change log go that {stream} keeps for {name}? If {name} runs again, it may have to begin anew.",
+            yes=yes,
+        )
     history.unsubscribe(name)
     request.tell(subscribers.let_go, subscribers.unsubscribed, stream, name)
 
 
 @click.command()
 @click.argument("stream")
-@click.option("--shards", type=int, required=True, help="How many: a power of two.")
+@click.option("--shards", type=values.shards, metavar="SHARDS", required=True, help="How many: a power of two.")
 @fencing
 @unasked
 @asked
@@ -191,7 +220,9 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
     from dagster_ckpt.cli.progress import shown_progress
 
     history = request.store.stream(stream)
-    confirm(f"Give {stream}, which has {history.latest().shards} shards, {shards} of them?", yes=yes)
+    before = history.latest().shards
+    if before != shards:  # of a number that it has nobody is asked
+        confirm(f"Give {stream} {shards} shards? It has {before}.", yes=yes)
     with shown_progress() as progress_of:
         info = history.reshard(shards, fence=fence, progress=progress_of(stream))
     request.tell(tables.reshard, documents.reshard, info)

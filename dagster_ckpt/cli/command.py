@@ -7,12 +7,12 @@ was written wrongly.
 import click
 
 from dagster_ckpt.cli import changing, looking
-from dagster_ckpt.cli.request import HELP, FriendlyGroup
+from dagster_ckpt.cli.request import HELP, JSON_HELP, STORE_HELP, FriendlyGroup
 
 
 @click.group(cls=FriendlyGroup, context_settings=HELP)
-@click.option("--store", "url", envvar="DAGSTER_CKPT_STORE", show_envvar=True, metavar="URL", help="The store.")
-@click.option("--json", "output", flag_value="json", help="Print one JSON document instead of a table.")
+@click.option("--store", "url", envvar="DAGSTER_CKPT_STORE", metavar="URL", help=STORE_HELP)
+@click.option("--json", "output", flag_value="json", help=JSON_HELP)
 @click.version_option(package_name="dagster-ckpt")
 def main(url: str | None, output: str | None) -> None:
     """Look into the checkpoints of streaming assets, and operate them.
@@ -27,7 +27,7 @@ def main(url: str | None, output: str | None) -> None:
 
 @main.command()
 def class_archive() -> None:
-    """Let Spark start in two thirds of its time.
+    """Let Spark start in two thirds of the time.
 
     Writes an archive of the classes that its JVM loads, 170 MB, beside Spark; every stream that is started from this
     installation uses it from then on. Takes half a minute, once for each installation of Spark or Java.

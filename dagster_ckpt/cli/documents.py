@@ -15,9 +15,10 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> Document:
     return {"store": store, "streams": [_info(info) for info in newest]}
 
 
-def epochs(stream: str, retained: Sequence[EpochInfo]) -> Document:
-    """The retained epochs of a stream, newest first."""
-    return {"stream": stream, "epochs": [_info(info) for info in retained]}
+def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]) -> Document:
+    """The epochs of a stream that can be read, newest first, with the pins of each."""
+    pins = {info.epoch: [pin.name for pin in pinned if pin.epoch == info.epoch] for info in readable}
+    return {"stream": stream, "epochs": [{**_info(info), "pins": pins[info.epoch]} for info in readable]}
 
 
 def read(info: EpochInfo, table: pa.Table, limit: int | None) -> Document:
@@ -44,6 +45,7 @@ def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Docu
     return {
         **_info(info),
         "uuid": manifest.uuid,
+        "manifest_version": manifest.version,
         "kind": manifest.kind,
         "term": manifest.term,
         "owner": asdict(manifest.owner),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.manifest import Manifest
 
 
@@ -14,6 +14,10 @@ def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
     for word in words:
         name, equals, value = word.partition("=")
         texts.setdefault(name.strip(), []).append(value if equals else None)
+    keys = manifest.pipeline.keys
+    for name, values in texts.items():
+        if keys and name not in keys and values == [None] and not did_you_mean(name, keys):
+            raise InvalidPipelineError(f"a key is COLUMN=VALUE: write --key {keys[0]}={name}. key={list(keys)}")
     types = {field.name: field.type for spec in manifest.pipeline.tables for field in spec.schema}
     return {name: _values(name, values, types.get(name, pa.string())) for name, values in texts.items()}
 

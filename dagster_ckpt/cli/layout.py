@@ -41,7 +41,7 @@ def say(what: Table | str) -> None:
     if isinstance(what, str):
         console.print(what, soft_wrap=True)
         return
-    left_out = _narrowed(what, console) if console.is_terminal else []
+    what, left_out = _narrowed(what, console) if console.is_terminal else (what, [])
     # A line that the terminal wraps can still be read, and a pipe has no width; a cell that was cut is lost.
     console.width = max(console.width, _width(what, console))
     console.print(what)
@@ -49,13 +49,23 @@ def say(what: Table | str) -> None:
         console.print(f"[dim]Too narrow for: {', '.join(left_out)}.[/]", soft_wrap=True)
 
 
-def _narrowed(table: Table, console: Console) -> list[str]:
-    """Leave out columns that may be until the table fits; the headers of those."""
+def _narrowed(table: Table, console: Console) -> tuple[Table, list[str]]:
+    """The table without columns that may be left out, until it fits; the headers of those."""
     left_out: list[str] = []
     while _width(table, console) > console.width and any(isinstance(each, Expendable) for each in table.columns):
         last = max(at for at, each in enumerate(table.columns) if isinstance(each, Expendable))
-        left_out.append(str(table.columns.pop(last).header))
-    return left_out[::-1]
+        left_out.append(str(table.columns[last].header))
+        table = _without(table, last)
+    return table, left_out[::-1]
+
+
+def _without(table: Table, left_out: int) -> Table:
+    """A table of the other columns. Made anew: a column knows its place, and the last one is set without a margin."""
+    kept = [each for at, each in enumerate(table.columns) if at != left_out]
+    narrower = table_of(each.copy() for each in kept)
+    for cells in zip(*(each.cells for each in kept), strict=True):
+        narrower.add_row(*cells)
+    return narrower
 
 
 def _width(table: Table, console: Console) -> int:

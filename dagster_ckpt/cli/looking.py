@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_most, only_columns
+from dagster_ckpt.cli import values
+from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_most, at_one_epoch, only_columns
 from dagster_ckpt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @click.command()
@@ -35,7 +39,8 @@ def epochs(request: Request, stream: str) -> None:
     """List the epochs of STREAM that can be read, newest first."""
     from dagster_ckpt.cli import documents, tables
 
-    request.tell(tables.epochs, documents.epochs, stream, request.store.stream(stream).epochs())
+    history = request.store.stream(stream)
+    request.tell(tables.epochs, documents.epochs, stream, history.epochs(), history.pins())
 
 
 @click.command()
@@ -44,7 +49,7 @@ def epochs(request: Request, stream: str) -> None:
 @as_of_time
 @click.option("--watch", is_flag=True, help="Follow the stream while it is written, until it ends or Ctrl-C.")
 @asked
-def show(request: Request, stream: str, epoch: int | None, as_of: str | None, *, watch: bool) -> None:
+def show(request: Request, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
     """Show one epoch of STREAM.
 
     Its pipeline, state, files, sources and figures; of the current epoch also who writes, and how far the next one is.
@@ -53,6 +58,7 @@ def show(request: Request, stream: str, epoch: int | None, as_of: str | None, *,
 
     if watch and (epoch is not None or as_of is not None or request.for_programs):
         raise click.UsageError("--watch follows the current epoch, on a screen: leave out --epoch, --as-of and --json.")
+    at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     if watch:
         from dagster_ckpt.cli.watching import follow
@@ -72,26 +78,31 @@ def show(request: Request, stream: str, epoch: int | None, as_of: str | None, *,
 @at_most
 @asked
 def read(
-    request: Request, stream: str, epoch: int | None, as_of: str | None, columns: list[str] | None, limit: int | None
+    request: Request,
+    stream: str,
+    epoch: int | None,
+    as_of: datetime | None,
+    columns: list[str] | None,
+    limit: int | None,
 ) -> None:
     """Print the table of STREAM as it was at an epoch.
 
     Its rows come in the order of its key.
     """
     from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.row_order import by_key
 
+    at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     table = history.read(info.epoch, columns=columns)
-    keys = history.manifest(info.epoch).pipeline.keys
-    if keys and set(keys) <= set(table.column_names):
-        table = table.sort_by([(key, "ascending") for key in keys])
+    table = by_key(table, history.manifest(info.epoch).pipeline.keys)
     request.tell(tables.read, documents.read, info, table, limit)
 
 
 @click.command()
 @click.argument("stream")
-@click.option("--key", "keys", metavar="COLUMN=VALUE", multiple=True, required=True, help="Again for more keys.")
+@click.option("--key", "keys", metavar="COLUMN=VALUE", multiple=True, required=True, help="Which key; again for more.")
 @at_epoch
 @as_of_time
 @only_columns
@@ -101,7 +112,7 @@ def get(
     stream: str,
     keys: tuple[str, ...],
     epoch: int | None,
-    as_of: str | None,
+    as_of: datetime | None,
     columns: list[str] | None,
 ) -> None:
     """Print the rows of STREAM that have these keys.
@@ -115,6 +126,7 @@ def get(
     from dagster_ckpt.cli import documents, tables
     from dagster_ckpt.cli.key_words import keys_in
 
+    at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     asked_for = keys_in(keys, history.manifest(info.epoch))
@@ -124,10 +136,14 @@ def get(
 
 @click.command()
 @click.argument("stream")
-@click.option("--after", type=click.IntRange(min=0), help="The epoch before the first; 0: the stream's beginning.")
-@click.option("--after-as-of", metavar="TIME", help="The same by time: the newest epoch committed by then.")
-@click.option("--until", type=click.IntRange(min=0), help="The last epoch; without it the current one.")
-@click.option("--until-as-of", metavar="TIME", help="The same by time.")
+@click.option(
+    "--after", type=values.number, metavar="EPOCH", help="The epoch before the first; 0: the stream's beginning."
+)
+@click.option(
+    "--after-as-of", type=values.time, metavar="TIME", help="The same by time: the newest epoch committed by then."
+)
+@click.option("--until", type=values.number, metavar="EPOCH", help="The last epoch; without it the current one.")
+@click.option("--until-as-of", type=values.time, metavar="TIME", help="The same by time.")
 @only_columns
 @at_most
 @asked
@@ -136,20 +152,26 @@ def changes(
     stream: str,
     *,
     after: int | None,
-    after_as_of: str | None,
+    after_as_of: datetime | None,
     until: int | None,
-    until_as_of: str | None,
+    until_as_of: datetime | None,
     columns: list[str] | None,
     limit: int | None,
 ) -> None:
     """Print what epochs of STREAM have changed.
 
-    Epoch after epoch; an update is two rows. Give --after, or --after-as-of.
+    Epoch after epoch, each in the order of the key; an update is two rows. Give --after, or --after-as-of.
     """
     from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.row_order import by_epoch_and_key
 
+    if after is None and after_as_of is None:
+        raise click.UsageError("after which epoch? Give --after or --after-as-of; 0 is the stream's beginning.")
+    at_one_epoch(after, after_as_of, "--after or --after-as-of")
+    at_one_epoch(until, until_as_of, "--until or --until-as-of")
     history = request.store.stream(stream)
     table = history.changes(after, until, columns, after_as_of=after_as_of, until_as_of=until_as_of)
+    table = by_epoch_and_key(table, history.manifest().pipeline.keys)
     request.tell(tables.changes, documents.changes, stream, table, limit)
 
 
@@ -214,7 +236,7 @@ def snapshot(
     streams: tuple[str, ...],
     *,
     consistency: Literal["aligned", "latest"],
-    as_of: str | None,
+    as_of: datetime | None,
     include_creating: bool,
 ) -> None:
     """List which epochs of several streams to read together.

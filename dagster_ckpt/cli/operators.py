@@ -4,12 +4,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster_ckpt.cli import plain
+from dagster_ckpt.operators.mirror import NAME as MIRROR
+from dagster_ckpt.operators.updating_checks import WHERE
 from dagster_ckpt.protocol.manifest import Pipeline
 
 
 def in_words(pipeline: Pipeline) -> str:
     """`aggregate flights=count(), mean_delay=avg(dep_delay)`, `interval_join keys=k|rk lower=-1 h upper=0 ms`."""
     parameters = dict(pipeline.parameters)
+    if pipeline.operator == MIRROR:
+        where = parameters.get(WHERE)
+        return f"the upstream's table where {where}" if where else "the upstream's table as it is"
     aggregates = parameters.pop("aggregates", None)
     words = [", ".join(map(_call, aggregates))] if isinstance(aggregates, list) else []
     return " ".join([pipeline.operator, *words, *_words(parameters)])

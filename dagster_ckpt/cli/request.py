@@ -13,20 +13,29 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
+from dagster_ckpt.cli import values
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dagster_ckpt.history import CheckpointStore
 
 Rest = ParamSpec("Rest")
 Found = ParamSpec("Found")
 Document = dict[str, object]
 
+STORE_HELP = "The store, such as file:///data/checkpoints; else DAGSTER_CKPT_STORE says it."
+JSON_HELP = "Print one JSON document, for programs."
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-at_epoch = click.option("--epoch", type=click.IntRange(min=0), help="Which epoch; without it the current one.")
-as_of_time = click.option("--as-of", metavar="TIME", help="The newest epoch committed by then: 2013-01-05T12:00 (UTC).")
-at_most = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (tables: 50, --json: all).")
+at_epoch = click.option("--epoch", type=values.number, metavar="EPOCH", help="Which epoch; without it the current one.")
+as_of_time = click.option(
+    "--as-of", type=values.time, metavar="TIME", help="The newest epoch committed by then: 2013-01-05T12:00 (UTC)."
+)
+at_most = click.option(
+    "--limit", type=values.number, metavar="ROWS", help="At most so many rows (tables: 50, --json: all)."
+)
 only_columns = click.option(
     "--columns",
     metavar="A,B,...",
@@ -77,8 +86,8 @@ def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., 
     pyarrow and all that reads a store are imported here and in the commands, when one runs: `--help` is there at once.
     """
 
-    @click.option("--store", "url", metavar="URL", help="The store, such as file:///data/checkpoints.")
-    @click.option("--json", "output", flag_value="json", help="One JSON document, for programs.")
+    @click.option("--store", "url", metavar="URL", help=STORE_HELP)
+    @click.option("--json", "output", flag_value="json", help=JSON_HELP)
     @click.pass_context
     @wraps(command)
     def with_request(
@@ -95,7 +104,21 @@ def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., 
     return with_request
 
 
+def at_one_epoch(epoch: int | None, as_of: datetime | None, options: str = "--epoch or --as-of") -> None:
+    """Raises `click.UsageError` where an epoch was given twice, by its number and by a time."""
+    if epoch is not None and as_of is not None:
+        raise click.UsageError(f"give {options}, not both.")
+
+
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before history is changed, on stderr; ends the command where the answer is no."""
-    if not yes:
-        click.confirm(question, abort=True, err=True)
+    """Ask before history is changed, on stderr; ends the command where the answer is no, or where nobody answers."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:  # Ctrl-C, or no terminal
+        agreed = False
+        click.echo(err=True)
+    if not agreed:
+        click.echo("Nothing was changed. With --yes nobody is asked.", err=True)
+        raise SystemExit(1)

@@ -13,7 +13,7 @@ from dagster_ckpt.history.epoch_info import moment_of
 def listed(consistency: str, snapshot: Snapshot) -> None:
     """The chosen epoch of each stream, and what was left out."""
     now = moment_of(SystemClock().now_ms() * 1_000)
-    table = new_table("stream", ">epoch", "committed (UTC)", "", ">rows so far", "")
+    table = new_table("stream", ">epoch", "committed (UTC)", "ago", ">rows so far", "")
     for info in map(snapshot.info, snapshot.streams):
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",

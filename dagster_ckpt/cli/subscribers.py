@@ -13,7 +13,7 @@ from dagster_ckpt.history import SubscriberInfo
 
 def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
     """The subscribers of a stream: how far each is, and what is kept for it."""
-    table = new_table("read by", ">up to epoch", ">behind", ">log kept from", "")
+    table = new_table("read by", ">up to epoch", ">epochs behind", ">log kept from", "")
     for each in subscribers:
         table.add_row(
             f"[bold]{escape(each.stream)}[/]",
@@ -43,4 +43,6 @@ def unsubscribed(stream: str, name: str) -> Document:
 def _standing(subscriber: SubscriberInfo) -> str:
     if subscriber.gone:
         return "[red]its stream is not in the store[/]"
+    if subscriber.ahead:
+        return "[red]has read what a rollback left behind: roll it back too[/]"
     return "[red]cut off: roll it back to epoch 0[/]" if subscriber.cut_off else ""

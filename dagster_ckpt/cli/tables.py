@@ -11,9 +11,10 @@ from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
-from dagster_ckpt.history.choice import ranges
 from dagster_ckpt.history.verification import Finding
-from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, RunRef, SourcePosition
+from dagster_ckpt.protocol.edits import NOBODY
+from dagster_ckpt.protocol.lineage import ranges
+from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, SourcePosition
 from dagster_ckpt.protocol.upstream import FORMAT, decode
 
 _ROWS = 50
@@ -40,13 +41,17 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> None:
         say(f"No streams in {escape(store)} yet.")
 
 
-def epochs(stream: str, retained: Sequence[EpochInfo]) -> None:
-    """The retained epochs of a stream, newest first."""
+def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]) -> None:
+    """The epochs of a stream that can be read, newest first, and what they are pinned as."""
+    if not readable:
+        say(f"{escape(stream)} has no epoch yet.")
+        return
     now = _now()
     table = new_table(
         ">epoch", "committed (UTC)", "~ago", ">rows in", ">changes", ">late", ">took", "~>state rows", "~>state", ""
     )
-    for info in retained:
+    for info in readable:
+        names = [pin.name for pin in pinned if pin.epoch == info.epoch and pin.fork is None]
         table.add_row(
             str(info.epoch),
             plain.moment(info.committed_at),
@@ -57,10 +62,10 @@ def epochs(stream: str, retained: Sequence[EpochInfo]) -> None:
             plain.duration(info.epoch_ms),
             plain.count(info.state_rows),
             plain.size(info.state_bytes),
-            _standing(info),
+            ", ".join(filter(None, (_standing(info), *(f"pinned as {_quoted(name)}" for name in names)))),
         )
     say(table)
-    say(f"[dim]{plain.count(len(retained), 'epoch')} of {escape(stream)} can be read.[/]")
+    say(f"[dim]{plain.count(len(readable), 'epoch')} of {escape(stream)} can be read.[/]")
 
 
 def read(info: EpochInfo, table: pa.Table, limit: int | None) -> None:
@@ -113,7 +118,7 @@ def rollback(info: EpochInfo) -> None:
 def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
     """The pins of a stream."""
     now = _now()
-    table = new_table("pin", ">epoch", "committed (UTC)", "pinned (UTC)", "", "")
+    table = new_table("pin", ">epoch", "committed (UTC)", "pinned (UTC)", "ago", "")
     for pin in pinned:
         table.add_row(
             f"[bold]{escape(pin.name)}[/]",
@@ -128,7 +133,7 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
 
 def pinned(stream: str, pin: PinInfo) -> None:
     """The pin that is there now."""
-    say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {escape(pin.name)}.")
+    say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {_quoted(pin.name)}.")
 
 
 def forked(info: EpochInfo, origin: str, epoch: int) -> None:
@@ -139,7 +144,7 @@ def forked(info: EpochInfo, origin: str, epoch: int) -> None:
 
 def unpinned(stream: str, name: str) -> None:
     """The pin that is gone."""
-    say(f"{escape(name)} of [bold]{escape(stream)}[/] is unpinned.")
+    say(f"{_quoted(name)} of [bold]{escape(stream)}[/] is unpinned.")
 
 
 def collected(store: str, removed: Mapping[str, Collected]) -> None:
@@ -162,7 +167,9 @@ def collected(store: str, removed: Mapping[str, Collected]) -> None:
 
 def reshard(info: EpochInfo) -> None:
     """The number of shards that the stream has now."""
-    say(f"[bold]{escape(info.stream)}[/] has {info.shards} shards at epoch {info.epoch}; its next Dagster run goes on.")
+    shards = plain.count(info.shards, "shard")
+    say(f"[bold]{escape(info.stream)}[/] has {shards} at epoch {info.epoch}; its next Dagster run goes on.")
+    say(f"Give its asset the same number: shards={info.shards}.")
 
 
 def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
@@ -176,6 +183,10 @@ def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
     of, more = (f"{plain.count(limit)} of ", " --limit N prints more.") if table.num_rows > limit else ("", "")
     rows = plain.count(table.num_rows, "row")
     say(f"[dim]{of}{rows} {escape(whose)}.{more}[/]")
+
+
+def _quoted(name: str) -> str:
+    return escape(repr(name))
 
 
 def _forked_for(pin: PinInfo) -> str:
@@ -206,12 +217,11 @@ def _needed_by(finding: Finding) -> str:
 
 
 def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple[str, str]]:
-    pipeline, owner = manifest.pipeline, manifest.owner
     yield (
         "committed" if info.epoch else "opened",
         f"{plain.moment(info.committed_at)} UTC, {plain.ago(info.committed_at, now)}",
     )
-    yield "manifest", f"version {info.version}, term {manifest.term}, {manifest.kind}"
+    yield "manifest", f"version {manifest.version}, of kind {manifest.kind}, in term {manifest.term}"
     if info.epoch:
         late = f", {plain.count(info.late_rows)} too late" if info.late_rows else ""
         yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
@@ -224,18 +234,32 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     if info.watermark is not None:
         yield "watermark", f"{plain.moment(info.watermark)} UTC"
     yield "", ""
+    yield from _made(info, manifest)
+    yield "", ""
+    yield from _so_far(info, manifest)
+
+
+def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
+    """What the stream does, and what it keeps of it."""
+    pipeline = manifest.pipeline
     yield "operator", escape(in_words(pipeline))
     if pipeline.keys:
         yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
-    yield "shards", str(manifest.shards)
+    yield "shards", plain.count(manifest.shards)
+    if pipeline.tables:
+        yield "state", f"{plain.count(info.state_rows, 'row')}, {plain.size(info.state_bytes)}"
     for spec in pipeline.tables:
-        yield f"state {spec.name}", _state(manifest.runs.get(spec.name, ()))
-    yield "change log", _files(info.rows_out, manifest.changes)
+        yield f"  in {spec.name}", _state(manifest.runs.get(spec.name, ()))
+    if manifest.changes:
+        yield "change log", _files(info.rows_out, manifest.changes)
     table_files = sum(index.entries for index in manifest.files.index) + len(manifest.files.tail)
     if table_files:
         yield "table", plain.count(table_files, "file")
-    yield "", ""
+
+
+def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
+    """What was read until then, and whose it is."""
     for position in manifest.sources:
         yield "source", _source(position)
     if manifest.backfill.status is BackfillStatus.CREATING:
@@ -243,9 +267,15 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     all_late = manifest.statistics.total_late_rows
     too_late = f", {plain.count(all_late)} too late" if all_late else ""
     yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}{too_late}"
+    yield "owner", escape(_owner(manifest.owner))
+    yield "uuid", manifest.uuid
+
+
+def _owner(owner: Owner) -> str:
+    if owner == NOBODY:
+        return "nobody yet: the asset that opens it first"
     location = f", code location {owner.location}" if owner.location else ""
-    yield "owner", escape(f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}")
-    yield "stream", manifest.uuid
+    return f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}"
 
 
 def _writing(writer: WriterInfo | None) -> Iterable[tuple[str, str]]:
@@ -257,7 +287,10 @@ def _writing(writer: WriterInfo | None) -> Iterable[tuple[str, str]]:
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
     files = {run.name: run for shard in shards for run in shard}.values()  # several shards may share a file
-    longest = max(map(len, shards), default=0)
+    if not files:
+        return "no file"
+    longest = max(map(len, shards))
+    # Rows of files and of the table are two numbers: a row that was updated is in several files until they are merged.
     return f"{_files(sum(file.rows for file in files), files)}, at most {longest} in a shard"
 
 

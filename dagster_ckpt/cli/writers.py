@@ -19,12 +19,20 @@ _LIVES = {
 }
 
 
+_ENDINGS = {
+    "input_done": "all its input was read",
+    "run_for": "its time (run_for) was over",
+    "stopped": "it was stopped",
+}
+"""Why a writer ended, where the lease has a word for it; all else is a sentence."""
+
+
 def in_words(writer: WriterInfo) -> str:
     """`Dagster run 4f2a on host-3 (pid 812), at work`."""
     if not writer.is_known:
         return f"unknown, term {writer.term}"
     run = f"Dagster run {escape(writer.dagster_run_id)}" if writer.dagster_run_id else "no Dagster run"
-    why = f": {escape(writer.closed)}" if writer.closed else ""
+    why = f": {escape(_ENDINGS.get(writer.closed, writer.closed))}" if writer.closed else ""
     return f"{run} on {escape(writer.host)} (pid {writer.pid}), {_LIVES[writer.life]}{why}"
 
 

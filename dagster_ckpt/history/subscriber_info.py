@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.storage.subscribers import SubscriberProgress
 
@@ -14,7 +15,8 @@ class SubscriberInfo:
     `read` is what its current epoch has consumed, and `lag` how far that is behind, counted by epoch numbers. The
     change log is kept for it from `kept_from` on, because the oldest epoch that it may go back to needs it: so many
     numbers more (`kept_epochs`) than are retained anyway. `cut_off`: what it would read next is gone, and it must be
-    backfilled. `gone`: its stream is not in the store, or another one has its name now.
+    backfilled. `ahead`: a rollback left behind what it has read, so it stops until it goes back too. `gone`: its stream
+    is not in the store, or another one has its name now.
     """
 
     stream: str
@@ -25,6 +27,7 @@ class SubscriberInfo:
     kept_epochs: int
     cut_off: bool
     gone: bool
+    ahead: bool = False
 
 
 def subscriber_info(progress: SubscriberProgress, newest: Manifest, *, cut_off: bool) -> SubscriberInfo:
@@ -39,4 +42,5 @@ def subscriber_info(progress: SubscriberProgress, newest: Manifest, *, cut_off: 
         kept_epochs=max(0, oldest - progress.consumed),
         cut_off=cut_off,
         gone=progress.gone,
+        ahead=is_abandoned(newest, progress.read),
     )

@@ -19,14 +19,13 @@ from tests.unit.cli.conftest import Command
         (["epochs", "nothing like it"], "no such stream"),
         (["read", "departures", "--epoch", "99"], "retained=2"),
         (["show", "departures", "--as-of", "1999-01-01"], "oldest=2"),
-        (["show", "departures", "--as-of", "noon"], "2013-01-05T12:00:00"),
         (["read", "departures", "--columns", "carier"], "Did you mean 'carrier'?"),
         (["get", "flights/delays", "--key", "carier=UA"], "Did you mean 'carrier'?"),
         (["get", "departures", "--key", "carrier=UA"], "only appends"),
-        (["changes", "flights/delays"], "after which epoch?"),
+        (["get", "flights/delays", "--key", "UA"], "write --key carrier=UA"),
         (["changes", "flights/delays", "--after", "9"], "no such epoch yet"),
         (["changes", "flights/delays", "--after", "3", "--until", "2"], "current=3"),
-        (["read", "departures", "--epoch", "2", "--as-of", "2013-01-01"], "not both"),
+        (["changes", "flights/delays", "--after-as-of", "1999-01-01"], "oldest=2"),
     ],
 )
 def test_what_cannot_be_done_ends_with_1_and_the_reason(command: Command, words: list[str], told: str) -> None:
@@ -38,11 +37,36 @@ def test_what_cannot_be_done_ends_with_1_and_the_reason(command: Command, words:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["reed", "departures"], ["read"], ["read", "departures", "--epoch", "two"], ["read", "x", "--limit", "-1"]],
+    ("words", "told"),
+    [
+        (["reed", "departures"], "Did you mean 'read'?"),
+        (["read"], "Missing argument 'STREAM'"),
+        (["read", "departures", "--epoch", "two"], "'--epoch': 'two' is not a whole number from 0 on."),
+        (["read", "x", "--limit", "-1"], "'--limit': '-1' is not a whole number from 0 on."),
+        (["show", "departures", "--as-of", "noon"], "2013-01-05T12:00:00"),
+        (["read", "departures", "--epoch", "2", "--as-of", "2013-01-01"], "give --epoch or --as-of, not both."),
+        (["changes", "flights/delays"], "after which epoch? Give --after or --after-as-of"),
+        (["changes", "x", "--after", "1", "--after-as-of", "2013-01-01"], "give --after or --after-as-of, not both."),
+        (["changes", "x", "--after", "1", "--until", "2", "--until-as-of", "2013-01-01"], "--until or --until-as-of"),
+        (["rollback", "departures", "--yes"], "back to which epoch? Give --epoch or --as-of"),
+        (["reshard", "departures", "--shards", "3", "--yes"], "'--shards': 3 is not a power of two from 1 to 4096."),
+        (["gc", "--grace-period", "soon", "--yes"], "'--grace-period': 'soon' is not a length of time such as '30s'"),
+    ],
 )
-def test_a_command_written_wrongly_ends_with_2(command: Command, words: list[str]) -> None:
-    assert command(*words).exit_code == 2
+def test_a_command_written_wrongly_ends_with_2_and_is_told_what_is_wrong(
+    command: Command, words: list[str], told: str
+) -> None:
+    result = command(*words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_who_does_not_agree_is_told_that_nothing_was_changed(command: Command, url: str) -> None:
+    for answer in ("n\n", ""):
+        asked = CliRunner().invoke(main, ["--store", url, "fork", "departures", "copy"], input=answer)
+        assert asked.exit_code == 1
+        assert asked.stderr.endswith("Nothing was changed. With --yes nobody is asked.\n")
 
 
 def test_without_a_store_it_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,12 @@ def test_it_asks_first_and_no_changes_nothing(command: Command, url: str) -> Non
     asked = ["--store", url, "reshard", "flights/delays", "--shards", "8"]
     refused = CliRunner().invoke(main, asked, input="n\n")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "Give flights/delays, which has 2 shards, 8 of them?" in refused.stderr
+    assert "Give flights/delays 8 shards? It has 2." in refused.stderr
     assert shards(command) == 2
     done = CliRunner().invoke(main, asked, input="y\n")
     assert (done.exit_code, shards(command)) == (0, 8)
     assert "flights/delays has 8 shards at epoch 3" in done.stdout
+    assert "shards=8" in done.stdout.splitlines()[-1]
 
 
 def test_programs_learn_what_the_stream_shows(command: Command) -> None:
@@ -31,13 +32,20 @@ def test_programs_learn_what_the_stream_shows(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
-    [("2", "so many shards already; nothing was changed"), ("3", "a power of two"), ("8192", "from 1 to 4096")],
+    ("number", "status", "told"),
+    [
+        ("2", 1, "so many shards already; nothing was changed"),
+        ("3", 2, "a power of two"),
+        ("8192", 2, "from 1 to 4096"),
+    ],
 )
-def test_a_number_that_cannot_be_is_refused(command: Command, number: str, told: str) -> None:
-    result = command("reshard", "flights/delays", "--shards", number, "--yes")
-    assert (result.exit_code, shards(command)) == (1, 2)
+def test_a_number_that_cannot_be_is_refused_before_anybody_is_asked(
+    command: Command, number: str, status: int, told: str
+) -> None:
+    result = command("reshard", "flights/delays", "--shards", number)
+    assert (result.exit_code, shards(command)) == (status, 2)
     assert told in result.stderr
+    assert "[y/N]" not in result.stderr
 
 
 def test_an_unknown_stream_and_a_missing_number_are_told(command: Command) -> None:

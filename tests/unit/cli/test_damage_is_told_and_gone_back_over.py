@@ -8,7 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_ckpt.cli import main, progress
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.subscribers import subscribe
 from tests.unit.cli.conftest import Command
+from tests.unit.history.reading_streams import MadeStreams
 
 MANIFEST = "manifest/00000000000000000003.json"
 VERIFIED = {
@@ -102,7 +107,7 @@ def test_a_rollback_asks_first_and_no_changes_nothing(command: Command, url: str
     asked = ["--store", url, "rollback", "flights/delays", "--epoch", "2"]
     refused = CliRunner().invoke(main, asked, input="n\n")
     assert refused.exit_code == 1
-    assert "Go back to epoch 2 of flights/delays?" in refused.stderr
+    assert "Go back to epoch 2 of flights/delays, committed " in refused.stderr
     assert refused.stdout == ""
     assert CliRunner().invoke(main, asked, input="").exit_code == 1
     assert json.loads(command("show", "flights/delays", "--json").stdout)["epoch"] == 3
@@ -111,16 +116,45 @@ def test_a_rollback_asks_first_and_no_changes_nothing(command: Command, url: str
     assert "Empty flights/delays?" in CliRunner().invoke(main, [*asked[:-1], "0"], input="n\n").stderr
 
 
+def test_who_goes_back_is_told_which_streams_stop_by_it(tmp_path: Path) -> None:
+    streams = MadeStreams(tmp_path)
+    up = streams.source("up", epochs=2)
+    down = streams.reader("down", up)
+    down.read(up)
+    subscribe(
+        ManifestChain(up.writer.store, SystemClock()),
+        Subscriber("down", down.writer.manifest.uuid, up.writer.manifest.epoch),
+    )
+    streams.close()
+    asked = ["--store", tmp_path.as_uri(), "rollback", "up", "--epoch"]
+    told = CliRunner().invoke(main, [*asked, "2"], input="n\n").stderr
+    assert "Streams that have read them stop until they go back too: down." in told
+    assert "stop until" not in CliRunner().invoke(main, [*asked, "3"], input="n\n").stderr
+    subscribers = ["--store", tmp_path.as_uri(), "subscribers", "up"]
+    assert "left behind" not in CliRunner().invoke(main, subscribers).stdout
+    assert CliRunner().invoke(main, [*asked, "2", "--yes"]).exit_code == 0
+    assert "has read what a rollback left behind: roll it back too" in CliRunner().invoke(main, subscribers).stdout
+
+
+def test_a_rollback_may_be_to_a_time(command: Command) -> None:
+    newest, oldest = json.loads(command("epochs", "flights/delays", "--json").stdout)["epochs"]
+    assert oldest["committed_at"] < newest["committed_at"]
+    shown = command("rollback", "flights/delays", "--as-of", oldest["committed_at"], "--yes", "--json")
+    assert json.loads(shown.stdout)["epoch"] == oldest["epoch"]
+
+
 def test_a_rollback_tells_programs_what_the_stream_shows(command: Command) -> None:
     shown = json.loads(command("rollback", "flights/delays", "--epoch", "2", "--yes", "--json").stdout)
     assert (shown["epoch"], shown["current"]) == (2, True)
 
 
-@pytest.mark.parametrize(("epoch", "told"), [("1", "retained=[2, 3]"), ("9", "retained=[2, 3]")])
+@pytest.mark.parametrize(("epoch", "told"), [("1", "retained=2-3"), ("9", "retained=2-3")])
 def test_a_rollback_to_what_is_not_there_is_refused(command: Command, epoch: str, told: str) -> None:
-    result = command("rollback", "flights/delays", "--epoch", epoch, "--yes")
-    assert result.exit_code == 1
-    assert told in result.stderr
+    for yes in ([], ["--yes"]):
+        result = command("rollback", "flights/delays", "--epoch", epoch, *yes)
+        assert result.exit_code == 1
+        assert told in result.stderr
+        assert "[y/N]" not in result.stderr
 
 
 def test_a_rollback_needs_to_know_where_to(command: Command) -> None:

@@ -45,8 +45,9 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
         ),
         (
             Mirror.build(("origin",), CHANGES, "delay > 15").pipeline,
-            "mirror updating=true where=delay > 15",
+            "the upstream's table where delay > 15",
         ),
+        (Mirror.build(("origin",), CHANGES, None).pipeline, "the upstream's table as it is"),
     ],
 )
 def test_a_line_says_what_an_operator_does(pipeline: Pipeline, words: str) -> None:

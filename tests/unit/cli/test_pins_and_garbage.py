@@ -16,7 +16,7 @@ from tests.unit.history.made_streams import MadeStream, departures
 def test_a_pinned_epoch_is_listed_until_it_is_unpinned(command: Command) -> None:
     assert command("pins", "departures").stdout == "Nothing of departures is pinned.\n"
     assert command("pin", "departures", "v1 [old]", "--epoch", "2").stdout == (
-        "Epoch 2 of departures is pinned as v1 [old].\n"
+        "Epoch 2 of departures is pinned as 'v1 [old]'.\n"
     )
     header, pin = command("pins", "departures").stdout.splitlines()
     assert header.split()[:2] == ["pin", "epoch"]
@@ -24,8 +24,19 @@ def test_a_pinned_epoch_is_listed_until_it_is_unpinned(command: Command) -> None
     [found] = json.loads(command("pins", "departures", "--json").stdout)["pins"]
     assert (found["name"], found["epoch"]) == ("v1 [old]", 2)
     assert found.keys() == {"name", "epoch", "pinned_at", "committed_at", "fork", "orphan"}
-    assert command("unpin", "departures", "v1 [old]", "--yes").stdout == "v1 [old] of departures is unpinned.\n"
+    assert command("unpin", "departures", "v1 [old]", "--yes").stdout == "'v1 [old]' of departures is unpinned.\n"
     assert json.loads(command("pins", "departures", "--json").stdout)["pins"] == []
+
+
+def test_without_an_epoch_the_current_one_is_pinned_and_a_time_may_say_which(command: Command) -> None:
+    assert command("pin", "flights/delays", "now").stdout == "Epoch 3 of flights/delays is pinned as 'now'.\n"
+    _, oldest = json.loads(command("epochs", "flights/delays", "--json").stdout)["epochs"]
+    assert command("pin", "flights/delays", "then", "--as-of", oldest["committed_at"]).stdout.startswith("Epoch 2 ")
+    _, newest, older, _ = command("epochs", "flights/delays").stdout.splitlines()
+    assert newest.endswith("current, pinned as 'now'")
+    assert older.rstrip().endswith("pinned as 'then'")
+    pins = [one["pins"] for one in json.loads(command("epochs", "flights/delays", "--json").stdout)["epochs"]]
+    assert pins == [["now"], ["then"]]
 
 
 def test_pin_and_unpin_answer_programs_too(command: Command) -> None:
@@ -40,6 +51,9 @@ def test_unpin_asks_first(command: Command, url: str) -> None:
     no = CliRunner().invoke(main, ["--store", url, "unpin", "departures", "v1"], input="n\n")
     assert no.exit_code == 1
     assert "nothing brings it back" in no.stderr
+    unknown = CliRunner().invoke(main, ["--store", url, "unpin", "departures", "v2"])
+    assert (unknown.exit_code, "[y/N]" in unknown.stderr) == (1, False)
+    assert "there is no such pin" in unknown.stderr
     assert "v1" in command("pins", "departures").stdout
 
 

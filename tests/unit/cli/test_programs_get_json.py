@@ -52,7 +52,7 @@ def test_epochs_have_raw_numbers_and_times_in_utc(command: Command) -> None:
     found = document(command, "epochs", "flights/delays")
     assert (found["stream"], [one["epoch"] for one in found["epochs"]]) == ("flights/delays", [3, 2])
     newest = found["epochs"][0]
-    assert newest.keys() == INFO
+    assert newest.keys() == {*INFO, "pins"}
     assert (newest["rows_in"], newest["current"], newest["event_time"]) == (2, True, "1970-01-01T02:00:00+00:00")
     assert datetime.fromisoformat(newest["committed_at"]).utcoffset() is not None
 

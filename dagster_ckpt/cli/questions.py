@@ -1,0 +1,33 @@
+"""What somebody should know who is asked whether history is to be changed."""
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.history import EpochInfo, StreamHistory
+
+
+def rollback(history: StreamHistory, epoch: int) -> str:
+    """What going back leaves behind, and whom it stops. Raises `InvalidPipelineError` where there is no such epoch."""
+    readers = _stopped(history, epoch)
+    stops = f" Streams that have read them stop until they go back too: {', '.join(readers)}." if readers else ""
+    what = f"Go back to {_when(history, epoch)}" if epoch else f"Empty {history.name}"
+    return f"{what}? Later epochs are left behind; their rows are read again from the sources.{stops}"
+
+
+def _when(history: StreamHistory, epoch: int) -> str:
+    named = f"epoch {epoch} of {history.name}"
+    info = _info(history, epoch)
+    return named if info is None else f"{named}, committed {plain.moment(info.committed_at)} UTC"
+
+
+def _info(history: StreamHistory, epoch: int) -> EpochInfo | None:
+    try:
+        return history.info(epoch)
+    except CorruptStateError:
+        return None  # going back is the way out of damage: whether it leads there, it finds out itself
+
+
+def _stopped(history: StreamHistory, epoch: int) -> list[str]:
+    try:
+        return [each.stream for each in history.subscribers() if each.read > epoch and not each.gone]
+    except CorruptStateError:
+        return []
