@@ -1,4 +1,4 @@
-"""A keyed stream whose store is an S3 server: workers of their own, a cache on their disk, a crash, and a reader."""
+"""Streams whose store is an S3 server: workers of their own, a cache on their disk, a crash, readers of both kinds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointStore, agg
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.upstream import newest_of, read_table
+from dagster_ckpt.runtime.upstream_source import Downstream
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
+from tests.unit.history.made_streams import MadeStream, departures
 from tests.worlds.s3_server import S3Server
 
 FILES, KEYS = 6, 500
@@ -62,3 +67,23 @@ def test_a_keyed_stream_on_s3_restarts_where_it_was_and_equals_a_batch(
     assert history.name in CheckpointStore(stream.address.url, stream.address.options).streams()
     assert history.read(stream.epochs[0].manifest.epoch)["rows"].to_pylist() == [1] * 300
     assert not (tmp_path / "store").exists()
+
+
+def test_a_stream_on_s3_feeds_another(spark_of_all: SparkSession, tmp_path: Path, s3_server: S3Server) -> None:
+    """Spark's processes that plan and read get the storage options without anybody being shown them."""
+    store = s3_server.empty()
+    down = StreamUnderTest(spark_of_all, tmp_path, "down", shards=2, elsewhere=store)
+    reads = Downstream(store, folder_of(("down",)), epochs_max=100, tasks=2)
+
+    def function(spark: SparkSession) -> Stream:
+        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock())).where("flights > 1")
+
+    up = MadeStream(store.url, "up", options=store.options)
+    up.commit(departures({"UA": [1.0, 2.0], "AA": [1.0]}))
+    down.run(function)
+    up.commit(departures({"AA": [1.0], "DL": [1.0]}))
+    down.run(function)
+    up.close()
+    table = CheckpointStore(store.url, store.options).stream("up").read()
+    assert down.rows() == sorted((row for row in table.to_pylist() if row["flights"] > 1), key=repr)
+    assert [row["carrier"] for row in down.rows()] == ["AA", "UA"]
