@@ -278,8 +278,8 @@ class Reading:
 
     def needs_log_of(self, version: Version) -> bool:
         needs, newest = self.needs(), self.upstream.newest
-        if needs is None or newest is None:
-            return False
+        if needs is None or newest is None or is_abandoned(newest, needs):
+            return False  # behind what was left behind nothing follows: it has to go back, or to begin anew
         return version > max(needs, self.lost or 0) and not is_abandoned(newest, version)
 
     def needs_file(self, name: str) -> bool:
@@ -287,6 +287,9 @@ class Reading:
         newest = self.own.newest
         if self.snapshot is None or newest is None:
             return False
-        at = read_to(newest)
-        is_read = at is None or (at.in_snapshot and at.epoch == self.snapshot.epoch)
+        at, upstream = read_to(newest), self.upstream.newest
+        if at is None:  # whoever starts lets go of one that was left behind, and may die before it is told what follows
+            is_read = upstream is not None and not is_abandoned(upstream, self.snapshot.epoch)
+        else:
+            is_read = at.in_snapshot and at.epoch == self.snapshot.epoch
         return is_read and name in self.upstream.files_of(self.snapshot)

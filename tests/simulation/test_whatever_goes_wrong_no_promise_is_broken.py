@@ -20,6 +20,7 @@ FOUND_BEFORE = {
     "a sleeper's manifest below those in use and a late list made a collector think that one was lost": 19678,
     "a reader who had slept began at the manifests of two sleepers and thought the chain broken": 10227,
     "a process slept through both of its probes of the store, and accused that": 13414,
+    "the oracle asked for the log behind a snapshot that was let go, since the upstream had gone back before it": 1682,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 
