@@ -10,6 +10,13 @@ from pyspark.sql import SparkSession
 
 from tests.dagster.place import Place
 
+NOTHING_PRINTED = {
+    "compute_logs": {
+        "module": "dagster._core.storage.noop_compute_log_manager",
+        "class": "NoOpComputeLogManager",
+    }
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[LazyPySparkResource]:
@@ -28,7 +35,10 @@ def spark() -> Iterator[LazyPySparkResource]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, spark: LazyPySparkResource) -> Place:
-    """Dagster keeps its records in files, as a user's does: those in memory lock each other out when two runs write."""
-    (tmp_path / "dagster").mkdir()
-    return Place(tmp_path, spark, dg.DagsterInstance.local_temp(str(tmp_path / "dagster")))
+def place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spark: LazyPySparkResource) -> Place:
+    """Dagster keeps its records in files, as a user's does: those in memory lock each other out when two runs write.
+
+    What runs print is not kept: Dagster would start four processes for each.
+    """
+    home = tmp_path_factory.mktemp("dagster")
+    return Place(tmp_path, spark, dg.DagsterInstance.local_temp(str(home), overrides=NOTHING_PRINTED))

@@ -10,6 +10,8 @@ from dagster_pyspark import LazyPySparkResource
 from tests.dagster.place import Place
 
 PLACE = "DAGSTER_CKPT_TEST_PLACE"
+FORKED = {"start_method": {"forkserver": {"preload_modules": [__name__]}}}
+"""Each step in a process of its own, which need not import everything again."""
 
 
 def _place() -> Place:
@@ -28,7 +30,7 @@ def a_stream_of_two_instances() -> dg.JobDefinition:
 
 
 def two_streams_and_a_report() -> dg.JobDefinition:
-    """As the asset page runs a selection: with the executor of the location, which is Dagster's multiprocess one."""
+    """As the asset page runs a selection: with Dagster's multiprocess executor."""
     place = _place()
 
     @dg.asset
@@ -36,5 +38,6 @@ def two_streams_and_a_report() -> dg.JobDefinition:
         (place.folder / "report").write_text(f"{one['total'].sum()} {two['total'].sum()}")
 
     streams = [place.counts(name=name, mode="continuous") for name in ("one", "two")]
-    everything = dg.Definitions(jobs=[dg.define_asset_job("everything", "*")])
+    executor = dg.multiprocess_executor.configured(FORKED)
+    everything = dg.Definitions(jobs=[dg.define_asset_job("everything", "*", executor_def=executor)])
     return dg.Definitions.merge(place.definitions(report, streams=streams), everything).resolve_job_def("everything")
