@@ -95,7 +95,7 @@ class FirstRows(OnlyGrows):
             columns = [rows.column(name) for name in (*self.keys, self.event_time)]
             seen.put(touched.hashes[touched.after.present], pa.Table.from_arrays(columns, schema=self.seen.schema))
             yield inserts(rows), rows.num_rows
-        new.expire(context.epoch + 1)
+        new.expire(context.number + 1)
 
     @property
     def _choice(self) -> RowChoice:
@@ -114,5 +114,5 @@ class FirstRows(OnlyGrows):
         return wins
 
     def _new_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
-        epochs = pa.array(np.full(rows.num_rows, context.epoch, dtype=np.int64)).view(_EPOCHS)
+        epochs = pa.array(np.full(rows.num_rows, context.number, dtype=np.int64)).view(_EPOCHS)
         return pa.Table.from_arrays([*rows.columns, epochs], schema=self.new.schema)

@@ -112,7 +112,7 @@ class KeptRows:
         undecided = np.ones(len(found.present), dtype=np.bool_)
         if self._is_first:
             epochs = flat(found.rows.column(FIRST_EPOCH)).to_numpy()
-            undecided[found.present] = epochs == context.epoch
+            undecided[found.present] = epochs == context.number
         return undecided
 
     def _win(self, best: pa.Table, found: Found) -> Mask:
@@ -123,5 +123,5 @@ class KeptRows:
         return wins
 
     def _state_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
-        added = [pa.array(np.full(rows.num_rows, context.epoch, dtype=np.int64))] if self._is_first else []
+        added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._is_first else []
         return pa.Table.from_arrays([*rows.columns, *added], schema=self.spec.schema)

@@ -113,7 +113,7 @@ class Mirror:
     def _put(self, hashes: Hashes, rows: pa.Table, table: StateTable, context: EpochContext) -> None:
         if _put_now(table.get(hashes, self._keys_of(rows)), context).any():
             raise self._ambiguous()
-        put_in = pa.array(np.full(rows.num_rows, context.epoch, dtype=np.int64))
+        put_in = pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))
         table.put(hashes, pa.Table.from_arrays([*rows.columns, put_in], schema=self.pipeline.tables[0].schema))
 
     def _delete(self, hashes: Hashes, keys: pa.Table, table: StateTable, context: EpochContext) -> None:
@@ -135,5 +135,5 @@ class Mirror:
 def _put_now(found: Found, context: EpochContext) -> Mask:
     """Which of the keys asked for have got their row in this epoch."""
     now = np.zeros(len(found.present), dtype=np.bool_)
-    now[found.present] = flat(found.rows.column(PUT_IN)).to_numpy() == context.epoch
+    now[found.present] = flat(found.rows.column(PUT_IN)).to_numpy() == context.number
     return now

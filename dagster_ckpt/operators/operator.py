@@ -1,7 +1,7 @@
 """What an operator is: rows and state in, changes and state out, all as arrays, and nothing else."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +13,8 @@ from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.lineage import lineage
+from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 
 NONE_LATE: Positions = np.empty(0, dtype=np.int64)
 """No row was too late."""
@@ -29,7 +30,8 @@ class EpochContext:
     `shards` (adjacent, of `of` in all) are those whose rows it is given. `watermark_us` is the watermark of the epoch
     before: no row below it is expected any more; None: it has not begun. `safe_epoch` is the oldest epoch that the
     stream can still be rolled back to. `memory_bytes` is about what an operator may hold beside its state tables. What
-    it counts in `counters`, under the names it declares, is shown with the epoch.
+    it counts in `counters`, under the names it declares, is shown with the epoch. `forked_at` is how far the streams
+    had come that this one was forked from, all together.
     """
 
     epoch: Epoch
@@ -39,6 +41,28 @@ class EpochContext:
     safe_epoch: Epoch
     memory_bytes: int
     counters: Counter[str] = field(default_factory=Counter)
+    forked_at: int = 0
+
+    @classmethod
+    def behind(cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int) -> "EpochContext":
+        """The context of the epoch that follows a manifest."""
+        return cls(
+            epoch=epoch,
+            shards=tuple(shards),
+            of=shown.shards,
+            watermark_us=shown.watermark_us,
+            safe_epoch=min((retained.epoch for retained in lineage(shown)), default=shown.epoch),
+            memory_bytes=memory_bytes,
+            forked_at=sum(ancestor.epoch for ancestor in shown.ancestors),
+        )
+
+    @property
+    def number(self) -> int:
+        """The epoch as a number that nothing in the state has yet, for what is to be told from all that came before.
+
+        The epoch's own is none: a fork counts its epochs from 1, and has the state of a stream that did as well.
+        """
+        return self.epoch + self.forked_at
 
     def row_numbers(self, count: int) -> pa.Array:
         """So many numbers (int64, ascending) that no other row of the stream ever had: they tell equal rows apart.
@@ -54,7 +78,7 @@ class EpochContext:
                 f"maxFilesPerTrigger). Nothing of the epoch is committed. rows={rows}, rows_max={rows_max}, "
                 f"epoch={self.epoch}, shards={len(self.shards)}"
             )
-        first = (self.epoch << _NUMBERS_AN_EPOCH_BITS) + of_a_shard * self.shards[0] + self.counters[_NUMBERED]
+        first = (self.number << _NUMBERS_AN_EPOCH_BITS) + of_a_shard * self.shards[0] + self.counters[_NUMBERED]
         self.counters[_NUMBERED] = rows
         return pa.array(np.arange(first, first + count))
 

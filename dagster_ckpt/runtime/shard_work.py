@@ -14,7 +14,6 @@ from dagster_ckpt.operators.late import is_late_table, keep_late, late_table
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.names import FileId, merged_name
 from dagster_ckpt.runtime.intake import Intake, chunks_of, rows_by_input
@@ -123,14 +122,7 @@ class ShardWork:
         return [whole, *others]
 
     def _context(self, shards: Sequence[Shard]) -> EpochContext:
-        return EpochContext(
-            epoch=self.epoch,
-            shards=tuple(shards),
-            of=self.manifest.shards,
-            watermark_us=self.manifest.watermark_us,
-            safe_epoch=min((retained.epoch for retained in lineage(self.manifest)), default=self.manifest.epoch),
-            memory_bytes=self.engine.budget.soft_bytes,
-        )
+        return EpochContext.behind(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         return chunks_of(batches, self.engine.budget.chunk_bytes)

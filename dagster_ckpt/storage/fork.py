@@ -110,9 +110,11 @@ class _Fork:
             )
         # The origin first: as long as its epoch is pinned, the origin keeps the pins that keep its ancestors' files.
         self._pin(self._origin.store, shown, partial(self._is_kept, shown))
-        ancestors = [each for each in shown.ancestors if self._pin_ancestor(each, shown)]
-        ancestors.append(Ancestor(shown.uuid, shown.stream, shown.epoch))
-        return self._create(forked(shown, Forking(self._id.stream, self._id.uuid, tuple(ancestors)), self._stamp))
+        for each in shown.ancestors:
+            self._pin_ancestor(each, shown)
+        # Also those of which no file is needed: the state has numbers that were counted since their epochs.
+        ancestors = (*shown.ancestors, Ancestor(shown.uuid, shown.stream, shown.epoch))
+        return self._create(forked(shown, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
 
     def of_nothing(self, newest: Manifest) -> Manifest:
         ancestors = (Ancestor(newest.uuid, newest.stream, EMPTY),)
@@ -128,16 +130,16 @@ class _Fork:
         pins = read_pins(chain.store, chain.clock, chain.patience)
         return any(pin.manifest == shown and pin.fork != self._id for pin in pins)
 
-    def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> bool:
-        """Keep an ancestor's files by a pin beside the origin's own; False where the origin needs none of them."""
+    def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
+        """Keep an ancestor's files, where the origin needs any of them, by a pin beside the origin's own."""
         store, chain = ancestors_folder(self._root, ancestor), self._origin
         theirs = replace(chain, store=store)
         pin = find_pin(theirs, fork_pin_name(shown.uuid))
         if pin is not None and pin.manifest.uuid == ancestor.uuid:
             self._pin(store, pin.manifest, lambda: find_pin(theirs, pin.name) == pin)
-            return True
+            return
         if ancestor.uuid not in all_ancestors_named(chain.store, chain.clock, chain.patience, shown):
-            return False
+            return
         self._let_go()
         raise CorruptStateError(
             f"the pin that keeps the files of the stream that this one was forked from was taken away: they may be "

@@ -12,7 +12,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.operators import AppendOnly, EpochContext, RunningAggregate, agg
+from dagster_ckpt.operators import AppendOnly, EpochContext, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.late import KEEP, keep_late, late_table
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Tumbling
@@ -77,7 +77,7 @@ class MadeStream:
 
     url: str
     name: str
-    operator: RunningAggregate | WindowAggregate | AppendOnly = field(default_factory=aggregate)
+    operator: Operator | AppendOnly = field(default_factory=aggregate)
     retained: int = 20
     instance: str = "instance-1"
     limits: CompactionLimits = field(default_factory=CompactionLimits)
@@ -150,10 +150,10 @@ class MadeStream:
         written = change_log.write(self.writer.store, file, changes.rows)
         return ShardAck(file.shard, changes=() if written is None else (written,), rows_out=changes.count)
 
-    def _transform(self, operator: RunningAggregate | WindowAggregate, file: FileId, rows: pa.Table) -> ShardAck:
+    def _transform(self, operator: Operator, file: FileId, rows: pa.Table) -> ShardAck:
         manifest, engine = self.writer.manifest, Engine(SystemClock(), limits=self.limits)
         store = with_ancestors(self.writer.store, open_store(self.url, self.options), manifest.ancestors)
-        context = EpochContext(file.epoch, (file.shard,), manifest.shards, manifest.watermark_us, Epoch(0), 1 << 20)
+        context = EpochContext.behind(manifest, file.epoch, (file.shard,), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
             if self.limits != CompactionLimits():
