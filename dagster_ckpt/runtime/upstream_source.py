@@ -136,10 +136,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after == until:
             return []
         if until.parts:
-            snapshot = self._snapshot(after)
-            assert snapshot is not None, "a part of a snapshot is planned only where there is one"
+            downstream = self._own_uuid()
+            self._pinned(downstream, until)
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
-            return [SnapshotShare(self._own_uuid(), share) for share in shares]
+            return [SnapshotShare(downstream, until, share) for share in shares]
         epochs = [_bare(manifest) for manifest in self._log.following(after, _EPOCHS_MAX, until.epoch)]
         changed = tuple(manifest for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
@@ -149,13 +149,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         clock, store = SystemClock(), self._chain.store
         match partition:
-            case SnapshotShare(downstream=downstream, share=share):
-                pin = find_pin(self._chain, backfill_pin(downstream))
-                if pin is None:
-                    raise NothingFollowsError(Trouble.UNPINNED, UpstreamPosition(downstream))
-                root = self._downstream.address.open()
-                files = with_ancestors(store, root, pin.manifest.ancestors)
-                yield from table_rows(files, clock, pin.manifest, self._schema, share)
+            case SnapshotShare(downstream=downstream, until=until, share=share):
+                snapshot = self._pinned(downstream, until)
+                files = with_ancestors(store, self._downstream.address.open(), snapshot.ancestors)
+                yield from table_rows(files, clock, snapshot, self._schema, share)
             case LogShare(epochs=epochs, share=share):
                 read = net_changes if self._read is Read.TABLE else raw_changes
                 yield from read(store, clock, epochs, self._schema, share)
@@ -163,6 +160,17 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _snapshot(self, at: UpstreamPosition) -> Manifest | None:
         """The pinned manifest whose table is read from this position on; None: the log is, from its beginning."""
         return snapshot_at(self._chain, at, self._own_uuid())
+
+    def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
+        """The snapshot that a batch up to `until` was planned on.
+
+        Another writer of the downstream may have pinned a later epoch since. Rows of that one would come once more,
+        from the log behind the one that was planned.
+        """
+        pin = find_pin(self._chain, backfill_pin(downstream))
+        if pin is None or pin.manifest.epoch != until.epoch or pin.manifest.uuid != until.uuid:
+            raise NothingFollowsError(Trouble.UNPINNED, until)
+        return pin.manifest
 
     def _own_uuid(self) -> StreamUuid:
         own = self._downstream.chain(self._downstream.folder).newest()
@@ -172,9 +180,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass(frozen=True)
 class SnapshotShare(InputPartition):
-    """One task's share of a part of the snapshot that the downstream has pinned."""
+    """One task's share of the part, up to `until`, of the snapshot that the downstream has pinned."""
 
     downstream: StreamUuid
+    until: UpstreamPosition
     share: Share
 
 

@@ -66,12 +66,11 @@ class Upstreams:
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
             with _told_of(upstream):
-                begins = at.epoch
-                if at.epoch == EMPTY:
-                    newest = upstream.log.newest()
-                    if at.uuid not in {"", newest.uuid}:
-                        raise self._what_helps(Trouble.MADE_ANEW, upstream, at, manifest)
-                    begins = newest.epoch
+                newest = upstream.log.newest()
+                if at.epoch == EMPTY and at.uuid not in {"", newest.uuid}:
+                    raise self._what_helps(Trouble.MADE_ANEW, upstream, at, manifest)
+                # Of an upstream that went back, or was made anew, less may be needed later than was consumed once.
+                begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
                 # In this order: what is pinned then has its log kept already.
                 subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
                 if at.epoch > EMPTY and not at.in_snapshot:

@@ -82,6 +82,8 @@ class UpstreamLog:
             if len(found) == epochs_max or (until is not None and version > until):
                 break
             manifest = self._manifest(version)
+            if manifest is not None and manifest.uuid != at.uuid:  # since the newest one was looked at
+                raise NothingFollowsError(Trouble.MADE_ANEW, at)
             # What a fork begins with is in no log.
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)

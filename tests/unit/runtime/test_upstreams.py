@@ -101,6 +101,18 @@ def test_a_new_downstream_pins_the_newest_epoch_and_subscribes_from_there(pair: 
     assert pair.subscribed() == [("down", 4)]
 
 
+def test_who_comes_back_to_an_upstream_that_was_made_anew_subscribes_from_where_that_is(pair: Pair) -> None:
+    pair.feed(5)
+    pair.read(6)
+    for name in list(pair.root.list("up")):
+        pair.root.delete(name)
+    pair.up = pair.opened("up")
+    pair.feed(1)
+    with pytest.raises(IncompatibleStateError, match="made anew"):
+        pair.prepare()
+    assert pair.subscribed() == [("down", 2)]
+
+
 def test_of_an_empty_upstream_the_log_will_have_all(pair: Pair) -> None:
     pair.prepare()
     assert pair.pinned() == []

@@ -7,6 +7,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
+from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import manifest_name
 from dagster_ckpt.protocol.upstream import Trouble, UpstreamPosition
 from dagster_ckpt.storage.chain import ManifestChain
@@ -137,3 +138,22 @@ def test_what_was_read_once_is_not_read_again(up: Upstream) -> None:
     assert len(log.following(up.at(0), 9)) == 3
     up.store.delete(manifest_name(Version(2)))
     assert [manifest.epoch for manifest in log.following(up.at(1), 9)] == [2, 3, 4]
+
+
+def test_a_stream_that_is_made_anew_while_it_is_looked_at_gives_nothing(up: Upstream) -> None:
+    up.commit(3)
+    at = up.at(2)
+    newest = up.writer.manifest
+    up.store = a_store()
+    up.open()
+    up.commit(3)
+    assert (up.writer.manifest.version, up.writer.manifest.uuid == newest.uuid) == (newest.version, False)
+
+    class LooksEarlier(UpstreamLog):
+        def newest(self) -> Manifest:
+            return newest
+
+    log = LooksEarlier(up.chain, "flights/delay_by_carrier")
+    with pytest.raises(NothingFollowsError) as refused:
+        log.following(at, 100)
+    assert refused.value.trouble is Trouble.MADE_ANEW
