@@ -45,9 +45,20 @@ def log_bound(bound: Version, consumed: Iterable[Epoch]) -> Version:
     return Version(max(FIRST, min([bound, *(Version(epoch) for epoch in consumed)])))
 
 
-def is_cut_off(newest: Manifest, consumed: Epoch, max_lag: int) -> bool:
-    """Whether a subscriber is so far behind, in numbers of epochs, that it no longer keeps the log."""
-    return newest.epoch - consumed > max_lag
+def is_cut_off(newest: Manifest, read: Epoch, max_lag: int) -> bool:
+    """Whether a subscriber whose newest epoch has read so far is so far behind that it no longer keeps the log.
+
+    That is counted in numbers of epochs.
+    """
+    return newest.epoch - read > max_lag
+
+
+def kept_behind(newest: Manifest, consumed: Epoch, max_lag: int) -> Epoch:
+    """The epoch behind which a subscriber, not cut off, keeps the log: that to which it can go back, or `max_lag` ago.
+
+    It is never cut off for the sake of epochs that it might go back to: it loses those first.
+    """
+    return max(consumed, Epoch(newest.epoch - max_lag))
 
 
 def log_named(manifest: Manifest) -> set[str]:

@@ -38,6 +38,7 @@ from dagster_ckpt.protocol.retention import (
     files_named,
     is_cut_off,
     is_garbage,
+    kept_behind,
     lists_of_files,
     log_bound,
     log_named,
@@ -198,10 +199,10 @@ class Collector:
         subscribers = read_subscribers(self.chain.store, self.chain.clock, self.chain.patience)
         following, cut_off, gone = [], [], []
         for each in progress_of(subscribers, self.root, self.chain, newest.uuid):
-            if is_cut_off(newest, each.consumed, self.max_lag):
+            if is_cut_off(newest, each.read, self.max_lag):
                 cut_off.append(each.subscriber.stream)
                 continue
-            following.append(each.consumed)
+            following.append(kept_behind(newest, each.consumed, self.max_lag))
             if each.gone:
                 gone.append(each.subscriber.stream)
         return following, tuple(cut_off), tuple(gone)

@@ -4,7 +4,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Version
 from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Consumed, Manifest
-from dagster_ckpt.protocol.retention import files_named, is_cut_off, log_bound, log_named
+from dagster_ckpt.protocol.retention import files_named, is_cut_off, kept_behind, log_bound, log_named
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
 from tests.worlds.manifests import a_change, a_manifest, a_run
 
@@ -22,6 +22,12 @@ def at_epoch(epoch: int) -> Manifest:
 )
 def test_the_log_stays_from_what_the_slowest_subscriber_has_consumed(consumed: tuple[int, ...], expected: int) -> None:
     assert log_bound(Version(50), map(Epoch, consumed)) == expected
+
+
+def test_of_what_a_subscriber_may_go_back_to_no_more_is_kept_than_the_lag_that_it_may_have() -> None:
+    assert kept_behind(at_epoch(100), Epoch(95), max_lag=10) == 95
+    assert kept_behind(at_epoch(100), Epoch(20), max_lag=10) == 90
+    assert kept_behind(at_epoch(3), Epoch(0), max_lag=10) == 0
 
 
 def test_a_subscriber_is_cut_off_only_beyond_the_lag_that_it_may_have() -> None:

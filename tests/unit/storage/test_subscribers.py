@@ -201,6 +201,18 @@ def test_who_is_too_far_behind_is_cut_off_and_comes_back_with_a_snapshot(world: 
     assert world.versions[0] == behind
 
 
+def test_who_reads_on_is_not_cut_off_for_the_epochs_that_it_might_go_back_to(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    for epoch in (10, 70, 110):
+        world.commit(UP, epoch - world.writers[UP].manifest.epoch)
+        world.consume(epoch)
+    world.commit(UP, 10)
+    assert world.collect(max_lag=50).cut_off == ()
+    assert world.versions[0] == 120 - 50
+    world.commit(UP, 41)
+    assert world.collect(max_lag=50).cut_off == (DOWN,)
+
+
 def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP, 5))
     world.consume(6)
