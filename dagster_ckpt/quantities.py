@@ -70,7 +70,7 @@ def microseconds(duration: Duration, option: str) -> int:
     length = _milliseconds(duration.lstrip()[1:] if isinstance(duration, str) and negative else duration)
     if length is None or not abs(length) * 1_000 < _BEYOND:
         raise InvalidPipelineError(
-            f"{option} must be a distance in time, such as '-1 hour', '0s' or '10 minutes'. "
+            f"{option} must be a distance in time, such as '10 minutes', '0s' or '-1 hour'. "
             f"{option}={_short(repr(duration))}"
         )
     return round(length * (-1_000 if negative else 1_000))

@@ -44,7 +44,8 @@ def stream_options(
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
         raise InvalidPipelineError(
-            f"autostart keeps a continuous stream running: give it mode='continuous', or leave it out. mode={mode!r}"
+            "autostart keeps a continuous stream running: give it mode='continuous', or leave it out. "
+            f"mode={str(mode)!r}"
         )
     interval_ms = None if checkpoint_interval is None else milliseconds(checkpoint_interval, "checkpoint_interval")
     return StreamOptions(
@@ -54,7 +55,7 @@ def stream_options(
         checkpoint_interval_ms=interval_ms,
         autostart=autostart,
         run_tags=_run_tags(run_tags or {}),
-        recovery=recovery or Recovery(),
+        recovery=_recovery(recovery),
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
     )
 
@@ -85,6 +86,13 @@ def _epochs(epochs: object) -> int:
             f"max_epochs_per_batch={epochs!r}"
         )
     return epochs
+
+
+def _recovery(recovery: object) -> Recovery:
+    if recovery is not None and not isinstance(recovery, Recovery):
+        # The sensor would be the first to stumble over it, and recover no stream of this code location.
+        raise InvalidPipelineError(f"recovery is a Recovery(max_attempts=..., ...). recovery={recovery!r}")
+    return recovery or Recovery()
 
 
 def _run_tags(tags: Mapping[str, str]) -> Mapping[str, str]:

@@ -157,6 +157,7 @@ WRONG = [
     {"run_for": "0s"},
     {"mode": "sometimes"},
     {"autostart": True},
+    {"recovery": {"max_attempts": 3}},
     {"run_tags": {"dagster/priority": "3"}},
     {"run_tags": {"dagster_ckpt/may_fence": "3"}},
     {"mode": "continuous", "automation_condition": dg.AutomationCondition.eager()},

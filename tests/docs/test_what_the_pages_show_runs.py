@@ -1,0 +1,79 @@
+"""Each `dagster-ckpt` line of the pages, and the Python that reads a store, as they stand, on such a store."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_ckpt import CheckpointStore
+from dagster_ckpt.cli.command import main
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.subscribers import subscribe
+from tests.unit.history.made_streams import MadeStream, departures
+from tests.unit.history.reading_streams import MadeStreams
+
+ROOT = Path(__file__).parents[2]
+README, OPERATING = (ROOT / "README.md").read_text(), (ROOT / "docs/operating.md").read_text()
+LINES = list(dict.fromkeys(re.findall(r"^ +(?:\$ )?(dagster-ckpt .*)$", README + OPERATING, re.MULTILINE)))
+PYTHON = [
+    block
+    for block in re.findall(r"^```python\n(.*?)^```$", OPERATING, re.DOTALL | re.MULTILINE)
+    if re.search(r"^stream\b|^store\b", block, re.MULTILINE)
+]
+NEEDS_SPARK = "class-archive"
+A_TIME = "2013-01-05T12:00"
+STORE = "file:///data/checkpoints"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`delay_by_carrier` at epoch 43, which `late_carriers` has consumed; 41 is pinned as in the pages."""
+    root = tmp_path_factory.mktemp("made")
+    streams = MadeStreams(root)
+    delays = MadeStream(root.as_uri(), "delay_by_carrier")
+    while delays.commit(departures({"UA": [1.0], "AA": [2.0, 3.0]})) < 43:
+        pass
+    late = streams.reader("late_carriers", delays)
+    late.read(delays)
+    reader = Subscriber("late_carriers", late.writer.manifest.uuid, delays.writer.manifest.epoch)
+    subscribe(ManifestChain(delays.writer.store, SystemClock()), reader)
+    streams.close()
+    delays.close()
+    CheckpointStore(root.as_uri()).stream("delay_by_carrier").pin(41, "before-migration")
+    return root
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(shutil.copytree(made, tmp_path / "store").as_uri())
+
+
+def as_of_now(text: str, store: CheckpointStore) -> str:
+    return text.replace(A_TIME, store.stream("delay_by_carrier").latest().committed_at.isoformat())
+
+
+def test_the_pages_show_every_command() -> None:
+    assert {shlex.split(line)[1] for line in LINES} == main.commands.keys()
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if NEEDS_SPARK not in line])
+def test_a_line_of_the_pages_does_what_it_says(line: str, store: CheckpointStore) -> None:
+    words = shlex.split(as_of_now(line, store), comments=True)[1:]
+    ran = CliRunner().invoke(main, words, input="y\n", env={"DAGSTER_CKPT_STORE": store.url})
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout
+
+
+def test_the_python_of_the_page_on_operating_runs(store: CheckpointStore) -> None:
+    assert len(PYTHON) == 4
+    names: dict[str, object] = {"CheckpointStore": CheckpointStore}
+    for block in PYTHON:
+        exec(as_of_now(block.replace(STORE, store.url), store), names)
+    snapshot = store.snapshot(["delay_by_carrier", "late_carriers"], "aligned")
+    assert snapshot.epochs["delay_by_carrier"] == 43
+    assert store.stream("delay_by_carrier").subscribers() == []
