@@ -82,15 +82,16 @@ class Upstreams:
     def check(self, manifest: Manifest) -> None:
         """Raise `IncompatibleStateError` where nothing can follow `manifest`, and say which commands help."""
         for upstream in self._upstreams:
-            at = _position(manifest, upstream.name)
-            if at.epoch == EMPTY:
-                continue
-            try:
-                with _told_of(upstream):
-                    upstream.log.check(at)
-                    snapshot_at(upstream.chain, at, manifest.uuid)
-            except NothingFollowsError as error:
-                raise self._what_helps(error.trouble, upstream, at, manifest) from None
+            # Not only the least: where it is read in several ways, it may have gone back to between two of them.
+            for at in sorted(_positions(manifest, upstream.name), key=_how_far):
+                if at.epoch == EMPTY:
+                    continue
+                try:
+                    with _told_of(upstream):
+                        upstream.log.check(at)
+                        snapshot_at(upstream.chain, at, manifest.uuid)
+                except NothingFollowsError as error:
+                    raise self._what_helps(error.trouble, upstream, at, manifest) from None
 
     def look_into(self, manifest: Manifest, said: str) -> None:
         """Find out whether an epoch after `manifest` failed by an upstream's fault. `said` is what Spark says of it.
@@ -163,13 +164,19 @@ def _chain(root: ObjectStore, name: str, clock: Clock) -> ManifestChain:
 
 def _position(manifest: Manifest, upstream: str) -> UpstreamPosition:
     """How far the upstream was read: the least, where it is read in several ways."""
-    positions = [
+    return min(_positions(manifest, upstream), key=_how_far, default=UpstreamPosition(StreamUuid("")))
+
+
+def _positions(manifest: Manifest, upstream: str) -> set[UpstreamPosition]:
+    return {
         decode(source.current)
         for source in manifest.sources
         if source.source.format == FORMAT and source.source.address == upstream and source.current is not None
-    ]
-    nothing = UpstreamPosition(StreamUuid(""))
-    return min(positions, key=lambda at: (at.epoch, not at.in_snapshot, at.part), default=nothing)
+    }
+
+
+def _how_far(at: UpstreamPosition) -> tuple[int, bool, int]:
+    return at.epoch, not at.in_snapshot, at.part
 
 
 def _as_position(consumed: Consumed) -> UpstreamPosition:

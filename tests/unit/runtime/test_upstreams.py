@@ -1,7 +1,7 @@
 """What a driver leaves in its upstreams before a query, and what it says of an upstream that nothing can follow."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
@@ -281,3 +281,14 @@ def _epoch_that_read(pair: Pair, epoch: int) -> int:
 
     shown = [pair.chain("down").read(entry.version) for entry in pair.down.manifest.retained]
     return next(manifest.epoch for manifest in shown if consumed(manifest) == epoch)
+
+
+def test_an_upstream_that_went_back_to_between_two_ways_of_reading_it_is_told_of(pair: Pair) -> None:
+    pair.feed(4)
+    other = replace(IDENTITY, options=(("read", "changes"),))
+    at = [UpstreamPosition(pair.up.manifest.uuid, Epoch(epoch)) for epoch in (4, 5)]
+    sources = [SourcePosition(which, one.encode()) for which, one in zip((IDENTITY, other), at, strict=True)]
+    pair.down.commit(an_edit(pair.down.manifest, sources=tuple(sources)))
+    pair.up = pair.opened("up", from_epoch=4)
+    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4"):
+        pair.upstreams().check(pair.down.manifest)
