@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 """Expressions that Spark calls deterministic, because within one micro-batch they are."""
+_OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
+"""Expressions that ask other rows, which may be others later."""
 
 
 def text_of(condition: "str | Column") -> str:
@@ -33,8 +35,14 @@ def check_judges_by_values(filtered: "DataFrame", condition: "str | Column") -> 
             f"this column says whether a row comes or goes, which the stream follows by itself: leave it out of the "
             f"condition. column={CHANGE_TYPE}, condition={text_of(condition)}"
         )
-    moment = [name for node in _nodes(expression) if (name := node.getClass().getSimpleName()) in _OF_THE_MOMENT]
-    if moment or not expression.deterministic():
+    names = {str(node.getClass().getSimpleName()) for node in _nodes(expression)}
+    if not names.isdisjoint(_OF_ANOTHER_TABLE):
+        raise InvalidPipelineError(
+            "the upstream table updates and deletes rows, and this condition asks another table, whose rows may be "
+            "others when a row goes than when it came: use the row's values only. "
+            f"condition={text_of(condition)}"
+        )
+    if not names.isdisjoint(_OF_THE_MOMENT) or not expression.deterministic():
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "
