@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_NEEDED = {
+NEEDED = {
     # A map stage that Spark runs again could hand the shards that are late other rows than it gave the early ones. One
     # lost shuffle therefore fails the whole job, and with it the epoch.
     "spark.stage.maxConsecutiveAttempts": "1",
 }
+"""What a context must be started with."""
 _FASTER = {
     # Takes about 40 ms off every wave of Python tasks.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -51,7 +52,7 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
     archive of Spark's classes, `SPARK_SUBMIT_OPTS` names it.
     """
     given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    missing = [f"--conf {name}={value}" for name, value in {**_NEEDED, **_FASTER}.items() if name not in given]
+    missing = [f"--conf {name}={value}" for name, value in {**NEEDED, **_FASTER}.items() if name not in given]
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
     use_archive(environ)
 
@@ -89,12 +90,13 @@ def open_session(spark: "SparkSession") -> "SparkSession":
         )
     context = spark.sparkContext
     settings = context.getConf()
-    for name, value in _NEEDED.items():
+    for name, value in NEEDED.items():
         found = settings.get(name, None)
         if found != value:
             raise InvalidPipelineError(
                 f"Spark was started without a setting that streams need and that cannot be changed while it runs: "
-                f"add {name}={value} to its spark_config. found={found}"
+                f"add {name}={value} to its spark_config, or, where you build the session yourself, to the builder. "
+                f"found={found}"
             )
     for name, value in _FASTER.items():
         if settings.get(name, None) != value:

@@ -21,7 +21,7 @@ from dagster_ckpt.protocol.manifest import Owner
 from dagster_ckpt.runtime.declared import Reader
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.patient_session import PatientSession
-from dagster_ckpt.runtime.session import announce_settings, open_session
+from dagster_ckpt.runtime.session import NEEDED, announce_settings, open_session
 from dagster_ckpt.runtime.stream import Stream, Upstream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.storage.address import StoreAddress
@@ -179,5 +179,6 @@ def _session() -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.master("local[2]").appName("run_batches")
+    # Said here too: a JVM that has had a context before reads what is announced no more.
+    builder = SparkSession.builder.master("local[2]").appName("run_batches").config(map=dict(NEEDED))
     return builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()

@@ -171,7 +171,7 @@ def test_a_store_that_workers_cannot_reach_is_refused(
 def test_spark_started_with_other_settings_is_refused_with_the_line_to_add(
     spark_of_all: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_NEEDED", {"spark.stage.maxConsecutiveAttempts": "7"})
+    monkeypatch.setattr(sessions, "NEEDED", {"spark.stage.maxConsecutiveAttempts": "7"})
     with pytest.raises(InvalidPipelineError, match=r"add spark.stage.maxConsecutiveAttempts=7 .* found=1"):
         open_session(spark_of_all)
 
