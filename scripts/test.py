@@ -4,15 +4,21 @@
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 HEAVY = "spark or dagster or chaos or slow"
 REPORTS = Path(".work/tests")
+MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
+ROOM_BYTES = 4 << 30
+"""Four times what tests leave at most."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +62,34 @@ def outcome(exit_code: int, report: str | None) -> Outcome:
     return Outcome(passed, max(failed, 1) if exit_code else failed, skipped)
 
 
-def environment() -> dict[str, str]:
+def place(memory: Path, environ: Mapping[str, str], room_bytes: int = ROOM_BYTES) -> Path | None:
+    """A new folder for all that tests write, in memory; None where it stays with TMPDIR, or `memory` will not do.
+
+    Stores and Dagster's databases wait for the disk at every step, which makes tests slow and proves nothing: a killed
+    process leaves the same on either. The tests of what is a disk's take one, see tests/worlds/disk.py.
+    """
+    if "TMPDIR" in environ or not os.access(memory, os.W_OK | os.X_OK):
+        return None
+    found = os.statvfs(memory)
+    if found.f_bavail * found.f_frsize < room_bytes or found.f_flag & os.ST_NOEXEC:  # some tests write programs
+        return None
+    return Path(tempfile.mkdtemp(prefix="dagster-ckpt-tests-", dir=memory))
+
+
+def environment(folder: Path | None) -> dict[str, str]:
     """Many JVMs are started and none lives long: they compile their code once, and do not try to make it better."""
     options = ["-XX:TieredStopAtLevel=1", os.environ.get("SPARK_SUBMIT_OPTS", "")]
-    return {**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
+    temporary = {} if folder is None else {"TMPDIR": str(folder)}
+    return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
 
 
-def run(part: Part) -> Outcome:
+def run(part: Part, folder: Path | None) -> Outcome:
     """Call pytest for one part."""
     report = REPORTS / f"{part.name}.xml"
     report.unlink(missing_ok=True)
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", *part.arguments, f"--junitxml={report}"]
-    exit_code = subprocess.run(command, check=False, env=environment()).returncode
+    exit_code = subprocess.run(command, check=False, env=environment(folder)).returncode
     print(f"{part.name} tests: {time.monotonic() - started:.0f} s, pytest's exit code {exit_code}", flush=True)
     return outcome(exit_code, report.read_text() if report.exists() else None)
 
@@ -77,8 +98,13 @@ def main(parts: tuple[Part, ...]) -> int:
     """Run the parts one after another, also after a failure; 1 if any failed."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     total = Outcome(0, 0, 0)
+    folder = place(MEMORY, os.environ)
     for part in parts:
-        total += run(part)
+        total += run(part, folder)
+    if folder is not None and total.failed:
+        print(f"what the failed tests wrote is kept, in memory: {folder}")
+    elif folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
     print(f"total: {total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if total.failed else 0
 

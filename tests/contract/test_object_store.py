@@ -14,6 +14,7 @@ from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from tests.worlds.disk import folder_on_disk
 from tests.worlds.s3_server import S3Server
 
 OUTSIDE = ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/", ".hidden", "a/.hidden", "a\\b", "a\0b"]
@@ -29,6 +30,12 @@ def _memory(folder: Path) -> ObjectStore:
 
 def _folder(folder: Path) -> ObjectStore:
     return folder_store(_local(folder), "some.stream")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with folder_on_disk() as folder:
+        yield folder
 
 
 @pytest.fixture(params=[_local, _memory, _folder, "s3"], ids=["local", "memory", "folder", "s3"])

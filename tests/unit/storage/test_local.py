@@ -3,7 +3,7 @@
 import errno
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,16 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage.local import LocalObjectStore
+from tests.worlds.disk import folder_on_disk
 
 # A plain fork: the children only make system calls and leave by _exit.
 FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with folder_on_disk() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts.test import environment, place
+
+NO_ROOM = 1 << 62
+
+
+def test_a_folder_in_memory_is_where_temporary_files_go(tmp_path: Path) -> None:
+    folder = place(tmp_path, {}, room_bytes=1)
+    assert folder is not None
+    assert folder.parent == tmp_path
+    assert folder.is_dir()
+    assert environment(folder)["TMPDIR"] == str(folder)
+
+
+def test_without_room_or_where_somebody_has_chosen_another_place_it_stays_there(tmp_path: Path) -> None:
+    assert place(tmp_path, {}, NO_ROOM) is None
+    assert place(tmp_path, {"TMPDIR": "/elsewhere"}, room_bytes=1) is None
+    assert place(tmp_path / "missing", {}, room_bytes=1) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_such_a_folder_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/elsewhere")
+    assert environment(None) == {**os.environ, "SPARK_SUBMIT_OPTS": environment(None)["SPARK_SUBMIT_OPTS"]}
+    assert environment(None)["TMPDIR"] == "/elsewhere"
