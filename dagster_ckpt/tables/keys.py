@@ -1,6 +1,9 @@
 """The rows of some keys of a stream's table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, time
+from math import isnan
+from typing import cast
 
 import pyarrow as pa
 
@@ -80,10 +83,23 @@ def _column(values: object, field: pa.Field, stream: str) -> pa.Array:
         try:
             if isinstance(values, pa.Array | pa.ChunkedArray):
                 return pa.chunked_array(values).cast(field.type).combine_chunks()
-            return pa.array(values, field.type)
+            if hasattr(values, "dtype"):
+                return pa.array(values, field.type)
+            there = list(cast("Iterable[object]", values))  # what is none is refused below
+            column = pa.array(there, field.type)
+            if (cut := next((each for each in there if _is_cut(each, field.type)), None)) is None:
+                return column
+            refused = f"{cut!r} would have to be cut"
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             refused = error
     raise InvalidPipelineError(
         f"these are no values of the key's column. column={field.name!r}, type={field.type}, reason={str(refused)!r}, "
         f"stream={stream!r}"
     )
+
+
+def _is_cut(value: object, type_: pa.DataType) -> bool:
+    """Whether Arrow would make less of a Python value of another kind, and find the row of another key."""
+    if isinstance(value, float):
+        return pa.types.is_integer(type_) and not value.is_integer() and not isnan(value)
+    return isinstance(value, datetime) and pa.types.is_date(type_) and value.time() != time()

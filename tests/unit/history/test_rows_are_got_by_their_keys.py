@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.operators import agg
+from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Tumbling
 from dagster_ckpt.protocol.manifest import InputSpec
@@ -75,6 +75,25 @@ def test_keys_that_cannot_be_the_tables_are_refused(flights: StreamHistory, keys
     with pytest.raises(InvalidPipelineError, match=told) as refused:
         flights.get(keys)
     assert f"stream='{NAME}'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "day", "told"),
+    [
+        (1.5, date(2013, 1, 1), r"column='number'.*1\.5 would have to be cut"),
+        (1.0, datetime(2013, 1, 1, 5, tzinfo=UTC), r"column='day'.*would have to be cut"),
+        (1.0, datetime(2013, 1, 1, tzinfo=UTC), None),
+    ],
+)
+def test_no_value_is_cut_to_the_key_of_another_row(url: str, number: float, day: date, told: str | None) -> None:
+    schema = pa.schema([("number", pa.int64()), ("day", pa.date32()), ("carrier", pa.string())])
+    of_day = RunningAggregate.build(("number", "day"), {"flights": agg.count()}, InputSpec((SOURCE,), schema))
+    MadeStream(url, NAME, of_day).close()
+    if told is None:
+        assert history(url).get({"number": [number], "day": [day]}).num_rows == 0
+        return
+    with pytest.raises(InvalidPipelineError, match=told):
+        history(url).get({"number": [number], "day": [day]})
 
 
 def test_a_stream_that_only_appends_has_none(url: str) -> None:
