@@ -271,7 +271,10 @@ class Reading:
         return newest is not None and needs is not None and newest.epoch - needs > self.max_lag
 
     def look(self) -> None:
-        """Somebody has committed: the log may be gone from now on."""
+        """Somebody has committed: the log may be gone from now on, and a snapshot that was read to its end."""
+        at = None if self.own.newest is None else read_to(self.own.newest)
+        if at is not None and not at.in_snapshot:
+            self.snapshot = None  # also for who goes back to an epoch in the middle of it: he is told to begin anew
         if self.is_too_far_behind():
             assert self.upstream.newest is not None
             self.lost = self.upstream.newest.version
