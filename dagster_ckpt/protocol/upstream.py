@@ -2,9 +2,9 @@
 
 A downstream's position in its upstream is the offset of that source, as Spark keeps any source's:
 
-    {"uuid": "9f…", "epoch": 0}                            before the first batch: nothing consumed
-    {"uuid": "9f…", "epoch": 41, "part": 3, "parts": 8}    of the snapshot of epoch 41, the first 3 of 8 parts
-    {"uuid": "9f…", "epoch": 41}                           all of the lineage up to epoch 41
+    {"uuid": "9f…", "epoch": 0}                                       before the first batch: nothing consumed
+    {"uuid": "9f…", "epoch": 41, "part": 3, "parts": 8, "term": 5}    of the snapshot of epoch 41, 3 of 8 parts
+    {"uuid": "9f…", "epoch": 41}                                      all of the lineage up to epoch 41
 
 So one number says where the snapshot ends and the log begins: there is no gap between them and no overlap. What a
 manifest says of its upstreams is derived from these texts: there are never two truths.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Version
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import Backfill, BackfillStatus, Consumed, Manifest, SourcePosition
 
@@ -23,18 +23,23 @@ FORMAT = "dagster_ckpt"
 """The format of a source that is a stream. Its address is the stream's name."""
 
 
+NO_TERM = Term(0)
+"""No writer's: the first is 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamPosition:
     """How far an upstream has been read.
 
-    With `parts`, only the first `part` parts of the snapshot of `epoch` have been; without, all of the lineage up to
-    `epoch`. Epoch 0: nothing.
+    With `parts`, only the first `part` parts of the snapshot of `epoch` have been, which the reader pinned in its
+    `term`; without, all of the lineage up to `epoch`. Epoch 0: nothing.
     """
 
     uuid: StreamUuid
     epoch: Epoch = EMPTY
     part: int = 0
     parts: int = 0
+    term: Term = NO_TERM
 
     @property
     def in_snapshot(self) -> bool:
@@ -45,20 +50,23 @@ class UpstreamPosition:
         """As JSON, always the same text for the same position: Spark tells new rows from none by it."""
         fields: dict[str, object] = {"uuid": self.uuid, "epoch": self.epoch}
         if self.parts:
-            fields |= {"part": self.part, "parts": self.parts}
+            fields |= {"part": self.part, "parts": self.parts, "term": self.term}
         return json.dumps(fields)
+
+
+_WHOLE, _OF_A_SNAPSHOT = {"uuid", "epoch"}, {"part", "parts", "term"}
 
 
 def decode(text: str) -> UpstreamPosition:
     """The position in a source's offset. Raises `ValueError` for another text."""
     fields = json.loads(text)
-    if not isinstance(fields, dict) or not {"uuid", "epoch"} <= fields.keys() <= {"uuid", "epoch", "part", "parts"}:
+    if not isinstance(fields, dict) or fields.keys() not in (_WHOLE, _WHOLE | _OF_A_SNAPSHOT):
         raise ValueError(f"not a position in a stream. offset={text}")
-    uuid, numbers = fields["uuid"], [fields["epoch"], fields.get("part", 0), fields.get("parts", 0)]
+    uuid, numbers = fields["uuid"], [fields["epoch"], *(fields.get(name, 0) for name in ("part", "parts", "term"))]
     if type(uuid) is not str or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"not a position in a stream. offset={text}")
-    epoch, part, parts = numbers
-    return UpstreamPosition(StreamUuid(uuid), Epoch(epoch), part, parts)
+    epoch, part, parts, term = numbers
+    return UpstreamPosition(StreamUuid(uuid), Epoch(epoch), part, parts, Term(term))
 
 
 ROWS_A_PART = 1 << 20
@@ -74,21 +82,57 @@ def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
     return min(max(-(-rows // rows_max), -(-statistics.state_bytes // BYTES_A_PART), 1), PARTS_MAX)
 
 
-def next_part(at: UpstreamPosition, snapshot: Manifest, rows_max: int = ROWS_A_PART) -> UpstreamPosition:
-    """The position after one more part of the snapshot; `at` is before the first, or before the last was read."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads an upstream: a stream, and the term of the writer that does."""
+
+    stream: StreamUuid
+    term: Term
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Reader":
+        """The one whose newest manifest this is."""
+        return cls(manifest.uuid, manifest.term)
+
+    def pin_at(self, at: UpstreamPosition) -> str:
+        """The name of the pin, in the upstream, of the snapshot that comes next at this position.
+
+        It is there from before the first part is read until after the last; where the upstream has no epoch yet there
+        is none, and the stream begins with the log.
+        """
+        return backfill_pin(self.stream, at.term if at.in_snapshot else self.term)
+
+
+def backfill_pin(reader: StreamUuid, term: Term) -> str:
+    """The name of the pin that keeps what a stream begins with, written in that term.
+
+    Each term has its own, and a writer takes away none of a later one's: who was fenced, sleeps and wakes up takes
+    nothing from the one who lives.
+    """
+    return f"{backfill_pins(reader)}{term}"
+
+
+def backfill_pins(reader: StreamUuid) -> str:
+    """What the names of all those pins begin with."""
+    return f"backfill-{reader}-"
+
+
+def pinned_in(name: str) -> Term:
+    """The term in the name of such a pin. Raises `ValueError` for another name."""
+    return Term(int(name.rpartition("-")[2]))
+
+
+def next_part(
+    at: UpstreamPosition, snapshot: Manifest, pinned_in: Term, rows_max: int = ROWS_A_PART
+) -> UpstreamPosition:
+    """The position after one more part of the snapshot; `at` is before the first, or before the last was read.
+
+    `pinned_in` is the term in which the snapshot of a first part was pinned.
+    """
     if at.epoch == EMPTY:
-        return UpstreamPosition(at.uuid, snapshot.epoch, 1, parts_of(snapshot, rows_max))
+        return UpstreamPosition(at.uuid, snapshot.epoch, 1, parts_of(snapshot, rows_max), pinned_in)
     assert at.in_snapshot, "the snapshot is read to its end"
     return replace(at, part=at.part + 1)
-
-
-def backfill_pin(downstream: StreamUuid) -> str:
-    """The name of the pin, in the upstream, of the epoch whose snapshot a downstream begins with.
-
-    It is there from before the first part is read until after the last; where the upstream has no epoch yet there is
-    none, and the downstream begins with the log.
-    """
-    return f"backfill-{downstream}"
 
 
 class Trouble(StrEnum):

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.history.damage import command, epoch_without, go_back
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.history.damage import epoch_without, go_back
+from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
-from dagster_ckpt.protocol.upstream import UpstreamPosition, backfill_pin
+from dagster_ckpt.protocol.upstream import Reader, UpstreamPosition
 from dagster_ckpt.state.object_checks import check_file
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import known
@@ -26,13 +26,13 @@ _EPOCHS_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class NextReads:
-    """What a downstream reads next of an upstream: of that `name` and chain, in the store `root`, from `at` on."""
+    """What `reader` reads next of an upstream: of that `name` and chain, in the store `root`, from `at` on."""
 
     root: ObjectStore
     chain: ManifestChain
     name: str
     at: UpstreamPosition
-    downstream: StreamUuid
+    reader: Reader
 
     def check(self, said: str) -> None:
         """Read every byte of the objects that are named in `said`, an error's text.
@@ -69,16 +69,15 @@ class NextReads:
             helps = f"take the upstream back to what is whole by `{back}` and start both again"
         elif self._snapshot is None:
             helps = f"read its table anew, which is whole, by `{anew}`"
+        elif self.at.epoch > EMPTY:
+            helps = f"begin anew with its newest table, which is whole, by `{anew}`"
         else:
-            unpin = command(self.chain, self.name, "unpin", self.name, backfill_pin(self.downstream))
-            helps = f"read its newest table, which is whole, by `{unpin}`"
-            if self.at.epoch > EMPTY:
-                helps += f" and `{anew}`"
+            helps = "start this stream again: it begins with the newest table then, which is whole"
         return f"{helps}. upstream={self.name}, good_epoch={'none' if good is None else good}"
 
     @property
     def _snapshot(self) -> Manifest | None:
-        return snapshot_at(self.chain, self.at, self.downstream)
+        return snapshot_at(self.chain, self.at, self.reader)
 
     def _check(self, store: ObjectStore, epoch: Epoch, refs: Iterable[RunRef | ChangeRef], said: str) -> None:
         for ref in refs:

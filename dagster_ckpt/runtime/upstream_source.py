@@ -26,6 +26,7 @@ from dagster_ckpt.protocol.names import folder_of, parts_of_name
 from dagster_ckpt.protocol.upstream import (
     FORMAT,
     ROWS_A_PART,
+    Reader,
     Trouble,
     UpstreamPosition,
     backfill_pin,
@@ -123,9 +124,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         at = _position(start)
         if at.epoch == EMPTY or at.in_snapshot:
-            snapshot = self._snapshot(at)
+            reader = self._reader()
+            snapshot = snapshot_at(self._chain, at, reader)
             if snapshot is not None:
-                return _offset(next_part(at, snapshot, self._downstream.rows_a_part))
+                return _offset(next_part(at, snapshot, reader.term, self._downstream.rows_a_part))
         epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
         following = self._log.following(at, epochs_max, self._until)
         return _offset(UpstreamPosition(at.uuid, following[-1].epoch)) if following else dict(start)
@@ -136,10 +138,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after == until:
             return []
         if until.parts:
-            downstream = self._own_uuid()
-            self._pinned(downstream, until)
+            stream = self._reader().stream
+            self._pinned(stream, until)
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
-            return [SnapshotShare(downstream, until, share) for share in shares]
+            return [SnapshotShare(stream, until, share) for share in shares]
         epochs = [_bare(manifest) for manifest in self._log.following(after, _EPOCHS_MAX, until.epoch)]
         changed = tuple(manifest for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
@@ -157,25 +159,17 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 read = net_changes if self._read is Read.TABLE else raw_changes
                 yield from read(store, clock, epochs, self._schema, share)
 
-    def _snapshot(self, at: UpstreamPosition) -> Manifest | None:
-        """The pinned manifest whose table is read from this position on; None: the log is, from its beginning."""
-        return snapshot_at(self._chain, at, self._own_uuid())
-
     def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
-        """The snapshot that a batch up to `until` was planned on.
-
-        Another writer of the downstream may have pinned a later epoch since. Rows of that one would come once more,
-        from the log behind the one that was planned.
-        """
-        pin = find_pin(self._chain, backfill_pin(downstream))
+        """The snapshot that a batch up to `until` was planned on."""
+        pin = find_pin(self._chain, backfill_pin(downstream, until.term))
         if pin is None or pin.manifest.epoch != until.epoch or pin.manifest.uuid != until.uuid:
             raise NothingFollowsError(Trouble.UNPINNED, until)
         return pin.manifest
 
-    def _own_uuid(self) -> StreamUuid:
+    def _reader(self) -> Reader:
         own = self._downstream.chain(self._downstream.folder).newest()
         assert own is not None, "who reads has opened its own stream"
-        return own.uuid
+        return Reader.of(own)
 
 
 @dataclass(frozen=True)

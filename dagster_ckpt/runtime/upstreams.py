@@ -1,7 +1,7 @@
 """What the driver does about its upstreams before each query: it subscribes, pins a snapshot, and looks for trouble.
 
 All of it is done again at each start. A kill in between leaves a subscriber, or a pin besides, in the upstream: the
-next start takes them up, or removes the pin.
+next start takes up the one and removes the other.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,23 @@ from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Consumed, Manifest
 from dagster_ckpt.protocol.subscriber import Subscriber
-from dagster_ckpt.protocol.upstream import FORMAT, Trouble, UpstreamPosition, backfill_pin, decode, trouble
+from dagster_ckpt.protocol.upstream import (
+    FORMAT,
+    Reader,
+    Trouble,
+    UpstreamPosition,
+    backfill_pin,
+    backfill_pins,
+    decode,
+    pinned_in,
+    trouble,
+)
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstream_damage import NextReads
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.pins import find_pin, remove_pin, write_pin
+from dagster_ckpt.storage.pins import find_pin, find_pins, remove_pin, write_pin
 from dagster_ckpt.storage.subscribers import subscribe
 from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 
@@ -74,10 +84,9 @@ class Upstreams:
                 begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
                 # In this order: what is pinned then has its log kept already.
                 subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
-                if at.epoch > EMPTY and not at.in_snapshot:
-                    _unpin(upstream, manifest.uuid)
-                elif at.in_snapshot or _pinned_snapshot(upstream, manifest.uuid):
+                if at.in_snapshot or (at.epoch == EMPTY and _pinned_snapshot(upstream, Reader.of(manifest))):
                     self._pinned.append(upstream)
+                _unpin(upstream, manifest)
         self.check(manifest)
 
     def check(self, manifest: Manifest) -> None:
@@ -90,7 +99,7 @@ class Upstreams:
                 try:
                     with _told_of(upstream):
                         upstream.log.check(at)
-                        snapshot_at(upstream.chain, at, manifest.uuid)
+                        snapshot_at(upstream.chain, at, Reader.of(manifest))
                 except NothingFollowsError as error:
                     raise self._what_helps(error.trouble, upstream, at, manifest) from None
 
@@ -107,7 +116,7 @@ class Upstreams:
             at = _position(manifest, upstream.name)
             if at.epoch == EMPTY:
                 at = replace(at, uuid=upstream.log.newest().uuid)
-            reads = NextReads(upstream.root, upstream.chain, upstream.name, at, manifest.uuid)
+            reads = NextReads(upstream.root, upstream.chain, upstream.name, at, Reader.of(manifest))
             try:
                 reads.check(said)
             except NothingFollowsError as error:
@@ -124,7 +133,7 @@ class Upstreams:
         for upstream in list(self._pinned):
             at = _position(manifest, upstream.name)
             if at.epoch > EMPTY and not at.in_snapshot:
-                _unpin(upstream, manifest.uuid)
+                _unpin(upstream, manifest)
                 self._pinned.remove(upstream)
 
     def _what_helps(
@@ -184,22 +193,24 @@ def _as_position(consumed: Consumed) -> UpstreamPosition:
     return UpstreamPosition(consumed.uuid, consumed.epoch)
 
 
-def _pinned_snapshot(upstream: _Upstream, own: StreamUuid) -> bool:
-    """Pin the upstream's newest epoch, unless an earlier start has pinned one that still can be followed.
+def _pinned_snapshot(upstream: _Upstream, reader: Reader) -> bool:
+    """Pin the upstream's newest epoch for a stream that has read nothing yet, unless that was done in this term.
 
     False where the upstream has no epoch yet: then all of it will be in its log.
     """
+    name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
-        pin = find_pin(upstream.chain, backfill_pin(own))
+        pin = find_pin(upstream.chain, name)
         if pin is not None and _can_be_followed(upstream, pin.manifest):
             return True
-        _unpin(upstream, own)
+        if pin is not None:
+            _remove_pin(upstream, name)
         newest = upstream.log.newest()
         if newest.epoch == EMPTY:
             return False
         shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
         with suppress(InvalidPipelineError):  # it was retired meanwhile: the next newest one, then
-            write_pin(upstream.chain, backfill_pin(own), shown)
+            write_pin(upstream.chain, name, shown)
             return True
     raise StoreUnavailableError(
         f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
@@ -215,6 +226,17 @@ def _can_be_followed(upstream: _Upstream, snapshot: Manifest) -> bool:
     return True
 
 
-def _unpin(upstream: _Upstream, own: StreamUuid) -> None:
-    if find_pin(upstream.chain, backfill_pin(own)) is not None:
-        remove_pin(upstream.chain.store, backfill_pin(own), upstream.chain.clock, upstream.chain.patience)
+def _unpin(upstream: _Upstream, manifest: Manifest) -> None:
+    """Let snapshots go that the stream of this manifest, its newest, no longer reads; never one of a later term."""
+    at = _positions(manifest, upstream.name)
+    read = {each.term for each in at if each.in_snapshot}
+    if not at or any(each.epoch == EMPTY for each in at):
+        read.add(manifest.term)
+    for pin in find_pins(upstream.chain, backfill_pins(manifest.uuid)):
+        if pinned_in(pin.name) <= manifest.term and pinned_in(pin.name) not in read:
+            _remove_pin(upstream, pin.name)
+
+
+def _remove_pin(upstream: _Upstream, name: str) -> None:
+    with suppress(InvalidPipelineError):  # another start did
+        remove_pin(upstream.chain.store, name, upstream.chain.clock, upstream.chain.patience)

@@ -74,6 +74,14 @@ def find_pin(chain: ManifestChain, name: str) -> Pin | None:
     return _read(chain.store, pin_name(name), Tries(chain.clock, chain.patience))
 
 
+def find_pins(chain: ManifestChain, prefix: str) -> list[Pin]:
+    """The pins whose names begin so. Raises `CorruptStateError` where one is damaged."""
+    tries = Tries(chain.clock, chain.patience)
+    names = sorted(tries.until_answered(lambda: list(chain.store.list(PINS))))
+    found = (_read(chain.store, name, tries) for name in names if name.startswith(f"{PINS}/{prefix}"))
+    return [pin for pin in found if pin is not None]
+
+
 def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:
     """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
     tries = Tries(clock, patience)

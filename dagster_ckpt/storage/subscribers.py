@@ -23,12 +23,12 @@ from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import SUBSCRIBERS, subscriber_name
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
-from dagster_ckpt.protocol.upstream import backfill_pin
+from dagster_ckpt.protocol.upstream import backfill_pins
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
-from dagster_ckpt.storage.pins import find_pin
+from dagster_ckpt.storage.pins import find_pins
 
 _TRIES_MAX = 5
 
@@ -105,9 +105,9 @@ def _progress(
     folder = stream_folder(root, subscriber.stream)
     chain = ManifestChain(folder, upstream.clock, upstream.patience)
     try:
-        # Before its manifests: it goes only after one of those says more.
-        snapshot = find_pin(upstream, backfill_pin(subscriber.uuid))
-        beginning = subscriber.epoch if snapshot is None else snapshot.manifest.epoch
+        # Before its manifests: they go only after one of those says more, or another was written.
+        snapshots = find_pins(upstream, backfill_pins(subscriber.uuid))
+        beginning = min((pin.manifest.epoch for pin in snapshots), default=subscriber.epoch)
         for _ in range(_TRIES_MAX):
             newest = chain.newest()
             if newest is None or newest.uuid != subscriber.uuid:

@@ -5,10 +5,10 @@ count. What is gone while it is looked for was given up by the stream's retentio
 """
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.protocol.upstream import Trouble, UpstreamPosition, backfill_pin, may_follow, trouble
+from dagster_ckpt.protocol.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import find_pin
@@ -24,12 +24,14 @@ class NothingFollowsError(Exception):
         self.trouble = trouble
 
 
-def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, downstream: StreamUuid) -> Manifest | None:
-    """The pinned manifest whose table a downstream reads at this position; None where it begins with the log.
+def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -> Manifest | None:
+    """The pinned manifest whose table comes next at this position; None where the log does.
 
     Raises `NothingFollowsError` where the snapshot that is being read is not there any more.
     """
-    pin = find_pin(upstream, backfill_pin(downstream))
+    if at.epoch > EMPTY and not at.in_snapshot:
+        return None
+    pin = find_pin(upstream, reader.pin_at(at))
     if pin is not None and at.epoch in {EMPTY, pin.manifest.epoch}:
         return pin.manifest
     if at.in_snapshot:

@@ -15,6 +15,7 @@ from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Man
 from dagster_ckpt.protocol.manifest_codec import CHANGES, decode_entries
 from dagster_ckpt.protocol.manifest_rules import violations
 from dagster_ckpt.protocol.names import (
+    PINS,
     SUBSCRIBERS,
     TRIMMED,
     file_of,
@@ -120,6 +121,8 @@ class Oracle:
         elif (file := file_of(name)) is not None:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
+        elif name.startswith(f"{PINS}/backfill-") and who.role != "driver":
+            raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
 
@@ -192,7 +195,7 @@ class Oracle:
 
     def log_bound(self) -> Version:
         """The first manifest that must be there where other streams read this one; before `bound` for its log alone."""
-        reach = [reader.needs() for reader in self.readers if not reader.is_too_far_behind()]
+        reach = [reader.kept_behind() for reader in self.readers if not reader.is_too_far_behind()]
         return Version(max(1, min([self.bound(), *(epoch for epoch in reach if epoch is not None)])))
 
     def _follows(self, before: Manifest | None, manifest: Manifest) -> None:

@@ -4,7 +4,7 @@ Its table is what its upstream's sums are: of a keyed upstream its table, of an 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
@@ -12,8 +12,8 @@ from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, decode, next_part
+from dagster_ckpt.protocol.names import PINS, pin_name
+from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, backfill_pins, decode, next_part
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.indexed_lists import IndexedLists
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
     from tests.simulation.stream import SimulatedStream
 
-EPOCHS_MAX = 3
-"""As many epochs of the upstream make one of the reader's, at most."""
+EPOCHS_MAX = (1, 1, 2)
+"""As many epochs of the upstream make one of the reader's, at most: of one driver so, of the next so."""
 PARTS = (1, 1, 2, 3)
 """In how many parts a snapshot is read."""
 IDLE_MS = 2_000
@@ -105,7 +105,7 @@ class ReadingDriver(Driver):
         except IncompatibleStateError as error:
             mine, at = self.writer.manifest, read_to(self.writer.manifest)
             if self.stream.oracle.newest == mine and at is not None and "no longer keeps" in str(error):
-                if at.epoch >= (self.reading.lost or 0):
+                if at.epoch >= self.reading.lost:
                     raise BrokenPromiseError(
                         "who is not too far behind can go on", f"{mine.version} at {at}"
                     ) from error
@@ -156,14 +156,14 @@ class ReadingDriver(Driver):
         mine = self.writer.manifest
         at = read_to(mine) or UpstreamPosition(log.newest().uuid)
         if at.epoch == EMPTY or at.in_snapshot:
-            snapshot = snapshot_at(chain, at, mine.uuid)
+            snapshot = snapshot_at(chain, at, Reader.of(mine))
             if snapshot is not None:
-                after = next_part(at, snapshot)
+                after = next_part(at, snapshot, mine.term)
                 if at.epoch == EMPTY:
                     after = replace(after, parts=self.chance.choice(PARTS))
                 files = _files_of_table(self, snapshot)
                 return Plan(files, snapshot.pipeline.appends, self._after(after), after.part - 1, after.parts)
-        following = log.following(at, EPOCHS_MAX)
+        following = log.following(at, EPOCHS_MAX[self.process.number % len(EPOCHS_MAX)])
         if not following:
             return None
         files = tuple((change.path, None) for manifest in following for change in manifest.changes)
@@ -231,8 +231,9 @@ class ReadingOracle(Oracle):
 class Reading:
     """What a stream may expect of its upstream: the log behind what it has consumed for good, from its subscription on.
 
-    `beginning` is where it begins that has consumed nothing, `snapshot` what it begins with. `lost` is up to where the
-    log is no longer promised, because it was further behind than it may be.
+    But no more than `max_lag` epochs of it, and nothing once what it has read is further behind than that. `beginning`
+    is where it begins that has consumed nothing, `snapshot` what it begins with. `lost` is up to where the log is no
+    longer promised.
     """
 
     own: Oracle
@@ -240,16 +241,15 @@ class Reading:
     max_lag: int
     beginning: Epoch | None = None
     snapshot: Manifest | None = None
-    lost: Version | None = None
+    lost: Version = field(default=Version(0))
 
     def subscribed(self, manifest: Manifest) -> None:
         """A writer of the stream has made sure that it can go on from its manifest."""
         at = read_to(manifest)
         if self.own.newest != manifest or (at is not None and not at.in_snapshot):
             return
-        name = pin_name(backfill_pin(manifest.uuid))
-        data = self.upstream.truth.objects.get(name)
-        self.snapshot = None if data is None else decoded.a_pin(data, name).manifest
+        begins = UpstreamPosition(manifest.uuid) if at is None else at
+        self.snapshot = self._pinned(pin_name(Reader.of(manifest).pin_at(begins)))
         if at is None:
             self.beginning = EMPTY if self.snapshot is None else self.snapshot.epoch
 
@@ -263,36 +263,60 @@ class Reading:
         if newest is None:
             return None
         entries = lineage(newest)
-        at = read_to(self.own.history[entries[0].version]) if entries else None
-        return self.beginning if at is None else at.epoch
+        return self._consumed(self.own.history[entries[0].version] if entries else newest)
+
+    def kept_behind(self) -> Epoch | None:
+        """All behind this epoch is kept for it, where it is not too far behind; None: it has not said yet."""
+        newest, needs = self.upstream.newest, self.needs()
+        return None if newest is None or needs is None else max(needs, Epoch(newest.epoch - self.max_lag))
+
+    def _consumed(self, shown: Manifest) -> Epoch | None:
+        at = read_to(shown)
+        if at is not None:
+            return at.epoch
+        # Whoever has started it since and died may have pinned another snapshot, with which nobody began.
+        pinned = [manifest.epoch for name in self._pins() if (manifest := self._pinned(name)) is not None]
+        return min(pinned, default=self.beginning)
 
     def is_too_far_behind(self) -> bool:
-        newest, needs = self.upstream.newest, self.needs()
-        return newest is not None and needs is not None and newest.epoch - needs > self.max_lag
+        newest, own = self.upstream.newest, self.own.newest
+        read = None if own is None else self._consumed(own)
+        return newest is not None and read is not None and newest.epoch - read > self.max_lag
 
     def look(self) -> None:
-        """Somebody has committed: the log may be gone from now on, and a snapshot that was read to its end."""
-        at = None if self.own.newest is None else read_to(self.own.newest)
+        """Somebody has committed: the log may be gone from now on, and the snapshot where it was read to its end."""
+        own, newest = self.own.newest, self.upstream.newest
+        at = None if own is None else read_to(own)
         if at is not None and not at.in_snapshot:
             self.snapshot = None  # also for who goes back to an epoch in the middle of it: he is told to begin anew
-        if self.is_too_far_behind():
-            assert self.upstream.newest is not None
-            self.lost = self.upstream.newest.version
+        if newest is not None:
+            gone = newest.version if self.is_too_far_behind() else Version(newest.epoch - self.max_lag)
+            self.lost = max(gone, self.lost)
 
     def needs_log_of(self, version: Version) -> bool:
         needs, newest = self.needs(), self.upstream.newest
         if needs is None or newest is None or is_abandoned(newest, needs):
             return False  # behind what was left behind nothing follows: it has to go back, or to begin anew
-        return version > max(needs, self.lost or 0) and not is_abandoned(newest, version)
+        return version > max(needs, self.lost) and not is_abandoned(newest, version)
 
     def needs_file(self, name: str) -> bool:
         """Whether it is one of the snapshot that is being read."""
         newest = self.own.newest
         if self.snapshot is None or newest is None:
             return False
-        at, upstream = read_to(newest), self.upstream.newest
-        if at is None:  # whoever starts lets go of one that was left behind, and may die before it is told what follows
-            is_read = upstream is not None and not is_abandoned(upstream, self.snapshot.epoch)
+        at = read_to(newest)
+        if at is None:  # whoever starts it again pins another one, and may die before it begins with that
+            is_read = self.snapshot in map(self._pinned, self._pins())
         else:
             is_read = at.in_snapshot and at.epoch == self.snapshot.epoch
         return is_read and name in self.upstream.files_of(self.snapshot)
+
+    def _pins(self) -> list[str]:
+        """The snapshots that it has pinned in its upstream. None but its own drivers may remove one."""
+        newest = self.own.newest
+        prefix = f"{PINS}/{'' if newest is None else backfill_pins(newest.uuid)}"
+        return [name for name in self.upstream.truth.names(PINS) if newest is not None and name.startswith(prefix)]
+
+    def _pinned(self, name: str) -> Manifest | None:
+        data = self.upstream.truth.objects.get(name)
+        return None if data is None else decoded.a_pin(data, name).manifest

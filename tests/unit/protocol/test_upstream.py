@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagster_ckpt.ids import Epoch, StreamUuid, Version
+from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import Backfill, BackfillStatus, Consumed, EpochRange, Manifest, SourcePosition
 from dagster_ckpt.protocol.manifest import SourceIdentity as Identity
 from dagster_ckpt.protocol.upstream import (
@@ -36,7 +36,7 @@ def read(stream: str, position: UpstreamPosition | None, ordinal: int = 0) -> So
     return SourcePosition(Identity(FORMAT, stream, ordinal=ordinal), current=current)
 
 
-@pytest.mark.parametrize("position", [at(0), at(41), at(41, 3, 8), at(41, 8, 8)])
+@pytest.mark.parametrize("position", [at(0), at(41), at(41, 3, 8), at(41, 8, 8), replace(at(41, 3, 8), term=Term(5))])
 def test_a_position_survives_its_text(position: UpstreamPosition) -> None:
     assert decode(position.encode()) == position
 
@@ -55,6 +55,7 @@ def test_the_text_of_a_position_says_no_more_than_it_must() -> None:
         '{"uuid": "a", "epoch": -1}',
         '{"uuid": "a", "epoch": true}',
         '{"uuid": "a", "epoch": 1, "more": 1}',
+        '{"uuid": "a", "epoch": 1, "part": 1, "parts": 2}',
         "not JSON",
     ],
 )

@@ -1,4 +1,4 @@
-"""The reader of an upstream's snapshot, where another writer of its stream changes the pin after a part was planned."""
+"""The reader of an upstream's snapshot, where the pin is gone or another's after a part was planned."""
 
 from uuid import uuid4
 
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def pin_name(self) -> str:
-        return backfill_pin(self.down.writer.manifest.uuid)
+        return backfill_pin(self.down.writer.manifest.uuid, self.down.writer.manifest.term)
 
 
 @pytest.fixture

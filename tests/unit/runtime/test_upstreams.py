@@ -1,6 +1,7 @@
 """What a driver leaves in its upstreams before a query, and what it says of an upstream that nothing can follow."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -10,7 +11,7 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, Inval
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import manifest_name, pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin, consumed_of
+from dagster_ckpt.protocol.upstream import FORMAT, NO_TERM, UpstreamPosition, backfill_pin, consumed_of
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.chain import ManifestChain
@@ -57,7 +58,7 @@ class Pair:
         """An epoch of the downstream that has read so far."""
         manifest = self.down.manifest
         before = manifest.sources[0].current if manifest.sources else None
-        at = UpstreamPosition(self.up.manifest.uuid, Epoch(epoch), part, parts)
+        at = UpstreamPosition(self.up.manifest.uuid, Epoch(epoch), part, parts, manifest.term if parts else NO_TERM)
         position = SourcePosition(IDENTITY, at.encode(), before)
         self.down.commit(an_edit(manifest, sources=(position,)))
 
@@ -83,7 +84,7 @@ class Pair:
 
     @property
     def pin(self) -> str:
-        return backfill_pin(self.down.manifest.uuid)
+        return backfill_pin(self.down.manifest.uuid, self.down.manifest.term)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_of_an_empty_upstream_the_log_will_have_all(pair: Pair) -> None:
     assert pair.subscribed() == [("down", 0)]
 
 
-def test_an_earlier_starts_pin_is_taken_up_while_it_can_be_followed(pair: Pair) -> None:
+def test_a_pin_of_this_term_stays_while_it_can_be_followed(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.feed(2)
@@ -129,6 +130,45 @@ def test_an_earlier_starts_pin_is_taken_up_while_it_can_be_followed(pair: Pair) 
     pair.feed()
     pair.prepare()
     assert pair.pinned() == [(pair.pin, 7)]
+
+
+def test_who_has_read_nothing_pins_anew_in_each_term_and_lets_go_of_what_was_pinned_before(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.down = pair.opened("down")
+    pair.feed(2)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 5)]
+
+
+def test_who_reads_a_snapshot_goes_on_with_that_in_a_later_term(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 3)
+    pin = pair.pin
+    pair.feed(2)
+    pair.down = pair.opened("down")
+    upstreams = pair.prepare()
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 2, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 3, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == []
+
+
+def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(pair: Pair) -> None:
+    pair.feed(2)
+    fenced, asleep = pair.down.manifest, pair.prepare()
+    pair.down = pair.opened("down")
+    pair.feed(1)
+    pair.prepare()
+    pair.up = pair.opened("up", from_epoch=2)  # what both have pinned was left behind
+    with suppress(IncompatibleStateError):
+        asleep.prepare(fenced)
+    asleep.committed(fenced)
+    assert (pair.pin, 4) in pair.pinned()
 
 
 def test_the_pin_stays_until_the_last_part_was_read(pair: Pair) -> None:
@@ -265,11 +305,13 @@ def test_a_damaged_snapshot_is_let_go_or_the_upstream_gone_back(pair: Pair) -> N
     [shards] = pair.chain("up").read(Version(3)).runs.values()
     newest, oldest = (run.name for run in shards[0])
     pair.feed(3)
-    unpin = rf"newest table, which is whole, by `dagster-ckpt --store memory://\w+ unpin up {pair.pin}`"
-    with pytest.raises(CorruptStateError, match=rf"{unpin}\. upstream=up, good_epoch=6, .*file={oldest}, epoch=3"):
+    again = r"start this stream again: it begins with the newest table then, which is whole\. upstream=up, good_epoch=6"
+    with pytest.raises(CorruptStateError, match=rf"{again}, .*file={oldest}, epoch=3"):
         upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
     pair.read(3, 1, 2)
-    with pytest.raises(CorruptStateError, match=rf"{unpin} and `.* rollback down --epoch 0`\. upstream=up"):
+    with pytest.raises(
+        CorruptStateError, match=r"newest table, which is whole, by `.* rollback down --epoch 0`\. upstream=up"
+    ):
         upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
     with pytest.raises(CorruptStateError, match=r"take the upstream back .* rollback up --epoch 2` and start both"):
         upstreams.look_into(pair.down.manifest, f"CorruptStateError {newest}")

@@ -219,7 +219,8 @@ def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: Tw
     world.commit(UP, 60)
     world.open(DOWN, from_epoch=0)
     shown = world.writers[UP].manifest.retained[-1]
-    write_pin(world.chain(UP), backfill_pin(world.writers[DOWN].manifest.uuid), shown)
+    down = world.writers[DOWN].manifest
+    write_pin(world.chain(UP), backfill_pin(down.uuid, down.term), shown)
     world.commit(UP, 40)
     assert world.collect(max_lag=40).cut_off == ()
     assert world.versions[0] == shown.version
