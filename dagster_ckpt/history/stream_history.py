@@ -287,7 +287,8 @@ class StreamHistory:
         is damaged. The stream keeps its owner.
 
         Raises `FencedError` while a writer lives, which takes a while to find out, unless `fence`: then that writer
-        stops at its next commit. Raises `InvalidPipelineError` for an epoch that is not retained or was abandoned.
+        stops at its next commit, or within ten seconds where it has nothing to commit. Raises `InvalidPipelineError`
+        for an epoch that is not retained or was abandoned.
         """
         chain = ManifestChain(self._chain.store, self._chain.clock)  # a writer's patience
         try:

@@ -150,7 +150,7 @@ def location_of(run: dg.DagsterRun) -> str:
 
 
 def epoch_at_launch(run: dg.DagsterRun) -> int | None:
-    """The newest epoch when the sensor launched this run; None for a run that it did not launch."""
+    """The newest epoch committed when the sensor launched this run; None for a run that it did not launch."""
     return _number(run.tags, EPOCH_TAG)
 
 

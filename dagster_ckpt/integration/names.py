@@ -18,7 +18,7 @@ ATTEMPT_TAG = "dagster_ckpt/attempt"
 """Which relaunch in a row a Dagster run is; the first is 1."""
 
 EPOCH_TAG = "dagster_ckpt/epoch"
-"""The newest epoch when a Dagster run was relaunched: a later one is progress."""
+"""The newest epoch ever committed when a Dagster run was relaunched: a later one is progress."""
 
 SAME_ERROR_TAG = "dagster_ckpt/same_error"
 """With what error the Dagster runs before this one have failed, and how many in a row: what a crash loop is told by."""

@@ -59,7 +59,7 @@ def run_request(
         config["mode"] = str(launch.mode)
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt:
-        tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.epoch)}
+        tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.committed)}
     if launch.before is not None:
         tags[SAME_ERROR_TAG] = launch.before.write()
     if launch.not_rolled_back is not None:

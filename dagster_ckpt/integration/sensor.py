@@ -168,7 +168,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
 def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:
     """Whether an epoch was committed since the sensor launched this run."""
     at_launch = None if run is None else epoch_at_launch(run)
-    return at_launch is not None and sight.epoch > at_launch
+    return at_launch is not None and sight.committed > at_launch
 
 
 def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:

@@ -40,6 +40,12 @@ class Sight:
         return EMPTY if self.newest is None else self.newest.epoch
 
     @property
+    def committed(self) -> Epoch:
+        """The newest epoch that was ever committed, also where a rollback has left it behind."""
+        left_behind = () if self.newest is None else self.newest.abandoned
+        return max([self.epoch, *(each.last for each in left_behind)])
+
+    @property
     def dagster_run_id(self) -> str | None:
         """The Dagster run that the newest term's lease names."""
         return None if self.lease is None else self.lease.holder.dagster_run_id

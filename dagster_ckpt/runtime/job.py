@@ -49,6 +49,7 @@ from dagster_ckpt.storage.draining import DrainWatch
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.overtaking import OvertakingWatch
 from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 
@@ -112,6 +113,7 @@ class _Run:
         self._pulse = pulse
         self._failures = 0
         self._slow_since: tuple[Epoch, int] | None = None
+        self._overtaking = OvertakingWatch(clock, job.options.checkpoint_interval_ms)
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
@@ -232,6 +234,7 @@ class _Run:
 
     def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
+        self._overtaking.look(self._writer)
         driver.commit_beginnings()
         if self._is_quiet(driver, intervals=2) and driver.quiet_ms >= _LOOK_MS_MAX:
             driver.leave_idle_inputs()

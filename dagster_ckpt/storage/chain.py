@@ -93,6 +93,20 @@ class ManifestChain:
         # In this order: that the next is absent means nothing once this one's number was freed.
         return not self._exists(Version(manifest.version + 1), tries) and self._is_there(manifest, tries)
 
+    def is_left_behind(self, manifest: Manifest) -> bool:
+        """Whether somebody has gone on after that manifest, which the caller created: he has created nothing since.
+
+        Asked once, without patience, and cheap where nobody has. Raises `StoreUnavailableError` where the store does
+        not answer, and `CorruptStateError` where the manifest is gone and no later one is there: neither is a verdict.
+        """
+        if self.store.exists(manifest_name(Version(manifest.version + 1))):
+            return True
+        if self.store.exists(manifest_name(manifest.version)):
+            return False
+        # Others went on for so long that its number was freed, or the stream is not there: whose word counts, it shows.
+        newest = self.newest(manifest.version)
+        return newest is not None and newest.version > manifest.version
+
     def settle(self) -> None:
         """Make what is visible durable: whoever builds on a manifest it found does so first."""
         self._tries().until_answered(lambda: self.store.settle(MANIFESTS))

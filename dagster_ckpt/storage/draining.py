@@ -16,6 +16,11 @@ _log = logging.getLogger(__name__)
 LOOK_MS_MIN, LOOK_MS_MAX = 1_000, 10_000
 
 
+def rest_of(interval_ms: int) -> int:
+    """How long a writer without an epoch, which has one every `interval_ms` at most, rests between two looks."""
+    return min(max(interval_ms, LOOK_MS_MIN), LOOK_MS_MAX)
+
+
 def write_drain(store: ObjectStore, request: DrainRequest) -> None:
     """Ask, in the place of whoever has asked before. A crash leaves this request or the one before."""
     store.put(request_name(DRAIN), encode_drain(request))
@@ -57,7 +62,7 @@ class DrainWatch:
         if self._looked is None:
             return True
         before, looked_ms = self._looked
-        rest_ms = LOOK_MS_MIN if epoch > before else min(max(self.interval_ms, LOOK_MS_MIN), LOOK_MS_MAX)
+        rest_ms = LOOK_MS_MIN if epoch > before else rest_of(self.interval_ms)
         return now_ms - looked_ms >= rest_ms
 
     def _look(self) -> str | None:

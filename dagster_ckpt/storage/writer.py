@@ -1,6 +1,7 @@
 """The one writer of a stream, from its opening to its end."""
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,8 @@ from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, open_again, open_manifest
 from dagster_ckpt.storage.probe import prove_atomic_create
 from dagster_ckpt.storage.pulse import Pulse
+
+_log = logging.getLogger(__name__)
 
 
 def open_stream(store: ObjectStore, opening: Opening, clock: Clock, pulse: Pulse | None = None) -> "StreamWriter":
@@ -134,10 +137,28 @@ class StreamWriter:
     def check_term(self) -> None:
         """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""
         if not self._chain.is_newest(self._manifest):
-            raise FencedError(
-                f"another writer took over the stream; this one has stopped and changed nothing since. "
-                f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
-            )
+            raise self._fenced()
+
+    def look_for_another(self) -> None:
+        """Raise `FencedError` where another writer took over: for a writer that rests, which no create would tell.
+
+        Two existence checks. A store that does not answer, or where the stream is not to be found, is no verdict.
+        """
+        if self._ended is not None:
+            return  # the manifest after its own may be its own: opening again will tell
+        try:
+            fenced = self._chain.is_left_behind(self._manifest)
+        except (StoreUnavailableError, CorruptStateError) as error:
+            _log.warning("nobody knows whether another writer took over; asked again soon. reason=%s", error)
+            return
+        if fenced:
+            raise self._fenced()
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"another writer took over the stream; this one has stopped and changed nothing since. "
+            f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
+        )
 
     def reopen(self) -> "StreamWriter":
         """End this term and begin the next, by the same holder: what a restart of the query does.

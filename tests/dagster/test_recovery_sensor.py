@@ -6,12 +6,16 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from dagster_ckpt import InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
-from dagster_ckpt.ids import Epoch
+from dagster_ckpt import FencedError, InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
+from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.integration.names import unfit
 from dagster_ckpt.protocol.lease import interruption
+from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.rollback import roll_back
 from tests.dagster.sensor_world import a_stream, a_world
 
 STARTED, SUCCESS = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS
@@ -437,6 +441,56 @@ def test_a_committed_epoch_gives_all_attempts_back() -> None:
         assert request.tags["dagster_ckpt/attempt"] == "1"
         run = world.move(world.launch(request), dg.DagsterRunStatus.STARTING, STARTED)
         world.commit(world.open("s", run))
+
+
+def test_what_a_rollback_has_left_behind_was_progress_too() -> None:
+    world = a_world()
+    run = world.started("s")
+    world.commit(world.open("s", run))
+    for _ in range(3):
+        world.move(run, FAILURE)
+        [request] = world.tick().run_requests or []
+        assert request.tags["dagster_ckpt/attempt"] == "1"
+        run = world.move(world.launch(request), dg.DagsterRunStatus.STARTING, STARTED)
+        world.commit(world.open("s", run))
+        roll_back(ManifestChain(world.folder("s"), world.clock), EMPTY, Takeover.ALWAYS)
+    world.move(run, FAILURE)
+    [request] = world.tick().run_requests or []
+    world.move(world.launch(request), FAILURE)
+    assert not world.tick().run_requests, "a rollback alone is none: the second relaunch has to wait"
+    [request] = world.tick().run_requests or []
+    assert request.tags["dagster_ckpt/attempt"] == "2"
+
+
+def test_after_a_rollback_by_hand_under_a_live_writer_one_run_follows_as_soon_as_that_one_has_noticed() -> None:
+    world = a_world()
+    run = world.started("c")
+    writer = world.open("c", run)
+    world.commit(writer)
+    roll_back(ManifestChain(world.folder("c"), world.clock), EMPTY, Takeover.ALWAYS)
+    assert not world.tick().run_requests, "its end is waited for"
+    with pytest.raises(FencedError) as fenced:
+        writer.look_for_another()
+    world.fail(run, "c", fenced.value)
+    [request] = world.tick().run_requests or []
+    assert "dagster_ckpt/may_fence" not in request.tags, "the rollback has closed its lease: nobody need be fenced"
+    following = world.move(world.launch(request), dg.DagsterRunStatus.STARTING, STARTED)
+    successor = world.open("c", following)
+    for _ in range(10):
+        world.beat("c", successor.term)
+        assert not world.tick().run_requests
+
+
+def test_a_writer_that_was_taken_over_and_has_noticed_is_not_started_beside_the_other() -> None:
+    world = a_world()
+    older, newer = world.started("c"), world.started("c")
+    writer = world.open("c", older)
+    term = world.open("c", newer).term
+    with pytest.raises(FencedError) as fenced:
+        writer.look_for_another()
+    world.folder("c").delete(lease_name(term))
+    world.fail(older, "c", fenced.value)
+    assert not world.tick().run_requests, "nor in the moment before the other has written its lease"
 
 
 def test_a_run_that_dagster_retries_is_left_to_dagster() -> None:
