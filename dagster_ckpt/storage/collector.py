@@ -183,7 +183,10 @@ class Collector:
         retained = {newest.version, *(entry.version for entry in newest.retained)}
         for version in map(Version, range(last, newest.version + 1)):
             try:
-                files, others = self._named(self.chain.read(version), seen)
+                manifest = self.chain.find(version)
+                if manifest is None and version in retained:
+                    raise _OvertakenError  # not asked for again: on its number a sleeper's may lie by now
+                files, others = (set(), set()) if manifest is None else self._named(manifest, seen)
             except CorruptStateError:
                 if version not in retained:
                     continue

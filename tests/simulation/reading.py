@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
-from dagster_ckpt.ids import EMPTY, Epoch, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Term, Version
 from dagster_ckpt.protocol.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import PINS, pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, backfill_pins, decode, next_part
+from dagster_ckpt.protocol.names import pin_name
+from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, decode, next_part
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.indexed_lists import IndexedLists
@@ -232,14 +232,15 @@ class Reading:
     """What a stream may expect of its upstream: the log behind what it has consumed for good, from its subscription on.
 
     But no more than `max_lag` epochs of it, and nothing once what it has read is further behind than that. `beginning`
-    is where it begins that has consumed nothing, `snapshot` what it begins with. `lost` is up to where the log is no
-    longer promised.
+    is where it begins that has consumed nothing, `snapshot` what it begins with, as its writer of that `term` has said.
+    `lost` is up to where the log is no longer promised.
     """
 
     own: Oracle
     upstream: Oracle
     max_lag: int
     beginning: Epoch | None = None
+    term: Term | None = None
     snapshot: Manifest | None = None
     lost: Version = field(default=Version(0))
 
@@ -248,10 +249,13 @@ class Reading:
         at = read_to(manifest)
         if self.own.newest != manifest or (at is not None and not at.in_snapshot):
             return
+        self.term = manifest.term
         begins = UpstreamPosition(manifest.uuid) if at is None else at
         self.snapshot = self._pinned(pin_name(Reader.of(manifest).pin_at(begins)))
         if at is None:
             self.beginning = EMPTY if self.snapshot is None else self.snapshot.epoch
+            if self.upstream.newest is not None and self.upstream.newest.epoch == EMPTY:
+                self.lost = max(self.lost, self.upstream.newest.version)  # openings: no epoch lies among them
 
     def begin_anew(self) -> None:
         """It went back to before all that it had read."""
@@ -274,9 +278,7 @@ class Reading:
         at = read_to(shown)
         if at is not None:
             return at.epoch
-        # Whoever has started it since and died may have pinned another snapshot, with which nobody began.
-        pinned = [manifest.epoch for name in self._pins() if (manifest := self._pinned(name)) is not None]
-        return min(pinned, default=self.beginning)
+        return self.beginning if self._has_begun(self.own.newest) else None
 
     def is_too_far_behind(self) -> bool:
         newest, own = self.upstream.newest, self.own.newest
@@ -305,17 +307,12 @@ class Reading:
         if self.snapshot is None or newest is None:
             return False
         at = read_to(newest)
-        if at is None:  # whoever starts it again pins another one, and may die before it begins with that
-            is_read = self.snapshot in map(self._pinned, self._pins())
-        else:
-            is_read = at.in_snapshot and at.epoch == self.snapshot.epoch
+        is_read = self._has_begun(newest) if at is None else at.in_snapshot and at.epoch == self.snapshot.epoch
         return is_read and name in self.upstream.files_of(self.snapshot)
 
-    def _pins(self) -> list[str]:
-        """The snapshots that it has pinned in its upstream. None but its own drivers may remove one."""
-        newest = self.own.newest
-        prefix = f"{PINS}/{'' if newest is None else backfill_pins(newest.uuid)}"
-        return [name for name in self.upstream.truth.names(PINS) if newest is not None and name.startswith(prefix)]
+    def _has_begun(self, newest: Manifest | None) -> bool:
+        """Whether its live writer has said with what it begins. One of a later term pins another snapshot."""
+        return newest is not None and newest.term == self.term
 
     def _pinned(self, name: str) -> Manifest | None:
         data = self.upstream.truth.objects.get(name)

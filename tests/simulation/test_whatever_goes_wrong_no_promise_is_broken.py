@@ -21,6 +21,8 @@ FOUND_BEFORE = {
     "a reader who had slept began at the manifests of two sleepers and thought the chain broken": 10227,
     "a process slept through both of its probes of the store, and accused that": 13414,
     "the oracle asked for the log behind a snapshot that was let go, since the upstream had gone back before it": 1682,
+    "a fenced reader that woke up took away the pin of the snapshot that its successor had begun to read": 300834,
+    "a sleeper's manifest on a number that was freed while a collector read was taken for damage": 70262,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

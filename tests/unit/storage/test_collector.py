@@ -474,6 +474,28 @@ def test_a_sleeper_below_all_that_is_left_and_a_late_list_stop_no_pass(world: Wo
     assert world.is_whole()
 
 
+def test_a_sleeper_on_a_number_that_was_freed_while_the_pass_read_stops_no_pass(world: World) -> None:
+    world.commit(22)
+    world.wait()
+    name = manifest_name(world.writer.manifest.retained[1].version)
+    data, asked = world.store.get(name), list[Call]()
+
+    def overtakes(call: Call) -> Fault:
+        if asked and not world.store.exists(name):  # whatever is asked next
+            world.store.put_if_absent(name, data)
+        if call == Call("get", name) and not asked:
+            world.commit(100)
+            world.wait()
+            world.collect_mine()
+            assert not world.store.exists(name)
+            asked.append(call)
+        return Fault.NONE
+
+    Collector(ManifestChain(FaultyStore(world.store, overtakes), world.clock), world.root, GRACE_MS).collect()
+    assert asked
+    assert world.is_whole()
+
+
 def test_a_collector_that_slept_through_everything_harms_nothing(world: World) -> None:
     """It has made up its mind, sleeps before its first delete, and wakes up when the world has moved on."""
     world.commit(60)
