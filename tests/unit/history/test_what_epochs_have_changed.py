@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.names import manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from tests.unit.history.made_streams import MadeStream, append, departures
 
@@ -78,6 +80,21 @@ def test_what_a_rollback_left_behind_is_not_among_them(url: str) -> None:
     for after, until in ((3, None), (0, 3)):
         with pytest.raises(InvalidPipelineError, match=rf"left this epoch behind.*retained=2, {again}"):
             history(url).changes(after, until)
+
+
+def test_changes_that_a_sleeper_tells_on_a_freed_number_are_no_changes(url: str) -> None:
+    stream = MadeStream(url, NAME, retained=2)
+    for delay in range(6):
+        stream.commit(departures({"UA": [delay]}))
+    stream.close()
+    assert len(of(history(url), 3, 4)) == 2
+    chain = ManifestChain(stream.writer.store, SystemClock())
+    sleepers = chain.store.get(manifest_name(Version(4)))
+    for version in range(1, 5):
+        chain.store.delete(manifest_name(Version(version)))
+    chain.store.put_if_absent(manifest_name(Version(4)), sleepers)
+    with pytest.raises(InvalidPipelineError, match=r"no longer kept.*after=3, until=7"):
+        history(url).changes(3)
 
 
 def test_an_epoch_that_is_not_there_is_refused_with_those_that_are(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
