@@ -40,7 +40,12 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
             f"choose a shorter one. pin={name!r}, bytes_max={NAME_BYTES_MAX}"
         )
     store, tries = chain.store, Tries(chain.clock, chain.patience)
-    pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
+    manifest = chain.find(epoch.version)
+    if manifest is None:
+        if not _is_retained(chain, epoch):
+            raise _retired_meanwhile(name, epoch, store)
+        manifest = chain.read(epoch.version)
+    pin = Pin(name, chain.clock.now_ms(), manifest)
     if not tries.until_answered(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):
         there = _read(store, pin_name(name), tries)
         if there is None or there.manifest != pin.manifest:
@@ -50,14 +55,22 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
             )
         # By ourselves, from a try whose answer was lost, or by somebody before: either way it has to be proved.
         pin = there
-    newest = chain.newest()
-    if newest is None or epoch not in newest.retained:
+    if not _is_retained(chain, epoch):
         tries.until_answered(lambda: store.delete(pin_name(name)))
-        raise InvalidPipelineError(
-            f"the epoch was retired while it was pinned: choose a later one. pin={name!r}, epoch={epoch.epoch}, "
-            f"store={store.url}"
-        )
+        raise _retired_meanwhile(name, epoch, store)
     return pin
+
+
+def _is_retained(chain: ManifestChain, epoch: Retained) -> bool:
+    newest = chain.newest()
+    return newest is not None and epoch in newest.retained
+
+
+def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> InvalidPipelineError:
+    return InvalidPipelineError(
+        f"the epoch was retired while it was pinned: choose a later one. pin={name!r}, epoch={epoch.epoch}, "
+        f"store={store.url}"
+    )
 
 
 def remove_pin(store: ObjectStore, name: str, clock: Clock, patience: Patience) -> None:

@@ -201,6 +201,20 @@ def test_a_pin_that_comes_too_late_says_so_and_leaves_nothing(world: World) -> N
     assert read_pins(world.store, world.clock, IMPATIENT) == []
 
 
+def test_a_pin_of_an_epoch_whose_manifest_is_gone_by_then_says_so_and_leaves_nothing(world: World) -> None:
+    retained = world.commit().retained[0]
+    world.commit(60)
+    world.wait()
+    world.collect_mine()
+    with pytest.raises(InvalidPipelineError, match="the epoch was retired while it was pinned"):
+        write_pin(world.chain, "late", retained)
+    assert read_pins(world.store, world.clock, world.chain.patience) == []
+    missing = world.writer.manifest.retained[0]
+    world.store.delete(manifest_name(missing.version))
+    with pytest.raises(CorruptStateError, match="a manifest is missing"):
+        write_pin(world.chain, "never", missing)
+
+
 def test_a_name_pins_one_epoch(world: World) -> None:
     first, second = world.commit(2).retained
     assert write_pin(world.chain, "p", first) == write_pin(world.chain, "p", first)
