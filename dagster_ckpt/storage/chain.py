@@ -91,7 +91,9 @@ class ManifestChain:
         """
         tries = self._tries()
         # In this order: that the next is absent means nothing once this one's number was freed.
-        return not self._exists(Version(manifest.version + 1), tries) and self._is_there(manifest, tries)
+        if self._exists(Version(manifest.version + 1), tries) or not self._is_there(manifest, tries):
+            return False
+        return not self._is_alone(manifest.version, tries)
 
     def is_left_behind(self, manifest: Manifest) -> bool:
         """Whether somebody has gone on after that manifest, which the caller created: he has created nothing since.
@@ -165,7 +167,7 @@ class ManifestChain:
             case BrokenEnd():
                 freed = not self._is_still_broken(parent, tries)
             case _:
-                freed = not self._is_there(parent, tries)
+                freed = not self._is_there(parent, tries) or self._is_alone(parent.version, tries)
         if not freed:
             return
         # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
@@ -181,6 +183,14 @@ class ManifestChain:
         """Whether it is this very manifest that has its number, not another sleeper's."""
         data = self._bytes(manifest.version, tries)
         return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
+
+    def _is_alone(self, version: Version, tries: Tries) -> bool:
+        """Whether the number below a manifest's is free: those below the newest ones never are.
+
+        What a writer asked for long ago may be done at any time: a manifest may come back, the very same, on its freed
+        number, and whoever built upon it and slept would find it there.
+        """
+        return version > FIRST and not self._exists(Version(version - 1), tries)
 
     def _is_still_broken(self, end: BrokenEnd, tries: Tries) -> bool:
         """Whether the end is as it was when it was looked at.

@@ -229,9 +229,17 @@ class Collector:
 
     def _pinned(self) -> _Named:
         """The files that pins name, and the streams of which they name files."""
-        pins = read_pins(self.chain.store, self.chain.clock, self.chain.patience)
         seen: set[str] = set()
-        named = [self._named(pin.manifest, seen) for pin in pins]
+        named = []
+        for pin in read_pins(self.chain.store, self.chain.clock, self.chain.patience):
+            try:
+                named.append(self._named(pin.manifest, seen))
+            except CorruptStateError as error:
+                raise CorruptStateError(
+                    f"a part of what a pin keeps is not there, so nothing is removed: restore it from a backup, or "
+                    f"unpin it. One that came to be long after its epoch was retired keeps nothing. pin={pin.name!r}, "
+                    f"reason={error}"
+                ) from error
         return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
 
     def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:

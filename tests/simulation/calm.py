@@ -10,6 +10,7 @@ from dagster_ckpt.protocol.names import file_of, lease_name, manifest_name, pars
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.writer import open_stream
 from tests.simulation import decoded
+from tests.simulation.collecting import collect
 from tests.simulation.dagster import opening_for
 from tests.simulation.oracle import BrokenPromiseError
 
@@ -61,12 +62,12 @@ class Calm:
         stranger.spawn("collector", lambda: self._collect_as_a_stranger(stranger))
 
     def _collect_as_a_stranger(self, process: "Process") -> None:
-        self._stream.collector_of(process).collect()
+        collect(self._stream, process, None)
         self._process.spawn("collector", self._collect_and_look)
 
     def _collect_and_look(self) -> None:
         stream, term = self._stream, self._driver.writer.term
-        stream.collector_of(self._process).collect(writer=term)
+        collect(stream, self._process, term)
         _manifests_are_those_that_must_be(stream)
         _files_are_those_that_are_named(stream)
         _advice_is_that_of_the_newest_term(stream, term)

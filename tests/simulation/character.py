@@ -42,7 +42,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class Character:
-    """A world's constants. `kept` manifests, two or more, are never deleted; `runs_max` runs of a shard become one.
+    """A world's constants. `kept` manifests, three or more, are never deleted; `runs_max` runs of a shard become one.
 
     Where somebody reshards every `reshard_ms` or so (0: nobody does) a part of their hashes may do so: `slices`.
     """
@@ -80,7 +80,7 @@ def character_of(chance: Random) -> Character:
         append=chance.random() < 0.3,
         shards=chance.choice([1, 2, 2, 4]),
         retained=chance.choice([1, 2, 3, 6]),
-        kept=chance.choice([2, 2, 4, 16]),
+        kept=chance.choice([3, 3, 4, 16]),
         grace_ms=grace_ms,
         lease_timeout_ms=lease_timeout_ms,
         patience=chance.choice([Patience(100, 50, 50), Patience(2_000, 50, 500), Patience(20_000, 100, 5_000)]),

@@ -4,6 +4,7 @@ It knows the whole history, the job in plain Python, and time. It uses nothing o
 the names and the codec of manifests; `manifest_rules` as a second pair of eyes only.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from dagster_ckpt.protocol.names import (
     name_in_stream,
     parse_ancestors_name,
     parse_manifest_name,
+    pin_name,
 )
 from tests.simulation import decoded
 from tests.simulation.job import (
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _ADVICE = ("lease/", "requests/", "collector.json")
 COLLECTOR = "collector"
+_PIN_IN_ERROR = re.compile(r"^a part of what a pin keeps is not there.* pin='([^']+)'")
 
 
 class BrokenPromiseError(AssertionError):
@@ -71,6 +74,7 @@ class Oracle:
     history: dict[Version, Manifest] = field(default_factory=dict)
     freed: set[Version] = field(default_factory=set)
     pinned: dict[str, Manifest] = field(default_factory=dict)
+    too_late: set[str] = field(default_factory=set)
     created_ms: dict[Version, int] = field(default_factory=dict)
     writers: dict[Term, Process] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -121,7 +125,7 @@ class Oracle:
         elif (file := file_of(name)) is not None:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
-        elif name.startswith(f"{PINS}/backfill-") and who.role != "driver":
+        elif name.startswith(f"{PINS}/backfill-") and who.role != "driver" and name not in self.too_late:
             raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
@@ -145,6 +149,15 @@ class Oracle:
                 raise BrokenPromiseError("a pin that was confirmed can be read", f"{name} misses {file}")
         self.pinned[name] = manifest
         self.counts["pins"] += 1
+
+    def pin_that_never_held(self, error: str) -> str | None:
+        """The pin that an error is about, where nobody was told that it holds; None for any other error."""
+        found = _PIN_IN_ERROR.search(error)
+        name = None if found is None else found[1]
+        if name is None or name in self.pinned:
+            return None
+        self.too_late.add(pin_name(name))
+        return name
 
     def let_go(self, name: str) -> None:
         """Somebody begins to take this pin away."""

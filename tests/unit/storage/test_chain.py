@@ -187,6 +187,16 @@ def test_a_sleeper_does_not_take_another_sleepers_manifest_for_its_parent() -> N
     assert not chain.is_newest(a_version(40))
 
 
+def test_a_sleeper_does_not_take_its_parent_for_kept_that_came_back_on_its_freed_number() -> None:
+    """The request was repeated when no answer came; the first one is done only now, after retention."""
+    chain, store = a_chain(*range(70, 101), 40)
+    store.put(TRIMMED, b"")
+    with pytest.raises(FencedError, match="slept for so long"):
+        chain.create(a_version(40), a_version(41))
+    assert not store.exists(manifest_name(Version(41)))
+    assert not chain.is_newest(a_version(40))
+
+
 def test_whoever_creates_version_1_of_a_trimmed_stream_takes_it_away_because_the_list_was_late() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")

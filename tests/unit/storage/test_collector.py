@@ -7,7 +7,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history.stream_history import StreamHistory
-from dagster_ckpt.ids import Epoch, Shard, Term, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Shard, Term, Version
 from dagster_ckpt.protocol.manifest import FileSeen, Manifest, Retained
 from dagster_ckpt.protocol.names import (
     TRIMMED,
@@ -22,6 +22,7 @@ from dagster_ckpt.protocol.names import (
     probe_name,
     state_name,
 )
+from dagster_ckpt.protocol.pin import Pin, encode_pin
 from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named
 from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.chain import ManifestChain
@@ -340,6 +341,30 @@ def test_index_objects_of_sources_stay_while_a_manifest_names_them(world: World)
     world.wait()
     world.collect_mine()
     assert index in world.files
+
+
+def test_a_pin_that_came_too_late_to_keep_an_index_object_is_named_with_what_helps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_lists, "TAIL_MAX", 10)
+    opening = an_opening("run", pipeline=replace(PIPELINE, tables=(), keys=(), appends=True), retained=RETAINED)
+    world.writer = open_stream(world.store, opening, world.clock)
+    world.commit(30)
+    shown = world.writer.manifest
+    assert shown.files.index
+    late = Pin("late", world.clock.now_ms(), shown)
+    for ref in shown.files.index:
+        world.store.delete(ref.path)
+    world.open(from_epoch=EMPTY)
+    world.commit(60)
+    world.wait()
+    world.store.put_if_absent(pin_name("late"), encode_pin(late))
+    before = set(world.store.list(""))
+    with pytest.raises(CorruptStateError, match=r"unpin it\. .* pin='late', reason=an index object is missing"):
+        world.collect()
+    assert before <= {*world.store.list(""), "collector.json"}
+    remove_pin(world.store, "late", world.clock, world.chain.patience)
+    assert world.collect().manifests > 0
 
 
 @pytest.mark.parametrize("damaged", ["a manifest", "a manifest under another's name", "a pin", "a missing manifest"])
