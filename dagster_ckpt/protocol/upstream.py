@@ -117,9 +117,10 @@ def backfill_pins(reader: StreamUuid) -> str:
     return f"backfill-{reader}-"
 
 
-def pinned_in(name: str) -> Term:
-    """The term in the name of such a pin. Raises `ValueError` for another name."""
-    return Term(int(name.rpartition("-")[2]))
+def pinned_in(name: str) -> Term | None:
+    """The term in the name of such a pin; None for a name that somebody else has chosen."""
+    number = name.rpartition("-")[2]
+    return Term(int(number)) if number.isascii() and number.isdecimal() else None
 
 
 def next_part(

@@ -233,7 +233,8 @@ def _unpin(upstream: _Upstream, manifest: Manifest) -> None:
     if not at or any(each.epoch == EMPTY for each in at):
         read.add(manifest.term)
     for pin in find_pins(upstream.chain, backfill_pins(manifest.uuid)):
-        if pinned_in(pin.name) <= manifest.term and pinned_in(pin.name) not in read:
+        term = pinned_in(pin.name)
+        if term is not None and term <= manifest.term and term not in read:
             _remove_pin(upstream, pin.name)
 
 

@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import SUBSCRIBERS, subscriber_name
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
-from dagster_ckpt.protocol.upstream import backfill_pins
+from dagster_ckpt.protocol.upstream import backfill_pins, pinned_in
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
@@ -107,12 +107,14 @@ def _progress(
     try:
         # Before its manifests: they go only after one of those says more, or another was written.
         snapshots = find_pins(upstream, backfill_pins(subscriber.uuid))
-        beginning = min((pin.manifest.epoch for pin in snapshots), default=subscriber.epoch)
         for _ in range(_TRIES_MAX):
             newest = chain.newest()
             if newest is None or newest.uuid != subscriber.uuid:
                 return SubscriberProgress(subscriber, subscriber.epoch, subscriber.epoch, gone=True)
             oldest = _oldest(chain, newest)
+            # Only its newest term's: a fenced writer may pin something later, and says nothing for the one that lives.
+            pinned = (pin.manifest.epoch for pin in snapshots if pinned_in(pin.name) == newest.term)
+            beginning = next(pinned, subscriber.epoch)
             if oldest is not None:
                 read = consumed_by(newest, uuid) or beginning
                 return SubscriberProgress(subscriber, consumed_by(oldest, uuid) or beginning, read)

@@ -11,15 +11,15 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, Inval
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import manifest_name, pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, NO_TERM, UpstreamPosition, backfill_pin, consumed_of
+from dagster_ckpt.protocol.upstream import FORMAT, NO_TERM, UpstreamPosition, backfill_pin, backfill_pins, consumed_of
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.pins import read_pins
-from dagster_ckpt.storage.subscribers import read_subscribers
+from dagster_ckpt.storage.pins import read_pins, write_pin
+from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
@@ -169,6 +169,22 @@ def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(
         asleep.prepare(fenced)
     asleep.committed(fenced)
     assert (pair.pin, 4) in pair.pinned()
+
+
+def test_a_pin_that_a_person_named_alike_stays(pair: Pair) -> None:
+    pair.feed(2)
+    name = f"{backfill_pins(pair.down.manifest.uuid)}kept"
+    write_pin(pair.chain("up"), name, pair.up.manifest.retained[0])
+    pair.prepare()
+    assert sorted(pair.pinned()) == [(pair.pin, 3), (name, 2)]
+    root = pair.root
+    [progress] = progress_of(
+        read_subscribers(pair.chain("up").store, pair.clock, pair.chain("up").patience),
+        root,
+        pair.chain("up"),
+        pair.up.manifest.uuid,
+    )
+    assert progress.consumed == 3
 
 
 def test_the_pin_stays_until_the_last_part_was_read(pair: Pair) -> None:

@@ -227,6 +227,20 @@ def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: Tw
     assert world.history.subscribers()[0].kept_from == shown.epoch
 
 
+def test_what_a_fenced_reader_pins_says_nothing_for_the_one_that_lives(world: TwoStreams) -> None:
+    begins = world.commit(UP, 5)
+    world.subscribe(begins)
+    fenced = world.writers[DOWN].manifest
+    world.open(DOWN)
+    shown = world.commit(UP, 40)
+    write_pin(world.chain(UP), backfill_pin(fenced.uuid, fenced.term), world.writers[UP].manifest.retained[-1])
+    world.commit(UP, 20)
+    assert shown is not None
+    world.collect()
+    assert world.history.subscribers()[0].kept_from == 6
+    assert world.versions[0] == 6
+
+
 def test_nothing_is_deleted_while_a_subscriber_cannot_be_read(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP, 5))
     world.consume(6)
