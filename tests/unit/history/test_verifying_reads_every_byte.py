@@ -1,7 +1,9 @@
 """`verify` finds every damaged object, says who needs it, and takes nothing for damage that is none."""
 
+import gzip
 import random
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,15 +79,21 @@ def test_any_flipped_bit_is_found_and_the_object_named(stream: MadeStream) -> No
     chance = random.Random(5)
     for path in needed(stream):
         for _ in range(4):
-            bit = chance.randrange(path.stat().st_size * 8)
+            bit, whole = chance.randrange(path.stat().st_size * 8), path.read_bytes()
             flip(path, bit)
             found = history(stream).verify()
-            if path.parent.name in {"manifest", "pins"} and bit < 80:
-                pass  # the header of gzip: a time, a system, no part of the contents
-            else:
+            if not (path.parent.name in {"manifest", "pins"} and _unpacks_to_the_same(path.read_bytes(), whole)):
                 assert str(path.relative_to(folder(stream))) in {finding.object for finding in found.findings}, bit
             flip(path, bit)
     assert history(stream).verify().whole
+
+
+def _unpacks_to_the_same(damaged: bytes, whole: bytes) -> bool:
+    """Of gzip's own bits some mean nothing: a time, a system, and those that fill up the last byte of its stream."""
+    try:
+        return gzip.decompress(damaged) == gzip.decompress(whole)
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
