@@ -199,6 +199,11 @@ def pin_name(name: str) -> str:
     return f"{PINS}/{_escape(name)}.json"
 
 
+def parse_pin_name(name: str) -> str:
+    """The pin's name in the name of its object."""
+    return _unescape(name.removeprefix(f"{PINS}/").removesuffix(".json"))
+
+
 def subscriber_name(name: str) -> str:
     return f"{SUBSCRIBERS}/{_escape(name)}.json"
 

@@ -112,9 +112,13 @@ def backfill_pin(reader: StreamUuid, term: Term) -> str:
     return f"{backfill_pins(reader)}{term}"
 
 
+BACKFILL_PINS = "backfill-"
+"""What the names of all such pins begin with."""
+
+
 def backfill_pins(reader: StreamUuid) -> str:
-    """What the names of all those pins begin with."""
-    return f"backfill-{reader}-"
+    """What the names of a stream's begin with."""
+    return f"{BACKFILL_PINS}{reader}-"
 
 
 def pinned_in(name: str) -> Term | None:

@@ -31,7 +31,7 @@ from dagster_ckpt.runtime.upstream_damage import NextReads
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.pins import find_pin, find_pins, remove_pin, write_pin
+from dagster_ckpt.storage.pins import find_pin, names_of_pins, remove_pin, write_pin
 from dagster_ckpt.storage.subscribers import subscribe
 from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 
@@ -52,10 +52,7 @@ class _Upstream:
     root: ObjectStore
     name: str
     chain: ManifestChain
-
-    @property
-    def log(self) -> UpstreamLog:
-        return UpstreamLog(self.chain, self.name)
+    log: UpstreamLog
 
 
 class Upstreams:
@@ -65,7 +62,7 @@ class Upstreams:
         self._asset = asset
         self._own = own
         names = {source.identity.address for source in sources if source.identity.format == FORMAT}
-        self._upstreams = [_Upstream(root, name, _chain(root, name, own.clock)) for name in sorted(names)]
+        self._upstreams = [_upstream(root, name, own.clock) for name in sorted(names)]
         self._pinned: list[_Upstream] = []
 
     def prepare(self, manifest: Manifest) -> None:
@@ -168,8 +165,9 @@ def _told_of(upstream: _Upstream) -> Iterator[None]:
         raise advised(upstream.root, upstream.chain, upstream.name, error) from error.__cause__
 
 
-def _chain(root: ObjectStore, name: str, clock: Clock) -> ManifestChain:
-    return ManifestChain(stream_folder(root, name), clock)
+def _upstream(root: ObjectStore, name: str, clock: Clock) -> _Upstream:
+    chain = ManifestChain(stream_folder(root, name), clock)
+    return _Upstream(root, name, chain, UpstreamLog(chain, name))
 
 
 def _position(manifest: Manifest, upstream: str) -> UpstreamPosition:
@@ -232,10 +230,10 @@ def _unpin(upstream: _Upstream, manifest: Manifest) -> None:
     read = {each.term for each in at if each.in_snapshot}
     if not at or any(each.epoch == EMPTY for each in at):
         read.add(manifest.term)
-    for pin in find_pins(upstream.chain, backfill_pins(manifest.uuid)):
-        term = pinned_in(pin.name)
+    for name in names_of_pins(upstream.chain, backfill_pins(manifest.uuid)):
+        term = pinned_in(name)
         if term is not None and term <= manifest.term and term not in read:
-            _remove_pin(upstream, pin.name)
+            _remove_pin(upstream, name)
 
 
 def _remove_pin(upstream: _Upstream, name: str) -> None:

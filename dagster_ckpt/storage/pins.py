@@ -14,7 +14,7 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest import Retained
-from dagster_ckpt.protocol.names import FORK_PINS, NAME_BYTES_MAX, PINS, pin_name
+from dagster_ckpt.protocol.names import FORK_PINS, NAME_BYTES_MAX, PINS, parse_pin_name, pin_name
 from dagster_ckpt.protocol.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
@@ -87,12 +87,10 @@ def find_pin(chain: ManifestChain, name: str) -> Pin | None:
     return _read(chain.store, pin_name(name), Tries(chain.clock, chain.patience))
 
 
-def find_pins(chain: ManifestChain, prefix: str) -> list[Pin]:
-    """The pins whose names begin so. Raises `CorruptStateError` where one is damaged."""
-    tries = Tries(chain.clock, chain.patience)
-    names = sorted(tries.until_answered(lambda: list(chain.store.list(PINS))))
-    found = (_read(chain.store, name, tries) for name in names if name.startswith(f"{PINS}/{prefix}"))
-    return [pin for pin in found if pin is not None]
+def names_of_pins(chain: ManifestChain, prefix: str) -> list[str]:
+    """The names of all pins, sorted, that begin so."""
+    listed = Tries(chain.clock, chain.patience).until_answered(lambda: list(chain.store.list(PINS)))
+    return sorted(name for name in map(parse_pin_name, listed) if name.startswith(prefix))
 
 
 def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:

@@ -23,12 +23,12 @@ from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import SUBSCRIBERS, subscriber_name
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
-from dagster_ckpt.protocol.upstream import backfill_pins, pinned_in
+from dagster_ckpt.protocol.upstream import BACKFILL_PINS, backfill_pins, pinned_in
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
-from dagster_ckpt.storage.pins import find_pins
+from dagster_ckpt.storage.pins import find_pin, names_of_pins
 
 _TRIES_MAX = 5
 
@@ -96,25 +96,27 @@ def progress_of(
 
     Raises `CorruptStateError` where one cannot be read.
     """
-    return [_progress(subscriber, root, upstream, uuid) for subscriber in subscribers]
+    # Before anybody's manifests: they go only after one of those says more, or another was written.
+    pins = names_of_pins(upstream, BACKFILL_PINS) if subscribers else []
+    return [_progress(subscriber, pins, root, upstream, uuid) for subscriber in subscribers]
 
 
 def _progress(
-    subscriber: Subscriber, root: ObjectStore, upstream: ManifestChain, uuid: StreamUuid
+    subscriber: Subscriber, pins: Sequence[str], root: ObjectStore, upstream: ManifestChain, uuid: StreamUuid
 ) -> SubscriberProgress:
     folder = stream_folder(root, subscriber.stream)
     chain = ManifestChain(folder, upstream.clock, upstream.patience)
     try:
-        # Before its manifests: they go only after one of those says more, or another was written.
-        snapshots = find_pins(upstream, backfill_pins(subscriber.uuid))
+        mine = [name for name in pins if name.startswith(backfill_pins(subscriber.uuid))]
+        snapshots = {pinned_in(name): find_pin(upstream, name) for name in mine}
         for _ in range(_TRIES_MAX):
             newest = chain.newest()
             if newest is None or newest.uuid != subscriber.uuid:
                 return SubscriberProgress(subscriber, subscriber.epoch, subscriber.epoch, gone=True)
             oldest = _oldest(chain, newest)
             # Only its newest term's: a fenced writer may pin something later, and says nothing for the one that lives.
-            pinned = (pin.manifest.epoch for pin in snapshots if pinned_in(pin.name) == newest.term)
-            beginning = next(pinned, subscriber.epoch)
+            snapshot = snapshots.get(newest.term)
+            beginning = subscriber.epoch if snapshot is None else snapshot.manifest.epoch
             if oldest is not None:
                 read = consumed_by(newest, uuid) or beginning
                 return SubscriberProgress(subscriber, consumed_by(oldest, uuid) or beginning, read)

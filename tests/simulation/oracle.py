@@ -25,6 +25,7 @@ from dagster_ckpt.protocol.names import (
     parse_manifest_name,
     pin_name,
 )
+from dagster_ckpt.protocol.upstream import BACKFILL_PINS
 from tests.simulation import decoded
 from tests.simulation.job import (
     TABLE,
@@ -125,7 +126,7 @@ class Oracle:
         elif (file := file_of(name)) is not None:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
-        elif name.startswith(f"{PINS}/backfill-") and who.role != "driver" and name not in self.too_late:
+        elif name.startswith(f"{PINS}/{BACKFILL_PINS}") and who.role != "driver" and name not in self.too_late:
             raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
