@@ -1,8 +1,10 @@
-"""Opening a stream by a person's word, outside of any Dagster run."""
+"""What a person's word does to a stream outside of any Dagster run: opens it, and says when nobody writes it."""
 
-from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.leases import LeaseHeartbeat
+from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
 
@@ -17,8 +19,17 @@ def opening_by_hand(chain: ManifestChain, newest: Manifest, what_for: str, take_
         owner=newest.owner,
         pipeline=newest.pipeline,
         shards=newest.shards,
-        holder=LeaseHolder("", newest.owner.instance, this_process()),
+        holder=_holder(newest),
         root_run=f"{what_for}-{chain.clock.unique()}",  # a second word of a person is no retry of the first
         lease_timeout_ms=LEASE_TIMEOUT_MS,
         take_over=take_over,
     )
+
+
+def close_by_hand(store: ObjectStore, manifest: Manifest, why: str) -> None:
+    """Write the lease of a manifest's term closed, so that the next writer need not wait for whoever created that."""
+    LeaseHeartbeat(store, Lease(manifest.term, _holder(manifest), LEASE_TIMEOUT_MS, manifest.epoch)).end(why)
+
+
+def _holder(manifest: Manifest) -> LeaseHolder:
+    return LeaseHolder("", manifest.owner.instance, this_process())

@@ -91,9 +91,7 @@ class ManifestChain:
         """
         tries = self._tries()
         # In this order: that the next is absent means nothing once this one's number was freed.
-        if self._exists(Version(manifest.version + 1), tries) or not self._is_there(manifest, tries):
-            return False
-        return not self._is_alone(manifest.version, tries)
+        return not self._exists(Version(manifest.version + 1), tries) and self._is_in_use(manifest, tries)
 
     def is_left_behind(self, manifest: Manifest) -> bool:
         """Whether somebody has gone on after that manifest, which the caller created: he has created nothing since.
@@ -167,7 +165,7 @@ class ManifestChain:
             case BrokenEnd():
                 freed = not self._is_still_broken(parent, tries)
             case _:
-                freed = not self._is_there(parent, tries) or self._is_alone(parent.version, tries)
+                freed = not self._is_in_use(parent, tries)
         if not freed:
             return
         # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
@@ -184,13 +182,15 @@ class ManifestChain:
         data = self._bytes(manifest.version, tries)
         return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
 
-    def _is_alone(self, version: Version, tries: Tries) -> bool:
-        """Whether the number below a manifest's is free: those below the newest ones never are.
+    def _is_in_use(self, manifest: Manifest, tries: Tries) -> bool:
+        """Whether it is there and its number was not freed: then the one below is there too, of all the newest ones.
 
         What a writer asked for long ago may be done at any time: a manifest may come back, the very same, on its freed
         number, and whoever built upon it and slept would find it there.
         """
-        return version > FIRST and not self._exists(Version(version - 1), tries)
+        if not self._is_there(manifest, tries):
+            return False
+        return manifest.version == FIRST or self._exists(Version(manifest.version - 1), tries)
 
     def _is_still_broken(self, end: BrokenEnd, tries: Tries) -> bool:
         """Whether the end is as it was when it was looked at.

@@ -20,23 +20,20 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
-from dagster_ckpt.protocol.edits import NOBODY, Forking, Stamp, forked, forked_empty
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder
+from dagster_ckpt.protocol.edits import Forking, Stamp, forked, forked_empty
 from dagster_ckpt.protocol.manifest import Ancestor, BackfillStatus, Manifest
 from dagster_ckpt.protocol.manifest_rules import check_successor
 from dagster_ckpt.protocol.names import fork_pin_name, parts_of_name, pin_name
 from dagster_ckpt.protocol.pin import ForkId, Pin, encode_pin
 from dagster_ckpt.storage.ancestors import all_ancestors_named, ancestors_folder
 from dagster_ckpt.storage.broken_end import known
-from dagster_ckpt.storage.by_hand import LEASE_TIMEOUT_MS
+from dagster_ckpt.storage.by_hand import close_by_hand
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
-from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
 from dagster_ckpt.storage.pins import find_pin, forks_pinned, read_pins
 from dagster_ckpt.storage.probe import prove_atomic_create
-from dagster_ckpt.storage.processes import this_process
 
 _log = logging.getLogger(__name__)
 
@@ -167,9 +164,7 @@ class _Fork:
             if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
                 self._let_go()
                 raise _taken(self._target, self._id.stream) from error
-        # So that the first writer need not wait for this one.
-        lease = Lease(first.term, LeaseHolder("", NOBODY.instance, this_process()), LEASE_TIMEOUT_MS, first.epoch)
-        LeaseHeartbeat(self._target.store, lease).end(f"forked from epoch {first.ancestors[-1].epoch}")
+        close_by_hand(self._target.store, first, f"forked from epoch {first.ancestors[-1].epoch}")
         self._remove_orphans()
         return first
 

@@ -3,13 +3,11 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.broken_end import known
-from dagster_ckpt.storage.by_hand import opening_by_hand
+from dagster_ckpt.storage.by_hand import close_by_hand, opening_by_hand
 from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.opening import Takeover, open_manifest
 from dagster_ckpt.storage.probe import prove_atomic_create
 
@@ -31,9 +29,7 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
         from_epoch=epoch,
     )
     manifest = open_manifest(chain, opening)
-    # So that the next writer need not wait for this one.
-    lease = Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch)
-    LeaseHeartbeat(chain.store, lease).end(f"rolled back to epoch {epoch}")
+    close_by_hand(chain.store, manifest, f"rolled back to epoch {epoch}")
     return manifest
 
 
