@@ -15,12 +15,16 @@ from enum import StrEnum
 
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.protocol.manifest import BackfillStatus, Consumed, Manifest
-from dagster_ckpt.protocol.upstream import FORMAT
+from dagster_ckpt.protocol.upstream import FORMAT, consumed_in_each_way
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an epoch's manifest says. `whole`: its table is not one that is still being created."""
+    """What an epoch's manifest says. `whole`: its table is not one that is still being created.
+
+    An upstream that is read in several ways is in `consumed` once for each epoch that one of them is at: an epoch where
+    they are not all at the same fits none of the upstream's.
+    """
 
     consumed: tuple[Consumed, ...] = ()
     whole: bool = True
@@ -86,7 +90,7 @@ class NoCut:
 
 def seen_of(manifest: Manifest, *, creating: bool = False) -> Seen:
     """What counts of a manifest. `creating`: a table that is still being created will do."""
-    return Seen(manifest.consumed, creating or not is_creating(manifest))
+    return Seen(consumed_in_each_way(manifest.sources), creating or not is_creating(manifest))
 
 
 def upstreams_of(manifest: Manifest) -> frozenset[str]:
@@ -154,10 +158,10 @@ def _moved(
             return Unseen(name, line.epochs[(fits + over) // 2])
         if fits < 0:
             oldest = line.epochs[0]
-            needed = next(each for each in line.seen[oldest].consumed if each.stream == consumed.stream)
+            needed = max(each.epoch for each in line.seen[oldest].consumed if each.stream == consumed.stream)
             cause = behind.get(consumed.stream)
             cause = None if cause == name else cause
-            return NoCut(Reason.AHEAD, name, oldest, consumed.stream, needed.epoch, limit, cause)
+            return NoCut(Reason.AHEAD, name, oldest, consumed.stream, needed, limit, cause)
         at[name] = fits
     return None
 

@@ -280,7 +280,18 @@ def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> t
     last = max([newest, *(entry.last for entry in before)])
     if last <= shown:
         return kept
-    return (*kept, EpochRange(Epoch(shown + 1), last))[-ABANDONED_MAX:]
+    return _bounded((*kept, EpochRange(Epoch(shown + 1), last)))
+
+
+def _bounded(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
+    """Of too many ranges the oldest are joined, with all that lies below.
+
+    Some epoch among them was not left behind, but nobody who stands there, or below, may go on as if none was.
+    """
+    over = len(abandoned) - ABANDONED_MAX
+    if over <= 0:
+        return abandoned
+    return (EpochRange(EMPTY, abandoned[over].last), *abandoned[over + 1 :])
 
 
 def _runs(parent: Manifest, acks: Iterable[ShardAck]) -> dict[str, tuple[tuple[RunRef, ...], ...]]:

@@ -208,9 +208,6 @@ def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
-    """Unless the list is full: then the oldest ranges are forgotten."""
-    if len(child.abandoned) == ABANDONED_MAX:
-        return True
     return all(
         any(after.first <= before.first and before.last <= after.last for after in child.abandoned)
         for before in parent.abandoned

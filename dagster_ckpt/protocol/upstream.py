@@ -157,7 +157,7 @@ def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
     """Whether the upstream, whose newest manifest this is, still builds on what was consumed."""
     if newest.uuid != at.uuid:
         return Trouble.MADE_ANEW
-    # One above the shown epoch that is not known to be abandoned: so long ago that the list has forgotten it.
+    # One above the shown epoch that was not abandoned is none of the stream's.
     if at.epoch > newest.epoch or is_abandoned(newest, at.epoch):
         return Trouble.ROLLED_BACK
     return None
@@ -172,11 +172,15 @@ def may_follow(newest: Manifest, epoch: Epoch) -> Iterator[Version]:
 def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
     """How far each upstream has been read, by name. Of one that is read in several ways it is the least."""
     found: dict[str, Consumed] = {}
-    for source, position in _positions(sources):
-        stream = source.source.address
-        if stream not in found or position.epoch < found[stream].epoch:
-            found[stream] = Consumed(stream, position.uuid, position.epoch)
-    return tuple(found[stream] for stream in sorted(found))
+    for each in consumed_in_each_way(sources):
+        found.setdefault(each.stream, each)
+    return tuple(found.values())
+
+
+def consumed_in_each_way(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
+    """How far each upstream has been read, by name and epoch: once for each epoch that some way of reading it is at."""
+    found = {Consumed(source.source.address, position.uuid, position.epoch) for source, position in _positions(sources)}
+    return tuple(sorted(found, key=lambda each: (each.stream, each.epoch)))
 
 
 def backfill_of(sources: Iterable[SourcePosition]) -> Backfill:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history.damage import advised, go_back
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
-from dagster_ckpt.protocol.lineage import lineage
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.manifest import Consumed, Manifest
 from dagster_ckpt.protocol.subscriber import Subscriber
 from dagster_ckpt.protocol.upstream import (
@@ -22,6 +22,7 @@ from dagster_ckpt.protocol.upstream import (
     UpstreamPosition,
     backfill_pin,
     backfill_pins,
+    consumed_in_each_way,
     decode,
     pinned_in,
     trouble,
@@ -63,14 +64,16 @@ class Upstreams:
         self._own = own
         names = {source.identity.address for source in sources if source.identity.format == FORMAT}
         self._upstreams = [_upstream(root, name, own.clock) for name in sorted(names)]
-        self._pinned: list[_Upstream] = []
+        # Of each upstream, by the term of its pin, the last epoch of the own stream that needs a snapshot. Whoever goes
+        # back to one in its midst reads on from there: it stays until the oldest retained epoch is past it.
+        self._snapshots: list[tuple[_Upstream, dict[Term, Epoch]]] = []
 
     def prepare(self, manifest: Manifest) -> None:
         """Make sure that what follows `manifest`, the stream's own newest, is there and stays.
 
         Raises `IncompatibleStateError` where nothing can follow, and says which commands help.
         """
-        self._pinned = []
+        self._snapshots = []
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
             with _told_of(upstream):
@@ -81,9 +84,11 @@ class Upstreams:
                 begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
                 # In this order: what is pinned then has its log kept already.
                 subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
-                if at.in_snapshot or (at.epoch == EMPTY and _pinned_snapshot(upstream, Reader.of(manifest))):
-                    self._pinned.append(upstream)
-                _unpin(upstream, manifest)
+                if at.epoch == EMPTY:
+                    _pin_snapshot(upstream, Reader.of(manifest))
+                pinned = _pinned_terms(upstream, manifest)
+            if pinned:
+                self._let_go(upstream, pinned, manifest)
         self.check(manifest)
 
     def check(self, manifest: Manifest) -> None:
@@ -126,12 +131,41 @@ class Upstreams:
                 ) from None
 
     def committed(self, manifest: Manifest) -> None:
-        """Let a snapshot go that was read to its end. Called after each epoch."""
-        for upstream in list(self._pinned):
-            at = _position(manifest, upstream.name)
-            if at.epoch > EMPTY and not at.in_snapshot:
-                _unpin(upstream, manifest)
-                self._pinned.remove(upstream)
+        """Let snapshots go that no retained epoch is in the midst of any more. Called after each epoch."""
+        oldest = lineage_epochs(manifest)[0]
+        for upstream, needed in self._snapshots:
+            for term in _terms_read(manifest, upstream.name) & needed.keys():
+                needed[term] = manifest.epoch
+            for term in [term for term, last in needed.items() if last < oldest]:
+                _remove_pin(upstream, backfill_pin(manifest.uuid, term))
+                del needed[term]
+
+    def _let_go(self, upstream: _Upstream, pinned: set[Term], manifest: Manifest) -> None:
+        """Let the snapshots go, pinned in these terms, that no epoch needs that can be gone back to.
+
+        No later epoch will: a snapshot is read to its end by the pin of one term, and what was retired, or left behind,
+        does not come back.
+        """
+        needed = dict.fromkeys(_terms_read(manifest, upstream.name) & pinned, manifest.epoch)
+        if pinned - needed.keys():
+            for entry in lineage(manifest)[:-1]:
+                retained = self._retained(entry.version)
+                at = set() if retained is None else _positions(retained, upstream.name)
+                for term in _terms_in_midst(at) & pinned:
+                    needed[term] = max(needed.get(term, EMPTY), entry.epoch)
+            # Whoever was overtaken may have found somebody else's manifest on a number that was freed meanwhile.
+            if not self._own.is_newest(manifest):
+                return
+        for term in pinned - needed.keys():
+            _remove_pin(upstream, backfill_pin(manifest.uuid, term))
+        self._snapshots.append((upstream, needed))
+
+    def _retained(self, version: Version) -> Manifest | None:
+        """The own manifest of that number; None where nobody can go back to it."""
+        try:
+            return self._own.find(version)
+        except CorruptStateError:
+            return None
 
     def _what_helps(
         self, trouble: Trouble, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
@@ -149,9 +183,9 @@ class Upstreams:
     def _still_consistent(self, upstream: Manifest, manifest: Manifest) -> Epoch | None:
         """The stream's newest epoch that has read no more than the upstream still builds on."""
         for entry in reversed(lineage(manifest)):
-            shown = self._own.find(entry.version)
-            consumed = [] if shown is None else [each for each in shown.consumed if each.stream == upstream.stream]
-            if any(trouble(upstream, _as_position(each)) is None for each in consumed):
+            sources = () if (shown := self._retained(entry.version)) is None else shown.sources
+            consumed = [each for each in consumed_in_each_way(sources) if each.stream == upstream.stream]
+            if consumed and all(trouble(upstream, _as_position(each)) is None for each in consumed):
                 return entry.epoch
         return None
 
@@ -191,25 +225,25 @@ def _as_position(consumed: Consumed) -> UpstreamPosition:
     return UpstreamPosition(consumed.uuid, consumed.epoch)
 
 
-def _pinned_snapshot(upstream: _Upstream, reader: Reader) -> bool:
+def _pin_snapshot(upstream: _Upstream, reader: Reader) -> None:
     """Pin the upstream's newest epoch for a stream that has read nothing yet, unless that was done in this term.
 
-    False where the upstream has no epoch yet: then all of it will be in its log.
+    Where the upstream has no epoch yet, all of it will be in its log.
     """
     name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
         pin = find_pin(upstream.chain, name)
         if pin is not None and _can_be_followed(upstream, pin.manifest):
-            return True
+            return
         if pin is not None:
             _remove_pin(upstream, name)
         newest = upstream.log.newest()
         if newest.epoch == EMPTY:
-            return False
+            return
         shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
         with suppress(InvalidPipelineError):  # it was retired meanwhile: the next newest one, then
             write_pin(upstream.chain, name, shown)
-            return True
+            return
     raise StoreUnavailableError(
         f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
         f"upstream={upstream.name}"
@@ -224,16 +258,21 @@ def _can_be_followed(upstream: _Upstream, snapshot: Manifest) -> bool:
     return True
 
 
-def _unpin(upstream: _Upstream, manifest: Manifest) -> None:
-    """Let snapshots go that the stream of this manifest, its newest, no longer reads; never one of a later term."""
-    at = _positions(manifest, upstream.name)
-    read = {each.term for each in at if each.in_snapshot}
-    if not at or any(each.epoch == EMPTY for each in at):
-        read.add(manifest.term)
-    for name in names_of_pins(upstream.chain, backfill_pins(manifest.uuid)):
-        term = pinned_in(name)
-        if term is not None and term <= manifest.term and term not in read:
-            _remove_pin(upstream, name)
+def _pinned_terms(upstream: _Upstream, manifest: Manifest) -> set[Term]:
+    """The terms in which the stream of this manifest, its newest, has pinned a snapshot; never a later one."""
+    names = names_of_pins(upstream.chain, backfill_pins(manifest.uuid))
+    return {term for term in map(pinned_in, names) if term is not None and term <= manifest.term}
+
+
+def _terms_read(manifest: Manifest, upstream: str) -> set[Term]:
+    """The terms in whose snapshots the stream is that has this newest manifest, or will be next: its own term's."""
+    at = _positions(manifest, upstream)
+    begins = not at or any(each.epoch == EMPTY for each in at)
+    return _terms_in_midst(at) | ({manifest.term} if begins else set())
+
+
+def _terms_in_midst(positions: Iterable[UpstreamPosition]) -> set[Term]:
+    return {each.term for each in positions if each.in_snapshot}
 
 
 def _remove_pin(upstream: _Upstream, name: str) -> None:

@@ -20,19 +20,24 @@ def uuid_of(name: str) -> StreamUuid:
 
 @st.composite
 def histories(draw: st.DrawFn) -> dict[str, Line]:
-    """Streams of which each may read those before it; what they have consumed never goes back, but may be gone."""
+    """Streams of which each may read those before it, in one way or two.
+
+    What they have consumed in each never goes back, but may be gone.
+    """
     lines: dict[str, Line] = {}
     for number, name in enumerate(NAMES[: draw(st.integers(1, 4))]):
         epochs = sorted(draw(st.sets(st.integers(1, 9), min_size=1, max_size=5)))
-        reads = draw(st.sets(st.sampled_from(NAMES[:number]))) if number else set[str]()
+        ways = st.sets(st.tuples(st.sampled_from(NAMES[:number] or NAMES), st.integers(0, 1)))
+        reads = sorted(draw(ways)) if number else []
         consumed = {
-            up: sorted(draw(st.lists(st.integers(0, 9), min_size=len(epochs), max_size=len(epochs)))) for up in reads
+            way: sorted(draw(st.lists(st.integers(0, 9), min_size=len(epochs), max_size=len(epochs)))) for way in reads
         }
         # Of a new stream the first epochs are of a table that is still being created.
         creating = draw(st.integers(0, len(epochs) - 1)) if reads else 0
         seen = {
             Epoch(epoch): Seen(
-                tuple(Consumed(up, uuid_of(up), Epoch(consumed[up][at])) for up in sorted(reads)), whole=at >= creating
+                tuple(Consumed(up, uuid_of(up), Epoch(consumed[up, way][at])) for up, way in reads),
+                whole=at >= creating,
             )
             for at, epoch in enumerate(epochs)
         }

@@ -137,8 +137,11 @@ def launch_by_hand(stream: "SimulatedStream") -> None:
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None
     if chance.random() < 0.4:
-        # The oldest more often than others: it is retired first, perhaps while the opener looks.
-        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in (*retained, *retained[:1] * 3))])
+        # The oldest more often than others: it is retired first, perhaps while the opener looks. And so what lies in
+        # the midst of a snapshot: few do, and its pin must be there still.
+        midst = () if stream.reading is None else tuple(stream.reading.in_midst())
+        often = (*(entry.epoch for entry in retained[:1]), *midst) * 3
+        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in retained), *often])
     take_over = chance.choice([Takeover.NEVER, Takeover.ALWAYS])
     stream.dagster.launch(take_over=take_over, from_epoch=from_epoch)
 

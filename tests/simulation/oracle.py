@@ -126,8 +126,11 @@ class Oracle:
         elif (file := file_of(name)) is not None:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
-        elif name.startswith(f"{PINS}/{BACKFILL_PINS}") and who.role != "driver" and name not in self.too_late:
-            raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
+        elif name.startswith(f"{PINS}/{BACKFILL_PINS}"):
+            if who.role != "driver" and name not in self.too_late:
+                raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
+            if any(reader.needs_pin(name) for reader in self.readers):
+                raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{who.name} deleted {name}")
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
 

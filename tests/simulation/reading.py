@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.protocol.names import pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, decode, next_part
+from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, backfill_pin, decode, next_part
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.indexed_lists import IndexedLists
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EPOCHS_MAX = (1, 1, 2)
 """As many epochs of the upstream make one of the reader's, at most: of one driver so, of the next so."""
-PARTS = (1, 1, 2, 3)
+PARTS = (1, 2, 3, 4)
 """In how many parts a snapshot is read."""
 IDLE_MS = 2_000
 
@@ -110,6 +110,8 @@ class ReadingDriver(Driver):
                         "who is not too far behind can go on", f"{mine.version} at {at}"
                     ) from error
                 self.stream.oracle.counts["cut off"] += 1
+            if self.stream.oracle.newest == mine and "somebody has unpinned" in str(error):
+                raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{mine.version}") from error
             raise
 
     def finish(self) -> None:
@@ -222,8 +224,11 @@ class ReadingOracle(Oracle):
 
     def _becomes_the_newest(self, before: Manifest | None, manifest: Manifest) -> None:
         super()._becomes_the_newest(before, manifest)
-        if manifest.kind is ManifestKind.ROLLBACK and read_to(manifest) is None:
+        at = read_to(manifest)
+        if manifest.kind is ManifestKind.ROLLBACK and at is None:
             self.reading.begin_anew()
+        if manifest.kind is ManifestKind.ROLLBACK and at is not None and at.in_snapshot:
+            self.counts["went back into a snapshot"] += 1
         self.reading.look()
 
 
@@ -232,8 +237,8 @@ class Reading:
     """What a stream may expect of its upstream: the log behind what it has consumed for good, from its subscription on.
 
     But no more than `max_lag` epochs of it, and nothing once what it has read is further behind than that. `beginning`
-    is where it begins that has consumed nothing, `snapshot` what it begins with, as its writer of that `term` has said.
-    `lost` is up to where the log is no longer promised.
+    is where it begins that has consumed nothing, as its writer of that `term` has said, `snapshots` what those of each
+    term begin with. `lost` is up to where the log is no longer promised.
     """
 
     own: Oracle
@@ -241,7 +246,7 @@ class Reading:
     max_lag: int
     beginning: Epoch | None = None
     term: Term | None = None
-    snapshot: Manifest | None = None
+    snapshots: dict[Term, Manifest] = field(default_factory=dict)
     lost: Version = field(default=Version(0))
 
     def subscribed(self, manifest: Manifest) -> None:
@@ -251,15 +256,17 @@ class Reading:
             return
         self.term = manifest.term
         begins = UpstreamPosition(manifest.uuid) if at is None else at
-        self.snapshot = self._pinned(pin_name(Reader.of(manifest).pin_at(begins)))
+        snapshot = self._pinned(pin_name(Reader.of(manifest).pin_at(begins)))
+        if snapshot is not None:
+            self.snapshots[begins.term if begins.in_snapshot else manifest.term] = snapshot
         if at is None:
-            self.beginning = EMPTY if self.snapshot is None else self.snapshot.epoch
+            self.beginning = EMPTY if snapshot is None else snapshot.epoch
             if self.upstream.newest is not None and self.upstream.newest.epoch == EMPTY:
                 self.lost = max(self.lost, self.upstream.newest.version)  # openings: no epoch lies among them
 
     def begin_anew(self) -> None:
         """It went back to before all that it had read."""
-        self.beginning = self.snapshot = None
+        self.beginning = None
 
     def needs(self) -> Epoch | None:
         """All behind this epoch; None: it has not said yet."""
@@ -286,11 +293,8 @@ class Reading:
         return newest is not None and read is not None and newest.epoch - read > self.max_lag
 
     def look(self) -> None:
-        """Somebody has committed: the log may be gone from now on, and the snapshot where it was read to its end."""
-        own, newest = self.own.newest, self.upstream.newest
-        at = None if own is None else read_to(own)
-        if at is not None and not at.in_snapshot:
-            self.snapshot = None  # also for who goes back to an epoch in the middle of it: he is told to begin anew
+        """Somebody has committed: the log may be gone from now on."""
+        newest = self.upstream.newest
         if newest is not None:
             gone = newest.version if self.is_too_far_behind() else Version(newest.epoch - self.max_lag)
             self.lost = max(gone, self.lost)
@@ -302,13 +306,24 @@ class Reading:
         return version > max(needs, self.lost) and not is_abandoned(newest, version)
 
     def needs_file(self, name: str) -> bool:
-        """Whether it is one of the snapshot that is being read."""
+        """Whether it is one of a snapshot that is being read, or that it can go back into."""
+        newest, terms = self.own.newest, set(self.in_midst().values())
+        if newest is not None and read_to(newest) is None and self._has_begun(newest):
+            terms.add(newest.term)
+        needed = (self.snapshots[term] for term in terms if term in self.snapshots)
+        return any(name in self.upstream.files_of(snapshot) for snapshot in needed)
+
+    def needs_pin(self, name: str) -> bool:
+        """Whether it holds a snapshot in whose midst an epoch is that it can go back to."""
+        newest, terms = self.own.newest, self.in_midst().values()
+        return newest is not None and name in {pin_name(backfill_pin(newest.uuid, term)) for term in terms}
+
+    def in_midst(self) -> dict[Epoch, Term]:
+        """Of the epochs that it can go back to, those in the midst of a snapshot, and the term of its pin."""
         newest = self.own.newest
-        if self.snapshot is None or newest is None:
-            return False
-        at = read_to(newest)
-        is_read = self._has_begun(newest) if at is None else at.in_snapshot and at.epoch == self.snapshot.epoch
-        return is_read and name in self.upstream.files_of(self.snapshot)
+        entries = () if newest is None else lineage(newest)
+        at = {entry.epoch: read_to(self.own.history[entry.version]) for entry in entries}
+        return {epoch: each.term for epoch, each in at.items() if each is not None and each.in_snapshot}
 
     def _has_begun(self, newest: Manifest | None) -> bool:
         """Whether its live writer has said with what it begins. One of a later term pins another snapshot."""

@@ -56,6 +56,7 @@ def test_the_worlds_reach_deep_enough_to_mean_something() -> None:
         "sleepers": 2,
         "parts of snapshots read": 80,
         "logs read": 60,
+        "went back into a snapshot": 2,
         "forks": 10,
         "reshards to more": 20,
         "reshards to fewer": 10,

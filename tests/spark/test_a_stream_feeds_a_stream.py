@@ -278,7 +278,11 @@ def test_a_large_table_comes_in_parts_and_then_its_log_without_gap_or_overlap(ch
     assert by_key(chain.down) == by_key(chain.up)
     assert chain.consumed() == [began] * 4 + [chain.up.history().latest().epoch]
     assert seen == [BackfillStatus.CREATING] * 2
-    assert chain.up.history().pins() == []
+
+    chain.down.history().rollback(half.epoch, fence=True)
+    chain.feed([("k2", 1), ("newer", 1)])
+    chain.down.run(chain.upstream, PATIENT)
+    assert by_key(chain.down) == by_key(chain.up), "who goes back into the midst of the snapshot goes on there"
 
 
 def test_an_upstream_that_has_no_epoch_yet_is_followed_from_its_beginning(chain: Chain) -> None:

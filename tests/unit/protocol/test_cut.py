@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.cut import Line, NoCut, Reason, Seen, newest_cut
-from dagster_ckpt.protocol.manifest import Consumed
+from dagster_ckpt.protocol.cut import Cut, Line, NoCut, Reason, Seen, newest_cut, seen_of
+from dagster_ckpt.protocol.manifest import Consumed, Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, consumed_of
 from tests.properties.test_the_newest_aligned_cut_is_found import found, uuid_of
+from tests.worlds.manifests import a_manifest
 
 
 def reader(name: str, upstream: str, consumed: dict[int, int], *, creating: int = 0) -> Line:
@@ -36,6 +38,26 @@ def test_nothing_but_the_newest_is_looked_at_where_they_agree() -> None:
     lines = {"a": source("a", range(1, 21)), "b": reader("b", "a", {each: each for each in range(1, 19)})}
     cut, looks = found(lines)
     assert (cut.epochs, looks) == ({"a": 18, "b": 18}, 0)  # type: ignore[union-attr]
+
+
+def test_an_epoch_whose_two_ways_of_reading_an_upstream_disagree_is_in_no_cut() -> None:
+    def both(table: int, changes: int) -> Manifest:
+        at = {"table": table, "changes": changes}
+        sources = [
+            SourcePosition(
+                SourceIdentity(FORMAT, "a", (("read", way),)), UpstreamPosition(uuid_of("a"), Epoch(epoch)).encode()
+            )
+            for way, epoch in at.items()
+        ]
+        return replace(a_manifest(), sources=tuple(sources), consumed=consumed_of(sources))
+
+    seen = {Epoch(4): seen_of(both(5, 5)), Epoch(5): seen_of(both(6, 7)), Epoch(6): seen_of(both(8, 7))}
+    lines = {"a": source("a", range(1, 9)), "b": Line(uuid_of("b"), tuple(seen), reads=True, seen=seen)}
+    answer, _ = found(lines)
+    assert answer == Cut({"a": Epoch(5), "b": Epoch(4)})
+    lines["b"] = replace(lines["b"], epochs=(Epoch(6),))
+    answer, _ = found({**lines, "a": source("a", range(1, 8))})
+    assert answer == NoCut(Reason.AHEAD, "b", Epoch(6), "a", Epoch(8), Epoch(7))
 
 
 def test_an_upstream_of_the_same_name_is_not_the_one_that_was_consumed() -> None:

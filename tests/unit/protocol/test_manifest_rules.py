@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.protocol import manifest_rules
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
@@ -24,6 +24,7 @@ from dagster_ckpt.protocol.edits import (
     resharded,
     rolled_back,
 )
+from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import (
     Ancestor,
     ChangeRef,
@@ -362,7 +363,7 @@ def test_an_epoch_of_the_drivers_own_keeps_batch_and_positions() -> None:
     assert violations(SECOND, committed(SECOND, edit, 5, stamp(3))) == []
 
 
-def test_the_lists_of_the_past_are_bounded_by_forgetting_the_oldest() -> None:
+def test_the_lists_of_the_past_are_bounded() -> None:
     manifest, rounds = FIRST, ABANDONED_MAX + 3
     for number in range(rounds):
         kept = committed(manifest, an_edit(manifest), 5, stamp(10 + 3 * number))
@@ -374,3 +375,8 @@ def test_the_lists_of_the_past_are_bounded_by_forgetting_the_oldest() -> None:
     assert manifest.rollbacks[-1] == f"run-{rounds - 1}"
     assert len(manifest.abandoned) == ABANDONED_MAX
     assert manifest.abandoned[-1] == EpochRange(Epoch(manifest.version - 1), Epoch(manifest.version - 1))
+    # The oldest ranges are one, with what lies below and between: who stands there must not go on.
+    oldest, next_one = manifest.abandoned[:2]
+    assert (oldest.first, oldest.last + 3) == (EMPTY, next_one.first)
+    assert all(is_abandoned(manifest, epoch) for epoch in range(oldest.last + 1))
+    assert not is_abandoned(manifest, oldest.last + 1)

@@ -12,6 +12,7 @@ from dagster_ckpt.protocol.upstream import (
     Trouble,
     UpstreamPosition,
     backfill_of,
+    consumed_in_each_way,
     consumed_of,
     decode,
     may_follow,
@@ -94,6 +95,12 @@ def test_what_was_consumed_is_said_of_each_upstream_once() -> None:
         SourcePosition(SOURCE, current='{"logOffset": 3}'),
     ]
     assert consumed_of(sources) == (Consumed("a", UP, Epoch(3)), Consumed("b", UP, Epoch(6)))
+    assert consumed_in_each_way(sources) == (*consumed_of(sources), Consumed("b", UP, Epoch(7)))
+
+
+def test_an_upstream_that_is_read_in_two_ways_is_said_once_where_they_agree() -> None:
+    sources = [read("b", at(7)), read("b", at(7), ordinal=1)]
+    assert consumed_in_each_way(sources) == (Consumed("b", UP, Epoch(7)),)
 
 
 def test_a_stream_is_being_created_until_the_last_snapshot_is_read_to_its_end() -> None:

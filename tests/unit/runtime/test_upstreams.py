@@ -34,8 +34,12 @@ class DiedError(Exception):
 
 @dataclass
 class Pair:
-    """A stream `up` and one that reads it, `down`. Version 1 opens `up`: its first epoch is 2."""
+    """A stream `up` and one that reads it, `down`. Version 1 opens `up`: its first epoch is 2.
 
+    Of epochs of `down`, as many as `retained` when it was opened can be gone back to.
+    """
+
+    retained: int = 20
     root: MemoryObjectStore = field(default_factory=a_store)
     clock: StillClock = field(default_factory=StillClock)
     up: StreamWriter = field(init=False)
@@ -47,7 +51,7 @@ class Pair:
     def opened(self, name: str, from_epoch: int | None = None) -> StreamWriter:
         epoch = None if from_epoch is None else Epoch(from_epoch)
         run = f"run-{self.clock.unique()}"
-        opening = an_opening(run, stream=name, retained=20, take_over=Takeover.ALWAYS, from_epoch=epoch)
+        opening = an_opening(run, stream=name, retained=self.retained, take_over=Takeover.ALWAYS, from_epoch=epoch)
         return open_stream(folder_store(self.root, name), opening, self.clock)
 
     def feed(self, epochs: int = 1) -> None:
@@ -155,7 +159,7 @@ def test_who_reads_a_snapshot_goes_on_with_that_in_a_later_term(pair: Pair) -> N
     assert pair.pinned() == [(pin, 3)]
     pair.read(3, 3, 3)
     upstreams.committed(pair.down.manifest)
-    assert pair.pinned() == []
+    assert pair.pinned() == [(pin, 3)]
 
 
 def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(pair: Pair) -> None:
@@ -167,7 +171,6 @@ def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(
     pair.up = pair.opened("up", from_epoch=2)  # what both have pinned was left behind
     with suppress(IncompatibleStateError):
         asleep.prepare(fenced)
-    asleep.committed(fenced)
     assert (pair.pin, 4) in pair.pinned()
 
 
@@ -187,22 +190,73 @@ def test_a_pin_that_a_person_named_alike_stays(pair: Pair) -> None:
     assert progress.consumed == 3
 
 
-def test_the_pin_stays_until_the_last_part_was_read(pair: Pair) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_pin_stays_until_nobody_can_go_back_into_the_midst_of_the_snapshot(pair: Pair, restarted: bool) -> None:
     pair.feed(2)
-    upstreams = pair.prepare()
-    pair.read(3, 1, 2)
-    upstreams.committed(pair.down.manifest)
-    assert pair.pinned() == [(pair.pin, 3)]
-    upstreams = pair.prepare()  # the start after a crash
-    pair.read(3, 2, 2)
-    upstreams.committed(pair.down.manifest)
+    pair.retained = 3
+    pair.down = pair.opened("down")
+    upstreams, pin = pair.prepare(), pair.pin
+    for part in (1, 2, 3):
+        pair.read(3, part, 3)
+        upstreams.committed(pair.down.manifest)
+    for epoch in (4, 5):
+        pair.feed()
+        assert pair.pinned() == [(pin, 3)]
+        if restarted:
+            pair.down = pair.opened("down")
+            upstreams = pair.prepare()
+            assert pair.pinned() == [(pin, 3)], "the midst is retained"
+        pair.read(epoch)
+        upstreams.committed(pair.down.manifest)
     assert pair.pinned() == []
+
+
+def test_who_goes_back_into_the_midst_of_a_snapshot_reads_on_there(pair: Pair) -> None:
+    pair.feed(2)
+    upstreams, pin = pair.prepare(), pair.pin
+    for part in (1, 2, 3):
+        pair.read(3, part, 3)
+        upstreams.committed(pair.down.manifest)
+    midst = pair.down.manifest.retained[0].epoch
+    pair.feed()
+    pair.read(4)
+    upstreams.committed(pair.down.manifest)
+    pair.down = pair.opened("down", from_epoch=midst)
+    upstreams = pair.prepare()
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 2, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pin, 3)]
 
 
 def test_a_pin_that_a_crash_left_behind_goes_with_the_next_start(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.read(3, 1, 1)
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_who_was_overtaken_takes_no_pin_away(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 1)
+    overtaken, pin = pair.down.manifest, pair.pin
+    pair.down = pair.opened("down")
+    pair.upstreams().prepare(overtaken)
+    assert pair.pinned() == [(pin, 3)]
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_a_damaged_epoch_that_nobody_can_go_back_to_stops_nobody(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    for part in (1, 2):
+        pair.read(3, part, 2)
+    first, store = pair.down.manifest.retained[0], pair.chain("down").store
+    store.delete(manifest_name(first.version))
+    store.put(manifest_name(first.version), b"damaged")
     pair.prepare()
     assert pair.pinned() == []
 
@@ -348,5 +402,6 @@ def test_an_upstream_that_went_back_to_between_two_ways_of_reading_it_is_told_of
     sources = [SourcePosition(which, one.encode()) for which, one in zip((IDENTITY, other), at, strict=True)]
     pair.down.commit(an_edit(pair.down.manifest, sources=tuple(sources)))
     pair.up = pair.opened("up", from_epoch=4)
-    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4"):
+    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4") as told:
         pair.upstreams().check(pair.down.manifest)
+    assert "goes back as well" not in str(told.value), "no epoch is of what the upstream still builds on in both ways"
