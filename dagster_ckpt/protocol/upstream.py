@@ -151,6 +151,8 @@ class Trouble(StrEnum):
     """The change log behind the consumed epoch is gone."""
     UNPINNED = "unpinned"
     """The snapshot that is being read is gone."""
+    PLANNED_OTHERWISE = "planned otherwise"
+    """The upstream had another pipeline when the query that reads it was planned: it was empty, and opened again."""
 
 
 def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:

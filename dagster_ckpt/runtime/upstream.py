@@ -1,5 +1,6 @@
 """An upstream stream as a downstream's function gets it: a `Stream` of its table, or a DataFrame of its change log."""
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from dagster_ckpt.protocol.names import folder_of, name_of
 from dagster_ckpt.protocol.upstream import FORMAT
 from dagster_ckpt.runtime.session import as_active
 from dagster_ckpt.runtime.stream import Stream, Upstream
-from dagster_ckpt.runtime.upstream_source import Downstream, Read, source_of
+from dagster_ckpt.runtime.upstream_source import Downstream, Read, key_of, source_of
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.upstream_log import UpstreamLog
@@ -45,24 +46,23 @@ def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) 
     """The table: rows that come, or, where it updates and deletes them, changes, at most one of each key at once."""
     pipeline = newest.pipeline
     if pipeline.appends:
-        return Stream(
-            _read(session, downstream, newest.stream, Read.TABLE, pipeline.output), upstream=Upstream(newest.stream)
-        )
+        return Stream(_read(session, downstream, newest, Read.TABLE, pipeline.output), upstream=Upstream(newest.stream))
     schema = pipeline.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
-    frame = _read(session, downstream, newest.stream, Read.TABLE, schema)
+    frame = _read(session, downstream, newest, Read.TABLE, schema)
     return Stream(frame, upstream=Upstream(newest.stream, row_key(pipeline)))
 
 
 def read_changes(session: SparkSession, downstream: Downstream, newest: Manifest) -> DataFrame:
     """The change log, every epoch's own: the table's columns, `_epoch` and `_change_type`."""
-    return _read(session, downstream, newest.stream, Read.CHANGES, pa.schema([*newest.pipeline.output, *CHANGE_FIELDS]))
+    return _read(session, downstream, newest, Read.CHANGES, pa.schema([*newest.pipeline.output, *CHANGE_FIELDS]))
 
 
-def _read(session: SparkSession, downstream: Downstream, stream: str, what: Read, schema: pa.Schema) -> DataFrame:
+def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what: Read, schema: pa.Schema) -> DataFrame:
     with as_active(session):
         _register(session, downstream)
         reader = session.readStream.format(FORMAT).schema(from_arrow_schema(schema))
-        return reader.option("path", stream).option("read", what).load()
+        key = json.dumps(key_of(newest.pipeline))
+        return reader.option("path", newest.stream).option("read", what).option("key", key).load()
 
 
 def _register(session: SparkSession, downstream: Downstream) -> None:

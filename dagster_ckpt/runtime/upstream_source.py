@@ -7,7 +7,7 @@ nothing but text.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -15,13 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
-from dagster_ckpt.protocol.manifest import IndexedList, Manifest
+from dagster_ckpt.operators.updating_checks import row_key
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
+from dagster_ckpt.protocol.manifest import IndexedList, Manifest, Pipeline
 from dagster_ckpt.protocol.names import folder_of, parts_of_name
 from dagster_ckpt.protocol.upstream import (
     FORMAT,
@@ -42,6 +44,7 @@ from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, 
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 _EPOCHS_MAX = 2**31 - 1
+_LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
 
 
 class Read(StrEnum):
@@ -49,6 +52,33 @@ class Read(StrEnum):
 
     TABLE = "table"
     CHANGES = "changes"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a query was planned on: which columns of the upstream it reads, and how its rows are told apart.
+
+    `key` is `row_key` of the upstream's pipeline, None for a table that only grows.
+    """
+
+    columns: pa.Schema
+    key: tuple[str, ...] | None
+
+    def is_of(self, pipelines: Iterable[Pipeline]) -> bool:
+        """Whether rows of streams with these pipelines, the newest last, are what was planned on.
+
+        Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there.
+        """
+        pipelines = list(pipelines)
+        newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
+        own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
+        there = all(field.name in newest.names and newest.field(field.name).type == field.type for field in own)
+        return there and all(key_of(pipeline) == self.key for pipeline in pipelines)
+
+
+def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
+    """The columns that tell the rows of a table apart; None for one that only grows."""
+    return None if pipeline.appends else row_key(pipeline)
 
 
 @dataclass(frozen=True)
@@ -79,9 +109,9 @@ def source_of(downstream: Downstream) -> type[DataSource]:
             return FORMAT
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-            return UpstreamReader(
-                downstream, self.options["path"], Read(self.options["read"]), to_arrow_schema(schema, timezone="UTC")
-            )
+            key = json.loads(self.options["key"])
+            planned = Planned(to_arrow_schema(schema, timezone="UTC"), None if key is None else tuple(key))
+            return UpstreamReader(downstream, self.options["path"], Read(self.options["read"]), planned)
 
     # A class of a module that can be imported would be pickled by its name, and lose its closure.
     Upstreams.__module__ = "__main__"
@@ -95,9 +125,9 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     part, and behind it the log.
     """
 
-    def __init__(self, downstream: Downstream, stream: str, read: Read, schema: pa.Schema) -> None:
+    def __init__(self, downstream: Downstream, stream: str, read: Read, planned: Planned) -> None:
         self._downstream = downstream
-        self._schema = schema
+        self._planned = planned
         self._stream = stream
         self._read = read
         self._until: Epoch | None = None
@@ -139,11 +169,12 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if until.parts:
             stream = self._reader().stream
-            self._pinned(stream, until)
+            self._check_planned(after, [self._pinned(stream, until)])
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
             return [SnapshotShare(stream, until, share) for share in shares]
-        epochs = [_bare(manifest) for manifest in self._log.following(after, _EPOCHS_MAX, until.epoch)]
-        changed = tuple(manifest for manifest in epochs if manifest.changes)
+        epochs = self._log.following(after, _EPOCHS_MAX, until.epoch)
+        self._check_planned(after, epochs)
+        changed = tuple(_bare(manifest) for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
 
     # ---- in Spark's workers
@@ -154,10 +185,15 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             case SnapshotShare(downstream=downstream, until=until, share=share):
                 snapshot = self._pinned(downstream, until)
                 files = with_ancestors(store, self._downstream.address.open(), snapshot.ancestors)
-                yield from table_rows(files, clock, snapshot, self._schema, share)
+                yield from table_rows(files, clock, snapshot, self._planned.columns, share)
             case LogShare(epochs=epochs, share=share):
                 read = net_changes if self._read is Read.TABLE else raw_changes
-                yield from read(store, clock, epochs, self._schema, share)
+                yield from read(store, clock, epochs, self._planned.columns, share)
+
+    def _check_planned(self, at: UpstreamPosition, epochs: Iterable[Manifest]) -> None:
+        pipelines = [manifest.pipeline for manifest in (*epochs, self._log.newest())]
+        if not self._planned.is_of(pipelines):
+            raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
 
     def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
         """The snapshot that a batch up to `until` was planned on."""

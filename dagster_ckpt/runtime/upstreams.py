@@ -43,8 +43,9 @@ _WHY = {
     Trouble.MADE_ANEW: "the upstream is another stream than the one that was read so far: it was removed and made anew",
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log behind what was read of it (max_lag)",
-    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it, or it was "
-    "read to its end since",
+    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it",
+    Trouble.PLANNED_OTHERWISE: "the upstream was still empty when this Dagster run planned how to read it, and was "
+    "opened again with another pipeline since",
 }
 
 
@@ -118,6 +119,11 @@ class Upstreams:
             at = _position(manifest, upstream.name)
             if at.epoch == EMPTY:
                 at = replace(at, uuid=upstream.log.newest().uuid)
+            if Trouble.PLANNED_OTHERWISE in said and at.uuid in said:
+                raise IncompatibleStateError(
+                    f"{_WHY[Trouble.PLANNED_OTHERWISE]}: start this stream again. asset={self._asset}, "
+                    f"upstream={upstream.name}, consumed={at.epoch}"
+                )
             reads = NextReads(upstream.root, upstream.chain, upstream.name, at, Reader.of(manifest))
             try:
                 reads.check(said)

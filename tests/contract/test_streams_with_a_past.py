@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.manifest import InputSpec, RunRef
 from dagster_ckpt.protocol.names import folder_of
 from dagster_ckpt.protocol.upstream import decode
 from dagster_ckpt.runtime.sources import Source
-from dagster_ckpt.runtime.upstream_source import Downstream, Read, UpstreamReader
+from dagster_ckpt.runtime.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
@@ -88,7 +88,7 @@ def test_a_downstream_reads_the_table_in_parts_and_then_the_log(world: World) ->
 
     reads = Downstream(world.address, folder_of(("down",)), epochs_max=1, tasks=2, rows_a_part=2)
     schema = up.operator.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
-    reader = UpstreamReader(reads, "up", Read.TABLE, schema)
+    reader = UpstreamReader(reads, "up", Read.TABLE, Planned(schema, key_of(up.operator.pipeline)))
     table: dict[str, int] = {}
     at, consumed, pinned = reader.initialOffset(), list[int](), list[list[int]]()
     while (until := reader.latestOffset(at, ReadMaxFiles(1))) != at:

@@ -11,7 +11,15 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, Inval
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import manifest_name, pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, NO_TERM, UpstreamPosition, backfill_pin, backfill_pins, consumed_of
+from dagster_ckpt.protocol.upstream import (
+    FORMAT,
+    NO_TERM,
+    Trouble,
+    UpstreamPosition,
+    backfill_pin,
+    backfill_pins,
+    consumed_of,
+)
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.chain import ManifestChain
@@ -20,6 +28,7 @@ from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.pins import read_pins, write_pin
 from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
@@ -343,6 +352,12 @@ def test_an_upstream_made_anew_before_anything_was_read_is_told(pair: Pair) -> N
     pair.feed(2)
     with pytest.raises(IncompatibleStateError, match=r"removed and made anew: `.* rollback down --epoch 0` reads"):
         pair.prepare()
+
+
+def test_an_upstream_that_was_planned_on_another_pipeline_is_told_of(pair: Pair) -> None:
+    said = str(NothingFollowsError(Trouble.PLANNED_OTHERWISE, UpstreamPosition(pair.up.manifest.uuid)))
+    with pytest.raises(IncompatibleStateError, match=r"another pipeline since: start this .*upstream=up, consumed=0"):
+        pair.upstreams().look_into(pair.down.manifest, f"in the process that plans: NothingFollowsError: {said}")
 
 
 def test_a_damaged_file_of_the_log_is_named_with_its_epoch_and_what_helps(pair: Pair) -> None:
