@@ -122,13 +122,22 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     show_default=True,
     help="Longer than anybody reads one epoch.",
 )
+@click.option(
+    "--max-lag",
+    type=click.IntRange(min=1),
+    metavar="EPOCHS",
+    default=10_000,
+    show_default=True,
+    help="A stream that reads this one and is further behind is cut off.",
+)
 @unasked
 @asked
-def gc(request: Request, streams: tuple[str, ...], grace_period: str, *, yes: bool) -> None:
+def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: int, *, yes: bool) -> None:
     """Remove what nobody needs any more of STREAM, or of all.
 
     Epochs that have not been retained for the grace period, and what failed attempts have left. Running writers do so
-    by themselves, every now and then; this is for streams that none writes, and safe beside everybody.
+    by themselves, every now and then; this is for streams that none writes, and safe beside everybody. The command
+    knows no asset's options: give it those of the stream's coordinator where they are longer.
     """
     from dagster_ckpt.cli import documents, plain, tables
     from dagster_ckpt.cli.progress import shown_wait
@@ -141,7 +150,7 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, *, yes: bo
     for history in histories:
         try:
             with shown_wait(history.name):
-                collected[history.name] = history.collect_garbage(grace_period)
+                collected[history.name] = history.collect_garbage(grace_period, max_lag)
         except CheckpointError as error:
             failed.append(f"{history.name}: {error}")  # it must not keep the others from it
     request.tell(tables.collected, documents.collected, request.store.url, collected)

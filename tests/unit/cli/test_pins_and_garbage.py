@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from dagster_ckpt.cli import main
 from dagster_ckpt.history import Collected, StreamHistory
+from dagster_ckpt.storage.collector import MAX_LAG
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
 
@@ -85,6 +86,20 @@ def test_gc_of_a_damaged_stream_goes_on_with_the_others(command: Command, tmp_pa
     assert result.exit_code == 1
     assert [one["stream"] for one in json.loads(result.stdout)["streams"]] == ["empty", "flights/delays"]
     assert "departures:" in result.stderr
+
+
+def test_gc_cuts_off_by_the_lag_that_it_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    lags: list[int] = []
+
+    def collect(_history: StreamHistory, _grace_period: str, max_lag: int) -> Collected:
+        lags.append(max_lag)
+        return Collected()
+
+    monkeypatch.setattr(StreamHistory, "collect_garbage", collect)
+    assert command("gc", "departures", "--yes").exit_code == 0
+    assert command("gc", "departures", "--yes", "--max-lag", "50000").exit_code == 0
+    assert lags == [MAX_LAG, 50_000]
+    assert command("gc", "departures", "--yes", "--max-lag", "0").exit_code == 2
 
 
 def test_gc_tells_of_subscribers_that_were_cut_off_and_of_those_that_are_gone(
