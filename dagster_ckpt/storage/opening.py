@@ -186,15 +186,19 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
 
 
 def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
-    for entry in lineage(newest):
-        if entry.epoch == epoch:
-            return chain.read(entry.version)
-    raise InvalidPipelineError(
-        f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: choose "
-        f"another, or 0 for the empty stream. "
-        f"epoch={epoch}, current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
-        f"stream={newest.stream!r}"
-    )
+    check_can_go_back(newest, epoch)
+    return chain.read(next(entry.version for entry in lineage(newest) if entry.epoch == epoch))
+
+
+def check_can_go_back(newest: Manifest, epoch: int) -> None:
+    """Raise `InvalidPipelineError` where the stream of this newest manifest cannot go back to the epoch."""
+    if epoch not in {EMPTY, *lineage_epochs(newest)}:
+        raise InvalidPipelineError(
+            f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: "
+            f"choose another, or 0 for the empty stream. One that can still be read, such as a pinned one, can be "
+            f"forked. epoch={epoch}, current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
+            f"stream={newest.stream!r}"
+        )
 
 
 def _check_sound(manifest: Manifest, newest: Manifest) -> None:

@@ -9,10 +9,12 @@ from click.testing import CliRunner
 
 from dagster_ckpt.cli import main, progress
 from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.subscriber import Subscriber
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.subscribers import subscribe
 from tests.unit.cli.conftest import Command
+from tests.unit.history.made_streams import MadeStream, departures
 from tests.unit.history.reading_streams import MadeStreams
 
 MANIFEST = "manifest/00000000000000000003.json"
@@ -155,6 +157,25 @@ def test_a_rollback_to_what_is_not_there_is_refused(command: Command, epoch: str
         assert result.exit_code == 1
         assert told in result.stderr
         assert "[y/N]" not in result.stderr
+
+
+def test_a_rollback_to_what_can_only_be_read_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    made = MadeStream(tmp_path.as_uri(), "delays", retained=2)
+    for delay in range(4):
+        made.commit(departures({"UA": [float(delay)]}))
+        if delay == 0:
+            CheckpointStore(made.url).stream("delays").pin(2, "kept")
+    made.close()
+    words = ["--store", made.url, "rollback", "delays", "--epoch"]
+    assert CliRunner().invoke(main, [*words, "4", "--yes"]).exit_code == 0
+    for pinned_or_abandoned in ("2", "5"):
+        for yes in ([], ["--yes"]):
+            result = CliRunner().invoke(main, [*words, pinned_or_abandoned, *yes])
+            assert result.exit_code == 1
+            assert "such as a pinned one, can be forked" in result.stderr
+            assert "[y/N]" not in result.stderr
+    forked = CliRunner().invoke(main, ["--store", made.url, "fork", "delays", "dev", "--epoch", "2", "--yes"])
+    assert forked.exit_code == 0, forked.output
 
 
 def test_a_rollback_needs_to_know_where_to(command: Command) -> None:
