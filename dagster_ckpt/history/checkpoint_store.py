@@ -1,4 +1,4 @@
-"""A store full of streams, to be read."""
+"""A store full of streams."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,9 @@ from dagster_ckpt.storage.address import open_store
 
 
 class CheckpointStore:
-    """The streams at a URL such as `file:///data/checkpoints`. Only reads; needs neither Spark nor Dagster.
+    """The streams at a URL such as `file:///data/checkpoints`. Needs neither Spark nor Dagster, and changes nothing.
+
+    What changes a stream is a method of its history, `store.stream(name)`: pin, rollback, fork, reshard, drain, ...
 
     `storage_options` may hold secrets: they are never shown. Raises `InvalidPipelineError` for a URL that cannot be a
     store.

@@ -1,4 +1,4 @@
-"""The past of one stream, to be read. It follows manifests and nothing else: what no manifest names does not exist."""
+"""The past of one stream: to be read, and operated on. What no manifest names does not exist."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -52,7 +52,9 @@ _OPEN_RUNS_MAX = 512
 
 
 class StreamHistory:
-    """One stream, as readers see it. Each call looks at the store anew and is answered from one manifest, whole.
+    """One stream, as readers see it, and what a person does to it: pin, rollback, fork, reshard, drain, unsubscribe.
+
+    Each call looks at the store anew and is answered from one manifest, whole.
 
     Wherever an `epoch` is taken, so is `as_of`: the newest retained epoch committed by then, as a `datetime` or ISO
     text; a time without an offset is UTC. Without either it is the current epoch.

@@ -46,13 +46,15 @@ def streaming_asset(
     numbers. Its asset check `no_crash_loop` fails where it is not started again any more. Takes what `@dg.asset` takes
     and:
 
-    - `mode`: "available_now" (work through what is there, then end) or "continuous" (an epoch every interval).
-    - `checkpoint_interval`: the time between two epochs; the coordinator resource's own by default.
-    - `shards`: hash partitions of the keys, a power of two; counts only when the stream is created.
-    - `run_for`: a continuous run ends cleanly after this long, and the recovery sensor starts the next.
+    - `mode`: "available_now" (the default: work through what is there, then end) or "continuous" (an epoch every
+      interval).
+    - `checkpoint_interval`: the time between two epochs of a continuous run; by default the coordinator resource's.
+    - `shards`: hash partitions of the keys, a power of two, 8 by default; counts only when the stream is created, later
+      `dagster-ckpt reshard` changes it.
+    - `run_for`: a continuous run ends cleanly after this long (12 hours), and the recovery sensor starts the next.
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.
-    - `recovery`: how it comes back after a crash.
+    - `recovery`: how it comes back after a crash, a `Recovery(...)`.
     - `max_epochs_per_batch`: how many epochs of an upstream one of its own takes in at most, 100 by default.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
