@@ -81,8 +81,8 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
     from dagster_ckpt.cli import documents, tables
 
     history = request.store.stream(stream)
-    pinned = [] if yes else [pin for pin in history.pins() if pin.name == name]
-    for pin in pinned:  # of one that is not there nobody is asked
+    pinned = [] if yes else [pin for pin in history.pins() if pin.name == name and (pin.fork is None or pin.orphan)]
+    for pin in pinned:  # of one that is not there, or that a fork needs, nobody is asked
         confirm(f"Unpin epoch {pin.epoch} of {stream}, {name!r}? Once it is retired, nothing brings it back.", yes=yes)
     history.unpin(name)
     request.tell(tables.unpinned, documents.unpinned, stream, name)
@@ -107,7 +107,8 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     history = request.store.stream(stream)
     chosen = 0 if epoch == 0 else history.info(epoch, as_of).epoch
     begins = f"begins with epoch {chosen} of {stream}, of which it keeps the files" if chosen else "is empty"
-    confirm(f"Make the stream {new}, which {begins}?", yes=yes)
+    if not yes and new not in request.store.streams():  # where the name is taken nobody is asked
+        confirm(f"Make the stream {new}, which {begins}?", yes=yes)
     made = history.fork(new, chosen).latest()
     request.tell(tables.forked, documents.forked, made, stream, chosen)
 

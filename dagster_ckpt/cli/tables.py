@@ -260,6 +260,8 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
 
 def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     """What was read until then, and whose it is."""
+    for origin in manifest.ancestors[-1:]:
+        yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
         yield "source", _source(position)
     if manifest.backfill.status is BackfillStatus.CREATING:

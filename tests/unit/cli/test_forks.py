@@ -1,6 +1,7 @@
 """`fork`, for people and for programs; what `pins` says of it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def test_a_fork_is_made_and_told(command: Command) -> None:
     assert (again["stream"], again["epoch"]) == ("dev/again", 1)
     assert again["forked_from"] == {"stream": "dev/delays", "epoch": 1}
     assert command("fork", "departures", "dev/none", "--epoch", "0", "--yes").stdout == "dev/none begins empty.\n"
-    assert "nobody yet: the asset that opens it first" in command("show", "dev/delays").stdout
+    told = command("show", "dev/delays").stdout
+    assert "nobody yet: the asset that opens it first" in told
+    assert re.search(rf"^forked from +{ancestor['stream']}, epoch {ancestor['epoch']}$", told, re.MULTILINE)
 
 
 def test_a_fork_asks_first_and_no_changes_nothing(command: Command, url: str) -> None:
@@ -34,12 +37,20 @@ def test_a_fork_asks_first_and_no_changes_nothing(command: Command, url: str) ->
     assert json.loads(command("pins", "flights/delays", "--json").stdout)["pins"] == []
 
 
+def test_a_fork_to_a_name_that_is_taken_is_refused_before_anybody_is_asked(command: Command) -> None:
+    result = command("fork", "flights/delays", "departures")
+    assert result.exit_code == 1
+    assert "a stream of this name already" in result.stderr
+    assert "[y/N]" not in result.stderr
+
+
 def test_a_forks_pin_says_for_whom_it_is_and_an_orphan_says_so(command: Command, tmp_path: Path) -> None:
     command("fork", "departures", "dev/d", "--yes")
     assert command("pins", "departures").stdout.rstrip().endswith("for the fork dev/d")
     [pin] = json.loads(command("pins", "departures", "--json").stdout)["pins"]
-    kept = command("unpin", "departures", pin["name"], "--yes")
-    assert (kept.exit_code, "keeps files of a fork" in kept.stderr) == (1, True)
+    for yes in ([], ["--yes"]):
+        kept = command("unpin", "departures", pin["name"], *yes)
+        assert (kept.exit_code, "keeps files of a fork" in kept.stderr, "[y/N]" in kept.stderr) == (1, True, False)
     shutil.rmtree(tmp_path / "dev.d")
     assert command("pins", "departures").stdout.rstrip().endswith("which is not there: unpin it")
     assert command("unpin", "departures", pin["name"], "--yes").exit_code == 0
