@@ -1,11 +1,11 @@
 """Every error a user of dagster-ckpt can meet. Each message says what to do and ends in `key=value`.
 
 CheckpointError
-├── FencedError               another writer took over: stop
+├── FencedError               another writer took over, or is live: stop
 ├── StoreUnavailableError     the object store did not answer: try again
 ├── CorruptStateError         an object is damaged: which file, which epoch is good
 ├── InvalidPipelineError      the pipeline cannot work as written: fix your code
-├── IncompatibleStateError    the pipeline no longer fits its state: what changed, how to migrate
+├── IncompatibleStateError    the pipeline, or an upstream, no longer fits the state: what changed, how to go on
 ├── CheckpointTimeoutError    a shard was silent for too long: which shard, which host
 └── CheckpointDeclinedError   a shard could not make its part of the epoch: which shard, which host, why
 """
@@ -20,7 +20,7 @@ class CheckpointError(Exception):
 
 
 class FencedError(CheckpointError):
-    """Another writer took over this stream. This writer has changed nothing since; it must stop."""
+    """Another writer took over this stream, or is live and was left alone. This one has changed nothing and stops."""
 
 
 class StoreUnavailableError(CheckpointError):
@@ -36,7 +36,7 @@ class InvalidPipelineError(CheckpointError):
 
 
 class IncompatibleStateError(CheckpointError):
-    """The pipeline's keys, aggregates or inputs are not those its state was made with."""
+    """The state cannot go on: its pipeline or an upstream is not as it was, or a newer release wrote it."""
 
 
 class CheckpointTimeoutError(CheckpointError):

@@ -56,11 +56,12 @@ class StreamHistory:
 
     Each call looks at the store anew and is answered from one manifest, whole.
 
-    Wherever an `epoch` is taken, so is `as_of`: the newest retained epoch committed by then, as a `datetime` or ISO
+    Whatever reads an `epoch` takes `as_of` as well: the newest retained epoch committed by then, as a `datetime` or ISO
     text; a time without an offset is UTC. Without either it is the current epoch.
 
-    An epoch that is not retained is an `InvalidPipelineError`, which lists what is. A missing or damaged object is a
-    `CorruptStateError`, which names it, the newest epoch that does without it (`good_epoch`) and how to go back there.
+    An epoch that is neither retained nor pinned is an `InvalidPipelineError`, which lists those there are. A missing or
+    damaged object is a `CorruptStateError`, which names it, the newest epoch that does without it (`good_epoch`) and
+    how to go back there.
     """
 
     def __init__(self, root: ObjectStore, name: str, clock: Clock) -> None:

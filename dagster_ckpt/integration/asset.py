@@ -43,8 +43,8 @@ def streaming_asset(
     """Make an asset of a function that returns a `Stream`.
 
     Each Dagster run of it opens the stream, works its sources in exactly-once epochs and ends with the newest one's
-    numbers. Its asset check `no_crash_loop` fails where it is not started again any more. Takes what `@dg.asset` takes
-    and:
+    numbers. Its asset check `no_crash_loop` fails where it is not started again any more. Takes what `@dg.asset` takes,
+    except what a stream cannot have, which it refuses with the reason, and:
 
     - `mode`: "available_now" (the default: work through what is there, then end) or "continuous" (an epoch every
       interval).

@@ -13,7 +13,7 @@ _SUFFIX = "_late_rows"
 
 
 def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
-    """The rows that came too late for a stream whose step says `late="keep"`, as an asset: add it to the definitions.
+    """The rows that came too late for a stream whose step says `late="keep"`, as an asset of `dg.Definitions`.
 
     Nobody materializes it: the stream's own Dagster runs do, whenever rows have come too late. Its key is the stream's
     with `_late_rows` behind it, and any ordinary asset loads it by that name, like a stream's table. `of_input` (from
