@@ -9,7 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.errors import (
+    CheckpointError,
+    CorruptStateError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    StoreUnavailableError,
+)
 from dagster_ckpt.history.damage import advised, go_back
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
@@ -109,8 +115,9 @@ class Upstreams:
     def look_into(self, manifest: Manifest, said: str) -> None:
         """Find out whether an epoch after `manifest` failed by an upstream's fault. `said` is what Spark says of it.
 
-        Raises what `check` does, and `CorruptStateError` where an object of an upstream is damaged that a task, or the
-        process that plans, has met: it says which, and what helps.
+        Raises what `check` does, `CorruptStateError` where an object of an upstream is damaged that a task, or the
+        process that plans, has met: it says which, and what helps; and `CheckpointError` where the query was planned on
+        what the upstream no longer is.
         """
         self.check(manifest)
         if not any(word in said for word in _SAYS_SO):
@@ -120,7 +127,7 @@ class Upstreams:
             if at.epoch == EMPTY:
                 at = replace(at, uuid=upstream.log.newest().uuid)
             if Trouble.PLANNED_OTHERWISE in said and at.uuid in said:
-                raise IncompatibleStateError(
+                raise CheckpointError(  # the next Dagster run, which the sensor starts, plans anew
                     f"{_WHY[Trouble.PLANNED_OTHERWISE]}: start this stream again. asset={self._asset}, "
                     f"upstream={upstream.name}, consumed={at.epoch}"
                 )
