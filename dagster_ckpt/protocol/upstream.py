@@ -152,7 +152,7 @@ class Trouble(StrEnum):
     UNPINNED = "unpinned"
     """The snapshot that is being read is gone."""
     PLANNED_OTHERWISE = "planned otherwise"
-    """The upstream had another pipeline when the query that reads it was planned: it was empty, and opened again."""
+    """The query was planned on columns that the upstream has dropped since, or, while it was empty, on another table."""
 
 
 def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:

@@ -50,8 +50,8 @@ _WHY = {
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log behind what was read of it (max_lag)",
     Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it",
-    Trouble.PLANNED_OTHERWISE: "the upstream was still empty when this Dagster run planned how to read it, and was "
-    "opened again with another pipeline since",
+    Trouble.PLANNED_OTHERWISE: "the upstream was opened with another pipeline since this Dagster run planned how to "
+    "read it",
 }
 
 
