@@ -152,7 +152,7 @@ class Trouble(StrEnum):
     UNPINNED = "unpinned"
     """The snapshot that is being read is gone."""
     PLANNED_OTHERWISE = "planned otherwise"
-    """The query was planned on columns that the upstream has dropped since, or, while it was empty, on another table."""
+    """The query was planned on columns that the upstream has dropped since, or on another table while it was empty."""
 
 
 def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:

@@ -7,7 +7,8 @@ keeps its files. The pins hold the identity of the stream to come, which nobody 
 
     after a pin         leaves that pin, and no stream. It keeps its epoch's files until somebody forks to the same name
                         again, which takes it away, or unpins it
-    after version 1     leaves the fork; its first writer waits out a lease that was never written
+    after version 1     leaves the fork; its first writer waits out a lease that was never written, and subscribes to
+                        the streams that it reads
 
 No stream of a pin's identity can come once another has the name that the pin tells. That is how an orphan is known.
 """
@@ -21,10 +22,12 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
 from dagster_ckpt.protocol.edits import Forking, Stamp, forked, forked_empty
-from dagster_ckpt.protocol.manifest import Ancestor, BackfillStatus, Manifest
+from dagster_ckpt.protocol.manifest import Ancestor, BackfillStatus, Consumed, Manifest
 from dagster_ckpt.protocol.manifest_rules import check_successor
 from dagster_ckpt.protocol.names import fork_pin_name, parts_of_name, pin_name
 from dagster_ckpt.protocol.pin import ForkId, Pin, encode_pin
+from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.upstream import UpstreamPosition
 from dagster_ckpt.storage.ancestors import all_ancestors_named, ancestors_folder
 from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.by_hand import close_by_hand
@@ -34,6 +37,8 @@ from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
 from dagster_ckpt.storage.pins import find_pin, forks_pinned, read_pins
 from dagster_ckpt.storage.probe import prove_atomic_create
+from dagster_ckpt.storage.subscribers import subscribe
+from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog
 
 _log = logging.getLogger(__name__)
 
@@ -165,8 +170,33 @@ class _Fork:
                 self._let_go()
                 raise _taken(self._target, self._id.stream) from error
         close_by_hand(self._target.store, first, f"forked from epoch {first.ancestors[-1].epoch}")
+        for consumed in first.consumed:
+            if consumed.epoch > EMPTY:  # otherwise it begins with the upstream's newest table
+                self._subscribe(first, consumed)
         self._remove_orphans()
         return first
+
+    def _subscribe(self, first: Manifest, consumed: Consumed) -> None:
+        """Keep an upstream's log from where the fork goes on: its first writer may come up long after this.
+
+        So far the origin has kept it, if it can go back to the epoch itself.
+        """
+        upstream = ManifestChain(stream_folder(self._root, consumed.stream), self._origin.clock, self._origin.patience)
+        at = UpstreamPosition(consumed.uuid, consumed.epoch)
+        try:
+            log = UpstreamLog(upstream, consumed.stream)
+            log.check(at)
+            subscribe(upstream, Subscriber(first.stream, first.uuid, at.epoch))
+            log.check(at)
+        except (CheckpointError, NothingFollowsError) as error:  # the fork is there
+            _log.warning(
+                "what the fork reads may not be kept for it: its first start says whether anything is missing, and "
+                "what helps. fork=%s, upstream=%s, consumed=%s, reason=%s",
+                first.stream,
+                consumed.stream,
+                consumed.epoch,
+                error,
+            )
 
     def _remove_orphans(self) -> None:
         """Take away what forks to the same name have left that came to nothing, or were removed."""

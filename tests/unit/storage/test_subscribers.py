@@ -17,12 +17,14 @@ from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pi
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
 from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.fork import fork_stream
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.patience import Patience
 from dagster_ckpt.storage.pins import write_pin
 from dagster_ckpt.storage.subscribers import read_subscribers, subscribe, unsubscribe
+from dagster_ckpt.storage.upstream_log import UpstreamLog
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
@@ -239,6 +241,46 @@ def test_what_a_fenced_reader_pins_says_nothing_for_the_one_that_lives(world: Tw
     world.collect()
     assert world.history.subscribers()[0].kept_from == 6
     assert world.versions[0] == 6
+
+
+def test_a_fork_keeps_the_log_from_where_it_goes_on_before_anybody_has_started_it(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP))
+    world.consume(2)
+    world.commit(UP, 5)
+    fork = fork_stream(world.root, world.chain(DOWN), world.writers[DOWN].manifest, "dev/carriers")
+    world.commit(UP, 60)
+    for _ in range(RETAINED):
+        world.consume(world.newest)
+    world.collect()
+    assert world.versions[0] == 2
+    kept = {each.stream: each.kept_from for each in world.history.subscribers()}
+    assert kept["dev/carriers"] == 2
+    assert kept[DOWN] > 60
+    UpstreamLog(world.chain(UP), UP).check(UpstreamPosition(world.upstream, fork.consumed[0].epoch))
+
+
+def test_a_fork_of_what_only_a_pin_keeps_says_that_the_log_is_gone(
+    world: TwoStreams, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.subscribe(world.commit(UP))
+    world.consume(2)
+    pinned = world.writers[DOWN].manifest
+    write_pin(world.chain(DOWN), "kept", pinned.retained[-1])
+    world.commit(UP, 60)
+    for _ in range(RETAINED):
+        world.consume(world.newest)
+    world.collect()
+    fork_stream(world.root, world.chain(DOWN), pinned, "dev/carriers")
+    assert "its first start says whether anything is missing" in caplog.text
+    assert "upstream=delays, consumed=2, reason=nothing can follow" in caplog.text
+    assert [each.stream for each in world.history.subscribers()] == [DOWN], "what is gone need not be kept"
+
+
+def test_a_fork_of_what_has_read_nothing_keeps_nothing(world: TwoStreams, caplog: pytest.LogCaptureFixture) -> None:
+    world.consume(0)
+    fork_stream(world.root, world.chain(DOWN), world.writers[DOWN].manifest, "dev/carriers")
+    assert world.history.subscribers() == []
+    assert caplog.text == ""
 
 
 def test_nothing_is_deleted_while_a_subscriber_cannot_be_read(world: TwoStreams) -> None:
