@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from rich.markup import escape
 
-from dagster_ckpt.cli import plain, writers
+from dagster_ckpt.cli import plain, sources, writers
 from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
@@ -14,8 +14,7 @@ from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, Wr
 from dagster_ckpt.history.verification import Finding
 from dagster_ckpt.protocol.edits import NOBODY
 from dagster_ckpt.protocol.lineage import ranges
-from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, SourcePosition
-from dagster_ckpt.protocol.upstream import FORMAT, decode
+from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef
 
 _ROWS = 50
 _CELL_CHARS_MAX = 60
@@ -263,7 +262,7 @@ def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     for origin in manifest.ancestors[-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
-        yield "source", _source(position)
+        yield "source", escape(sources.in_words(position))
     if manifest.backfill.status is BackfillStatus.CREATING:
         yield "status", f"creating: {manifest.backfill.position} of the upstream's snapshot is read"
     all_late = manifest.statistics.total_late_rows
@@ -299,15 +298,6 @@ def _state(shards: Sequence[Sequence[RunRef]]) -> str:
 def _files(rows: int, files: Collection[RunRef | ChangeRef]) -> str:
     size = sum(file.bytes for file in files)
     return f"{plain.count(rows, 'row')}, {plain.size(size)} in {plain.count(len(files), 'file')}"
-
-
-def _source(position: SourcePosition) -> str:
-    seen = sum(index.entries for index in position.files.index) + len(position.files.tail)
-    files = f", {plain.count(seen, 'file')} seen" if seen else ""
-    at = "no position yet" if position.current is None else f"at {position.current}"
-    if position.source.format == FORMAT and position.current is not None:
-        return escape(f"stream {position.source.address}, read up to epoch {decode(position.current).epoch}")
-    return escape(f"{position.source.format} {position.source.address}{files}, {at}")
 
 
 def _columns(schema: pa.Schema) -> str:

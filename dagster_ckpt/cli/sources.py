@@ -1,0 +1,24 @@
+"""How far a source was read, as people say it."""
+
+from dagster_ckpt.cli import plain
+from dagster_ckpt.protocol.manifest import SourcePosition
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, decode
+
+
+def in_words(position: SourcePosition) -> str:
+    """The source, and where the stream stands in it."""
+    source, seen = position.source, sum(index.entries for index in position.files.index) + len(position.files.tail)
+    if position.current is None:
+        at = "no position yet"
+    elif source.format == FORMAT:
+        at = _read(decode(position.current))
+    else:  # of files Spark's own offset is but the number of a batch
+        at = f"{plain.count(seen, 'file')} seen" if seen else f"at {position.current}"
+    what = "stream" if source.format == FORMAT else source.format
+    return f"{what} {source.address}, {at}"
+
+
+def _read(at: UpstreamPosition) -> str:
+    if at.in_snapshot:
+        return f"its table at epoch {at.epoch} is being read: {at.part} of {at.parts} parts"
+    return f"read up to epoch {at.epoch}" if at.epoch else "nothing read yet"
