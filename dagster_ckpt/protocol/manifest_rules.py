@@ -208,8 +208,9 @@ def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
+    """All but epoch 0, which is in a range where several were joined: whoever goes back there has left all behind."""
     return all(
-        any(after.first <= before.first and before.last <= after.last for after in child.abandoned)
+        any(after.first <= max(before.first, FIRST) and before.last <= after.last for after in child.abandoned)
         for before in parent.abandoned
     )
 

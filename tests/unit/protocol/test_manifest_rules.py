@@ -380,3 +380,7 @@ def test_the_lists_of_the_past_are_bounded() -> None:
     assert (oldest.first, oldest.last + 3) == (EMPTY, next_one.first)
     assert all(is_abandoned(manifest, epoch) for epoch in range(oldest.last + 1))
     assert not is_abandoned(manifest, oldest.last + 1)
+    # Epoch 0 can be gone back to all the same, and is no doubtful one then: all that was is left behind.
+    emptied = rolled_back(opened(manifest, OWNER, PIPELINE, stamp(9)), None, "run")
+    assert violations(manifest, emptied) == []
+    assert emptied.abandoned == (EpochRange(Epoch(1), manifest.abandoned[-1].last),)
