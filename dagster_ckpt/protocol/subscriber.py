@@ -10,6 +10,7 @@ from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.manifest_codec import pack, unpack
+from dagster_ckpt.protocol.upstream import consumed_in_each_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ def decode_subscriber(data: bytes, name: str) -> Subscriber:
     return unpack(data, name, _SUBSCRIBER.decode)
 
 
-def consumed_by(manifest: Manifest, upstream: StreamUuid) -> Epoch:
-    """How far the stream of this manifest has read the upstream; epoch 0 where it has read nothing of it."""
-    return next((entry.epoch for entry in manifest.consumed if entry.uuid == upstream), EMPTY)
+def consumed_by(manifest: Manifest, upstream: StreamUuid, begins: Epoch) -> Epoch:
+    """How far the stream of this manifest has read the upstream: of several ways of reading it, the least far.
+
+    In a way in which it has read nothing yet it begins at `begins`, however far it is in the others.
+    """
+    found = {each.epoch for each in consumed_in_each_way(manifest.sources) if each.uuid == upstream} or {EMPTY}
+    return min(begins if epoch == EMPTY else epoch for epoch in found)

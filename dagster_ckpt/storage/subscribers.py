@@ -118,8 +118,9 @@ def _progress(
             snapshot = snapshots.get(newest.term)
             beginning = subscriber.epoch if snapshot is None else snapshot.manifest.epoch
             if oldest is not None:
-                read = consumed_by(newest, uuid) or beginning
-                return SubscriberProgress(subscriber, consumed_by(oldest, uuid) or beginning, read)
+                read = consumed_by(newest, uuid, beginning)
+                # The oldest may be of before it began, which since may have been anew, at an upstream that went back.
+                return SubscriberProgress(subscriber, min(read, consumed_by(oldest, uuid, beginning)), read)
         raise CorruptStateError(f"the manifest of its oldest retained epoch is missing. store={folder.url}")
     except CorruptStateError as error:
         raise CorruptStateError(

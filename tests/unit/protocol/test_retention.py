@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Version
-from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Consumed, Manifest
+from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.retention import files_named, is_cut_off, kept_behind, log_bound, log_named
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
+from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition
 from tests.worlds.manifests import a_change, a_manifest, a_run
 
 ME, OTHER = StreamUuid("a" * 32), StreamUuid("b" * 32)
@@ -46,9 +47,20 @@ def test_a_log_that_is_a_run_of_state_stays_and_all_other_state_goes() -> None:
 
 
 def test_how_far_a_subscriber_is_its_own_manifest_says() -> None:
-    theirs, mine = Consumed("other", OTHER, Epoch(3)), Consumed("me", ME, Epoch(41))
-    assert consumed_by(replace(a_manifest(), consumed=(theirs, mine)), ME) == 41
-    assert consumed_by(replace(a_manifest(), consumed=(theirs,)), ME) == 0, "it says nothing of this stream"
+    def read(stream: str, uuid: StreamUuid, epoch: int, way: str = "table") -> SourcePosition:
+        return SourcePosition(
+            SourceIdentity(FORMAT, stream, (("read", way),)), UpstreamPosition(uuid, Epoch(epoch)).encode()
+        )
+
+    def consumed(*sources: SourcePosition) -> Epoch:
+        return consumed_by(a_manifest(sources=sources), ME, begins=Epoch(60))
+
+    theirs, mine = read("other", OTHER, 3), read("me", ME, 41)
+    assert consumed(theirs, mine) == 41
+    assert consumed(theirs) == 60, "it says nothing of this stream"
+    assert consumed(theirs, read("me", ME, 0)) == 60
+    assert consumed(mine, read("me", ME, 40, "changes")) == 40
+    assert consumed(mine, read("me", ME, 0, "changes")) == 41, "the other way goes on behind what it has read"
 
 
 def test_a_subscriber_survives_its_bytes() -> None:

@@ -283,6 +283,37 @@ def test_a_fork_of_what_has_read_nothing_keeps_nothing(world: TwoStreams, caplog
     assert caplog.text == ""
 
 
+def test_who_reads_in_two_ways_of_which_one_has_not_begun_keeps_the_log_for_the_other(world: TwoStreams) -> None:
+    """The upstream had its first epoch between two looks at it, so one way of reading it had found none."""
+    world.subscribe(0)
+    first = world.commit(UP)
+    ways = [SourceIdentity(FORMAT, UP, (("read", way),)) for way in ("table", "changes")]
+    at = [UpstreamPosition(world.upstream, epoch).encode() for epoch in (Epoch(0), first)]
+    world.commit(DOWN, sources=tuple(SourcePosition(way, text) for way, text in zip(ways, at, strict=True)))
+    world.commit(UP, 60)
+    down = world.open(DOWN)  # for the way that has not begun it pins a snapshot, far ahead of the other
+    write_pin(world.chain(UP), backfill_pin(down.uuid, down.term), world.writers[UP].manifest.retained[-1])
+    world.commit(UP, 10)
+    world.collect()
+    assert world.versions[0] == Version(first)
+    assert world.history.subscribers()[0].kept_from == first
+
+
+def test_who_began_anew_at_an_upstream_that_went_back_keeps_the_log_from_there(world: TwoStreams) -> None:
+    """It also reads something else, so the oldest epoch that it can go back to is one from before it began anew."""
+    identity = SourceIdentity(FORMAT, UP)
+    back = world.commit(UP, 5)
+    world.subscribe(world.commit(UP, RETAINED - 1))
+    world.open(UP, from_epoch=back)
+    at = [UpstreamPosition(world.upstream, epoch).encode() for epoch in (Epoch(0), back)]
+    world.commit(DOWN, sources=(SourcePosition(identity, at[0]),))
+    world.commit(DOWN, sources=(SourcePosition(identity, at[1], at[0]),))
+    world.open(DOWN)
+    world.commit(UP, 60)
+    world.collect()
+    assert world.versions[0] == Version(back), "it reads on behind that"
+
+
 def test_nothing_is_deleted_while_a_subscriber_cannot_be_read(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP, 5))
     world.consume(6)
