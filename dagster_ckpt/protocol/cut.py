@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.manifest import BackfillStatus, Consumed, Manifest
 from dagster_ckpt.protocol.upstream import FORMAT, consumed_in_each_way
 
@@ -100,8 +100,11 @@ def upstreams_of(manifest: Manifest) -> frozenset[str]:
 
 
 def is_creating(manifest: Manifest) -> bool:
-    """Whether the table that it shows is still being created from a snapshot of an upstream, or that has not begun."""
-    begun = manifest.epoch != EMPTY or not upstreams_of(manifest)
+    """Whether the table that it shows is still being created from a snapshot of an upstream, or that has not begun.
+
+    It begins with the first batch, which has a position in each upstream: an epoch of the driver's own may come before.
+    """
+    begun = upstreams_of(manifest) <= {each.stream for each in manifest.consumed}
     return manifest.backfill.status is BackfillStatus.CREATING or not begun
 
 

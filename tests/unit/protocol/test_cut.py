@@ -2,12 +2,19 @@
 
 from dataclasses import replace
 
-from dagster_ckpt.ids import Epoch, StreamUuid
+from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.cut import Cut, Line, NoCut, Reason, Seen, newest_cut, seen_of
-from dagster_ckpt.protocol.manifest import Consumed, Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest import (
+    Consumed,
+    InputSpec,
+    Manifest,
+    ManifestKind,
+    SourceIdentity,
+    SourcePosition,
+)
 from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, consumed_of
 from tests.properties.test_the_newest_aligned_cut_is_found import found, uuid_of
-from tests.worlds.manifests import a_manifest
+from tests.worlds.manifests import PIPELINE, ROWS, SOURCE, a_manifest
 
 
 def reader(name: str, upstream: str, consumed: dict[int, int], *, creating: int = 0) -> Line:
@@ -58,6 +65,25 @@ def test_an_epoch_whose_two_ways_of_reading_an_upstream_disagree_is_in_no_cut() 
     lines["b"] = replace(lines["b"], epochs=(Epoch(6),))
     answer, _ = found({**lines, "a": source("a", range(1, 8))})
     assert answer == NoCut(Reason.AHEAD, "b", Epoch(6), "a", Epoch(8), Epoch(7))
+
+
+def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is_in_no_cut() -> None:
+    """Where a source keeps where it began, that is committed by an epoch without rows, before any batch is planned."""
+    reads = InputSpec((SOURCE, SourceIdentity(FORMAT, "a", (("read", "table"),))), ROWS)
+    shown = a_manifest(
+        version=Version(2),
+        kind=ManifestKind.EPOCH,
+        epoch=Epoch(2),
+        pipeline=replace(PIPELINE, inputs=(reads,)),
+        sources=(SourcePosition(SOURCE, initial="12"),),
+    )
+    seen = {Epoch(2): seen_of(shown)}
+    lines = {"a": source("a", range(1, 9)), "b": Line(uuid_of("b"), (Epoch(2),), reads=True, seen=seen)}
+    assert newest_cut(lines) == NoCut(Reason.CREATING, "b", Epoch(2))
+    begun = SourcePosition(reads.sources[1], UpstreamPosition(uuid_of("a"), Epoch(8)).encode())
+    shown = replace(shown, sources=(*shown.sources, begun), consumed=consumed_of([begun]))
+    lines["b"] = replace(lines["b"], seen={Epoch(2): seen_of(shown)})
+    assert newest_cut(lines) == Cut({"a": Epoch(8), "b": Epoch(2)})
 
 
 def test_an_upstream_of_the_same_name_is_not_the_one_that_was_consumed() -> None:
