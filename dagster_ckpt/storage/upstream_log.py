@@ -5,7 +5,7 @@ count. What is gone while it is looked for was given up by the stream's retentio
 """
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import EMPTY, Epoch, Version
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.names import manifest_name
 from dagster_ckpt.protocol.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
@@ -68,8 +68,9 @@ class UpstreamLog:
         newest = self.newest()
         self._raise_trouble(newest, at)
         # Manifests are removed oldest first: where the consumed epoch's own is there, all behind it are.
-        if next(may_follow(newest, at.epoch), None) is not None:
-            self._raise_cut_off(at)
+        follows = next(may_follow(newest, at.epoch), None) is not None
+        if follows and at.epoch > EMPTY and not self._exists(Version(at.epoch)):
+            raise NothingFollowsError(Trouble.CUT_OFF, at)
         return newest
 
     def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
@@ -80,7 +81,11 @@ class UpstreamLog:
         newest = self.newest()
         self._raise_trouble(newest, at)
         found: list[Manifest] = []
-        for version in may_follow(newest, at.epoch):
+        if newest.epoch == at.epoch:
+            return found
+        # Of a stream that was opened often before its first epoch, the oldest openings may have been retired.
+        behind = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
+        for version in may_follow(newest, behind):
             if len(found) == epochs_max or (until is not None and version > until):
                 break
             manifest = self._manifest(version)
@@ -92,19 +97,35 @@ class UpstreamLog:
             if manifest.kind is ManifestKind.EPOCH:
                 found.append(manifest)
         if found:
-            self._raise_cut_off(at)
+            self._raise_cut_off(at, found[0])
         return found
 
-    def _raise_cut_off(self, at: UpstreamPosition) -> None:
+    def _first(self, newest: Manifest) -> Version:
+        """The first manifest there is, perhaps a sleeper's on a freed number."""
+        if self._exists(FIRST):
+            return FIRST
+        freed, there = FIRST, newest.version
+        while there - freed > 1:
+            middle = Version((freed + there) // 2)
+            if self._exists(middle):
+                there = middle
+            else:
+                freed = middle
+        return there
+
+    def _exists(self, version: Version) -> bool:
+        tries = Tries(self._chain.clock, self._chain.patience)
+        return tries.until_answered(lambda: self._chain.store.exists(manifest_name(version)))
+
+    def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
         """Find out, after manifests behind it were read, whether their numbers may have been freed before.
 
         On a freed number a sleeper's manifest may lie. Numbers are freed from below, and for whoever reads on from an
-        epoch the collector keeps that one's own manifest too. At epoch 0 nothing has to be asked: what follows was
-        committed after the stream that reads had come up.
+        epoch the collector keeps that one's own manifest too. Behind epoch 0 it is the one below the first epoch, which
+        must have been the first there was.
         """
-        store, tries = self._chain.store, Tries(self._chain.clock, self._chain.patience)
-        own = manifest_name(Version(at.epoch))
-        if at.epoch > EMPTY and not tries.until_answered(lambda: store.exists(own)):
+        below = Version(at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
+        if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
 
     def _raise_trouble(self, newest: Manifest, at: UpstreamPosition) -> None:

@@ -119,6 +119,29 @@ def test_a_sleepers_manifest_on_a_freed_number_is_not_taken_for_what_follows(up:
         assert caught.value.trouble is Trouble.CUT_OFF
 
 
+def test_behind_the_empty_stream_the_first_epoch_follows_however_often_it_was_opened_before(up: Upstream) -> None:
+    for _ in range(20):
+        up.open()
+    for version in range(1, 6):  # retired, before anybody read it
+        up.store.delete(manifest_name(Version(version)))
+    up.commit(2)
+    assert up.following(0) == [22, 23]
+
+
+def test_behind_the_empty_stream_nothing_follows_once_the_first_epoch_is_gone(up: Upstream) -> None:
+    up.commit(4)
+    first = up.store.get(manifest_name(Version(2)))
+    for version in (1, 2, 3):
+        up.store.delete(manifest_name(Version(version)))
+    with pytest.raises(NothingFollowsError) as caught:
+        up.following(0)
+    assert caught.value.trouble is Trouble.CUT_OFF
+    up.store.put_if_absent(manifest_name(Version(2)), first)  # as a sleeper's may lie there
+    with pytest.raises(NothingFollowsError) as caught:
+        up.following(0, epochs_max=1)
+    assert caught.value.trouble is Trouble.CUT_OFF
+
+
 def test_another_stream_of_that_name_is_told(up: Upstream) -> None:
     up.commit(1)
     with pytest.raises(NothingFollowsError) as caught:
