@@ -11,6 +11,7 @@ manifest says of its upstreams is derived from these texts: there are never two 
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -121,10 +122,13 @@ def backfill_pins(reader: StreamUuid) -> str:
     return f"{BACKFILL_PINS}{reader}-"
 
 
+_BACKFILL_PIN = re.compile(rf"{BACKFILL_PINS}[0-9a-f]{{32}}-([0-9]+)")
+
+
 def pinned_in(name: str) -> Term | None:
     """The term in the name of such a pin; None for a name that somebody else has chosen."""
-    number = name.rpartition("-")[2]
-    return Term(int(number)) if number.isascii() and number.isdecimal() else None
+    found = _BACKFILL_PIN.fullmatch(name)
+    return None if found is None else Term(int(found[1]))
 
 
 def next_part(

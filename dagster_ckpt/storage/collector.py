@@ -24,12 +24,14 @@ from dagster_ckpt.protocol.manifest import IndexedList, Manifest
 from dagster_ckpt.protocol.manifest_codec import CHANGES
 from dagster_ckpt.protocol.names import (
     COLLECTOR,
+    PINS,
     TRIMMED,
     fork_pin_name,
     is_probe_name,
     manifest_name,
     parse_lease_name,
     parse_manifest_name,
+    parse_pin_name,
     pin_name,
 )
 from dagster_ckpt.protocol.retention import (
@@ -43,12 +45,13 @@ from dagster_ckpt.protocol.retention import (
     log_bound,
     log_named,
 )
+from dagster_ckpt.protocol.upstream import pinned_in
 from dagster_ckpt.storage.ancestors import ancestors_folder
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Tries
-from dagster_ckpt.storage.pins import read_pins
+from dagster_ckpt.storage.pins import find_pin, read_pins
 from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
 
 GRACE_MS = 3_600_000
@@ -125,6 +128,7 @@ class Collector:
         needed, ancestors = self._needed(last, newest)
         needed |= self._logged(log, last, newest)
         self._pinned()  # one that is damaged is found before anything is removed
+        self._let_go_of_snapshots(names, newest)
         manifests = self._retire(first, log)
         pinned, pinned_ancestors = self._pinned()
         needed |= pinned
@@ -241,6 +245,18 @@ class Collector:
                     f"reason={error}"
                 ) from error
         return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
+
+    def _let_go_of_snapshots(self, names: list[str], newest: Manifest) -> None:
+        """Take away what streams that read this one have pinned to begin with, where the log behind it is not kept.
+
+        `names` were listed before `newest` was read: of a stream that went back since, nobody's new pin is among them.
+        """
+        for name in map(parse_pin_name, (name for name in names if name.startswith(f"{PINS}/"))):
+            if pinned_in(name) is None:
+                continue
+            pin = find_pin(self.chain, name)
+            if pin is not None and is_cut_off(newest, pin.manifest.epoch, self.max_lag):
+                self._delete(pin_name(name))
 
     def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:
         """Take away the pins that keep files of ancestors of which none is needed: again and again, it may be gone."""

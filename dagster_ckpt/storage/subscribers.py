@@ -15,13 +15,14 @@ next start finds it there and goes on; one that never comes is cut off in the en
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import SUBSCRIBERS, subscriber_name
+from dagster_ckpt.protocol.names import SUBSCRIBERS, pin_name, subscriber_name
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
 from dagster_ckpt.protocol.upstream import BACKFILL_PINS, backfill_pins, pinned_in
 from dagster_ckpt.storage.chain import ManifestChain
@@ -64,9 +65,9 @@ def subscribe(upstream: ManifestChain, subscriber: Subscriber) -> Manifest:
 
 
 def unsubscribe(store: ObjectStore, stream: str, clock: Clock, patience: Patience) -> None:
-    """Let go of the log that any stream of that name keeps in the folder `store`. One that still runs may be cut off.
+    """Let go of what any stream of that name keeps in the folder `store`: the log, and what it pinned to begin with.
 
-    Raises `InvalidPipelineError` where no such stream subscribes.
+    One that still runs may be cut off. Raises `InvalidPipelineError` where no such stream subscribes.
     """
     tries = Tries(clock, patience)
     subscribers = read_subscribers(store, clock, patience)
@@ -76,9 +77,14 @@ def unsubscribe(store: ObjectStore, stream: str, clock: Clock, patience: Patienc
         raise InvalidPipelineError(
             f"no such stream subscribes to this one. subscriber={stream!r}, subscribers={there}, store={store.url}"
         )
+    pins = names_of_pins(ManifestChain(store, clock, patience), BACKFILL_PINS)
     for subscriber in named:
-        name = subscriber_name(subscriber.uuid)
-        tries.until_answered(lambda name=name: store.delete(name))  # type: ignore[misc]
+        # In this order: whose pins a kill has left here can be unsubscribed again.
+        mine = (
+            name for name in pins if name.startswith(backfill_pins(subscriber.uuid)) and pinned_in(name) is not None
+        )
+        for name in (*map(pin_name, mine), subscriber_name(subscriber.uuid)):
+            tries.until_answered(partial(store.delete, name))
 
 
 def read_subscribers(store: ObjectStore, clock: Clock, patience: Patience) -> list[Subscriber]:

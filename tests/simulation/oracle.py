@@ -127,8 +127,11 @@ class Oracle:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
         elif name.startswith(f"{PINS}/{BACKFILL_PINS}"):
-            if who.role != "driver" and name not in self.too_late:
+            epoch = decoded.a_pin(self.truth.objects[name], name).manifest.epoch
+            is_lost = who.role == COLLECTOR and any(reader.has_lost(epoch) for reader in self.readers)
+            if who.role != "driver" and name not in self.too_late and not is_lost:
                 raise BrokenPromiseError("a snapshot's pin is its reader's alone", f"{who.name} deleted {name}")
+            self.counts["snapshots lost"] += is_lost
             if any(reader.needs_pin(name) for reader in self.readers):
                 raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{who.name} deleted {name}")
         elif name == TRIMMED:

@@ -110,7 +110,9 @@ class ReadingDriver(Driver):
                         "who is not too far behind can go on", f"{mine.version} at {at}"
                     ) from error
                 self.stream.oracle.counts["cut off"] += 1
-            if self.stream.oracle.newest == mine and "somebody has unpinned" in str(error):
+            if at is not None and self.stream.oracle.newest == mine and "somebody has unpinned" in str(error):
+                if self.reading.has_lost(at.epoch):
+                    raise
                 raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{mine.version}") from error
             raise
 
@@ -311,12 +313,17 @@ class Reading:
         if newest is not None and read_to(newest) is None and self._has_begun(newest):
             terms.add(newest.term)
         needed = (self.snapshots[term] for term in terms if term in self.snapshots)
-        return any(name in self.upstream.files_of(snapshot) for snapshot in needed)
+        return any(name in self.upstream.files_of(each) for each in needed if not self.has_lost(each.epoch))
 
     def needs_pin(self, name: str) -> bool:
         """Whether it holds a snapshot in whose midst an epoch is that it can go back to."""
         newest, terms = self.own.newest, self.in_midst().values()
-        return newest is not None and name in {pin_name(backfill_pin(newest.uuid, term)) for term in terms}
+        kept = (term for term in terms if term in self.snapshots and not self.has_lost(self.snapshots[term].epoch))
+        return newest is not None and name in {pin_name(backfill_pin(newest.uuid, term)) for term in kept}
+
+    def has_lost(self, epoch: Epoch) -> bool:
+        """Whether the log behind that epoch is no longer promised, and with it a snapshot of it."""
+        return epoch < self.lost
 
     def in_midst(self) -> dict[Epoch, Term]:
         """Of the epochs that it can go back to, those in the midst of a snapshot, and the term of its pin."""

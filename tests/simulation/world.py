@@ -104,7 +104,7 @@ class World:
         self.oracles: dict[StreamUuid, Oracle] = {}
         # Drawn by themselves: a world of one stream is what it was before there were others.
         others = Random(f"streams of {self.seed}")
-        self.max_lag = others.choice([20, 60, 10_000])
+        self.max_lag = others.choice([4, 20, 60, 10_000])
         first = SimulatedStream(self, "flights/delay_by_carrier")
         self.streams = [first]
         if others.random() < CHAINS:

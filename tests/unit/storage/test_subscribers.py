@@ -8,12 +8,13 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
-from dagster_ckpt.ids import Epoch, StreamUuid, Version
+from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.names import folder_of, manifest_name, parse_manifest_name, subscriber_name
+from dagster_ckpt.protocol.names import folder_of, manifest_name, parse_manifest_name, pin_name, subscriber_name
+from dagster_ckpt.protocol.pin import Pin, encode_pin
 from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named, log_named
 from dagster_ckpt.protocol.subscriber import Subscriber
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, backfill_pin
+from dagster_ckpt.protocol.upstream import BACKFILL_PINS, FORMAT, UpstreamPosition, backfill_pin
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
 from dagster_ckpt.storage.folder import folder_store
@@ -22,7 +23,7 @@ from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Takeover
 from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.pins import write_pin
+from dagster_ckpt.storage.pins import names_of_pins, write_pin
 from dagster_ckpt.storage.subscribers import read_subscribers, subscribe, unsubscribe
 from dagster_ckpt.storage.upstream_log import UpstreamLog
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
@@ -314,6 +315,47 @@ def test_who_began_anew_at_an_upstream_that_went_back_keeps_the_log_from_there(w
     assert world.versions[0] == Version(back), "it reads on behind that"
 
 
+def test_a_snapshot_goes_with_the_log_behind_it_and_what_a_person_pinned_stays(world: TwoStreams) -> None:
+    """Nothing can go on behind it any more: neither who is in its midst, nor who goes back there."""
+    first = world.commit(UP, 3)
+    down = world.writers[DOWN].manifest
+    world.subscribe(first)
+    old, new = backfill_pin(down.uuid, Term(1)), backfill_pin(down.uuid, Term(2))
+    for name in (old, f"{BACKFILL_PINS}2024", "mine"):
+        write_pin(world.chain(UP), name, world.writers[UP].manifest.retained[-1])
+    second = world.commit(UP, 20)
+    write_pin(world.chain(UP), new, world.writers[UP].manifest.retained[-1])
+    world.commit(UP, 20)
+    world.collect(max_lag=40)
+    assert names_of_pins(world.chain(UP), "") == sorted([old, new, f"{BACKFILL_PINS}2024", "mine"]), "just near enough"
+    world.commit(UP)
+    world.collect(max_lag=40)
+    assert names_of_pins(world.chain(UP), "") == sorted([new, f"{BACKFILL_PINS}2024", "mine"])
+    assert (first, second) == (4, 24)
+
+
+def test_a_collector_that_slept_takes_no_snapshot_away_that_was_pinned_since_the_stream_went_back(
+    world: TwoStreams,
+) -> None:
+    """To it the new snapshot, of an old epoch, looks as far behind as an old one."""
+    world.commit(UP, 3)
+    down, old = world.writers[DOWN].manifest, world.writers[UP].manifest
+    write_pin(world.chain(UP), "what they have gone back to", old.retained[-1])
+    world.commit(UP, 50)
+    name = backfill_pin(down.uuid, down.term)
+    snapshot = encode_pin(Pin(name, 0, old))
+
+    def pins_meanwhile(call: Call) -> Fault:
+        if call.verb != "list":  # the first call is
+            world.store(UP).put_if_absent(pin_name(name), snapshot)
+        return Fault.NONE
+
+    world.collect(max_lag=40, store=FaultyStore(world.store(UP), pins_meanwhile))
+    assert name in names_of_pins(world.chain(UP), "")
+    world.collect(max_lag=40)
+    assert name not in names_of_pins(world.chain(UP), ""), "where nobody has gone back, it is far behind"
+
+
 def test_nothing_is_deleted_while_a_subscriber_cannot_be_read(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP, 5))
     world.consume(6)
@@ -341,7 +383,11 @@ def test_one_whose_folder_is_gone_keeps_the_log_until_it_is_unsubscribed(world: 
     assert world.history.subscribers()[0].gone
     with pytest.raises(InvalidPipelineError, match=r"subscribers=\['late/carriers'\]"):
         world.history.unsubscribe("carriers")
+    name = backfill_pin(read_subscribers(world.store(UP), world.clock, PATIENCE)[0].uuid, Term(1))
+    for pin in (name, f"{BACKFILL_PINS}2024", "mine"):
+        write_pin(world.chain(UP), pin, world.writers[UP].manifest.retained[-1])
     world.history.unsubscribe(DOWN)
+    assert names_of_pins(world.chain(UP), "") == [f"{BACKFILL_PINS}2024", "mine"]
     assert world.collect() == Collected(manifests=world.newest - MANIFESTS_KEPT - 5, files=2 * world.newest - 42)
     assert world.history.subscribers() == []
 
