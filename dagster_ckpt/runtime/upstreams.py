@@ -189,8 +189,8 @@ class Upstreams:
         if back is not None:
             helps = f"`{go_back(self._own, self._asset, back)}` goes back as well, {helps}"
         return IncompatibleStateError(
-            f"{_WHY[trouble]}: {helps}. asset={self._asset}, upstream={upstream.name}, consumed={at.epoch}, "
-            f"newest={newest.epoch}"
+            f"{_WHY[trouble]}: {helps}; then materialize it. asset={self._asset}, upstream={upstream.name}, "
+            f"consumed={at.epoch}, newest={newest.epoch}"
         )
 
     def _still_consistent(self, upstream: Manifest, manifest: Manifest) -> Epoch | None:

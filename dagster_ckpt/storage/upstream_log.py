@@ -78,7 +78,12 @@ class UpstreamLog:
 
         Raises `NothingFollowsError` for trouble.
         """
-        newest = self.newest()
+        return self.behind(self.newest(), at, epochs_max, until)
+
+    def behind(
+        self, newest: Manifest, at: UpstreamPosition, epochs_max: int | None = None, until: Epoch | None = None
+    ) -> list[Manifest]:
+        """`following`, of the lineage of this newest manifest."""
         self._raise_trouble(newest, at)
         found: list[Manifest] = []
         if newest.epoch == at.epoch:

@@ -97,6 +97,18 @@ def test_changes_that_a_sleeper_tells_on_a_freed_number_are_no_changes(url: str)
         history(url).changes(3)
 
 
+def test_the_beginning_is_there_however_often_the_stream_was_opened_before_it(url: str) -> None:
+    stream = MadeStream(url, NAME)
+    for _ in range(20):
+        stream.open()
+    stream.commit(departures({"UA": [1]}))
+    stream.close()
+    chain = ManifestChain(stream.writer.store, SystemClock())
+    for version in range(1, 6):  # retired before anybody had written a row
+        chain.store.delete(manifest_name(Version(version)))
+    assert len(of(history(url), 0, None)) == 1
+
+
 def test_an_epoch_that_is_not_there_is_refused_with_those_that_are(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = MadeStream(url, NAME, retained=2)
     for delay in range(4):

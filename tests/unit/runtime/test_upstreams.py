@@ -300,7 +300,9 @@ def test_who_is_rolled_back_below_is_told_both_commands(pair: Pair) -> None:
     pair.read(3)
     good = _epoch_that_read(pair, 2)
     pair.up = pair.opened("up", from_epoch=2)
-    with pytest.raises(IncompatibleStateError, match=rf"rollback down --epoch {good}`.* --epoch 0`.* consumed=3"):
+    with pytest.raises(
+        IncompatibleStateError, match=rf"rollback down --epoch {good}`.* --epoch 0`.*then materialize it. .*consumed=3"
+    ):
         pair.prepare()
     with pytest.raises(IncompatibleStateError, match="rolled back"):
         pair.upstreams().check(pair.down.manifest)
