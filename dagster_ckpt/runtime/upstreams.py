@@ -49,7 +49,8 @@ _WHY = {
     Trouble.MADE_ANEW: "the upstream is another stream than the one that was read so far: it was removed and made anew",
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log behind what was read of it (max_lag)",
-    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it",
+    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it, or it was "
+    "too far behind (max_lag)",
     Trouble.PLANNED_OTHERWISE: "the upstream was opened with another pipeline since this Dagster run planned how to "
     "read it",
 }
