@@ -44,9 +44,10 @@ isolation: $(READY) ## let one of two chains fail for ever, and see whether the 
 soak: $(READY) ## run two streams for long and see whether memory, files and times stay flat (MINUTES=30)
 	@scripts/run.sh python -m tests.chaos.soak --minutes $(or $(MINUTES),30)
 
-races: $(READY) ## let two writers open one stream at once, over and over (RACES=1000)
+races: $(READY) ## let two writers open one stream at once, and 20 threads create one object, over and over (RACES=1000)
 	@RACES=$(or $(RACES),1000) $(BIN)/python -m pytest -q -s -p no:cacheprovider -o timeout=3600 \
-		tests/unit/storage/test_races_of_two_writers.py
+		tests/unit/storage/test_races_of_two_writers.py \
+		tests/contract/test_object_store.py -k 'races or exactly_one_of_many_threads'
 
 properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as the tests do
 	@DAGSTER_CKPT_TEST_EXAMPLES=$(or $(EXAMPLES),20) $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/properties
