@@ -115,10 +115,18 @@ def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
     """
     at = {name: len(line.epochs) - 1 for name, line in lines.items()}
     behind: dict[str, str] = {}  # by upstream, for whose sake it went back
+    creating: NoCut | None = None  # the newest epoch that would fit, but for that
     while True:
         before = dict(at)
         for name, line in lines.items():
             answer = _agreed(name, lines, at, behind) if line.reads else None
+            if isinstance(answer, NoCut) and answer.reason is Reason.CREATING:
+                creating = creating or answer
+                if at[name] > 0:
+                    at[name] -= 1
+                    continue
+            if isinstance(answer, NoCut):
+                return creating or answer
             if answer is not None:
                 return answer
         if at == before:
@@ -131,15 +139,15 @@ def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: di
     seen = lines[name].seen.get(epoch)
     if seen is None:
         return Unseen(name, epoch)
+    if not seen.whole:
+        causes = (behind[each] for each in (name, *(one.stream for one in seen.consumed)) if each in behind)
+        return NoCut(Reason.CREATING, name, epoch, behind=next(causes, None))
     for consumed in seen.consumed:
         if consumed.stream in lines:
             answer = _moved(name, consumed, lines, at, behind)
             if answer is not None or lines[name].epochs[at[name]] != epoch:
                 return answer
-    if seen.whole:
-        return None
-    causes = (behind[each] for each in (name, *(one.stream for one in seen.consumed)) if each in behind)
-    return NoCut(Reason.CREATING, name, epoch, behind=next(causes, None))
+    return None
 
 
 def _moved(

@@ -32,12 +32,13 @@ def histories(draw: st.DrawFn) -> dict[str, Line]:
         consumed = {
             way: sorted(draw(st.lists(st.integers(0, 9), min_size=len(epochs), max_size=len(epochs)))) for way in reads
         }
-        # Of a new stream the first epochs are of a table that is still being created.
-        creating = draw(st.integers(0, len(epochs) - 1)) if reads else 0
+        # Of a new stream the first epochs are of a table that is still being created; later ones, where another of its
+        # upstreams had none before.
+        creating = draw(st.sets(st.sampled_from(epochs))) if reads else set[int]()
         seen = {
             Epoch(epoch): Seen(
                 tuple(Consumed(up, uuid_of(up), Epoch(consumed[up, way][at])) for up, way in reads),
-                whole=at >= creating,
+                whole=epoch not in creating,
             )
             for at, epoch in enumerate(epochs)
         }

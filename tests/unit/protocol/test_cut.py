@@ -47,6 +47,14 @@ def test_nothing_but_the_newest_is_looked_at_where_they_agree() -> None:
     assert (cut.epochs, looks) == ({"a": 18, "b": 18}, 0)  # type: ignore[union-attr]
 
 
+def test_an_older_epoch_is_taken_where_a_later_one_is_still_being_created() -> None:
+    """Another upstream of its had none before, and came as a snapshot in parts."""
+    line = reader("b", "a", {3: 5, 4: 6, 5: 6})
+    line = replace(line, seen={**line.seen, Epoch(5): replace(line.seen[Epoch(5)], whole=False)})
+    answer, _ = found({"a": source("a", range(1, 9)), "b": line})
+    assert answer == Cut({"a": Epoch(6), "b": Epoch(4)})
+
+
 def test_an_epoch_whose_two_ways_of_reading_an_upstream_disagree_is_in_no_cut() -> None:
     def both(table: int, changes: int) -> Manifest:
         at = {"table": table, "changes": changes}
