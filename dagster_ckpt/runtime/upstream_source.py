@@ -64,12 +64,11 @@ class Planned:
     columns: pa.Schema
     key: tuple[str, ...] | None
 
-    def is_of(self, pipelines: Iterable[Pipeline]) -> bool:
+    def is_of(self, pipelines: Sequence[Pipeline]) -> bool:
         """Whether rows of streams with these pipelines, the newest last, are what was planned on.
 
         Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there.
         """
-        pipelines = list(pipelines)
         newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
         own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
         there = all(field.name in newest.names and newest.field(field.name).type == field.type for field in own)
@@ -169,11 +168,12 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if until.parts:
             stream = self._reader().stream
-            self._check_planned(after, [self._pinned(stream, until)])
+            self._check_planned(after, [self._pinned(stream, until), self._log.newest()])
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
             return [SnapshotShare(stream, until, share) for share in shares]
-        epochs = self._log.following(after, _EPOCHS_MAX, until.epoch)
-        self._check_planned(after, epochs)
+        newest = self._log.newest()
+        epochs = self._log.behind(newest, after, until=until.epoch)
+        self._check_planned(after, [*epochs, newest])
         changed = tuple(_bare(manifest) for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
 
@@ -190,9 +190,8 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 read = net_changes if self._read is Read.TABLE else raw_changes
                 yield from read(store, clock, epochs, self._planned.columns, share)
 
-    def _check_planned(self, at: UpstreamPosition, epochs: Iterable[Manifest]) -> None:
-        pipelines = [manifest.pipeline for manifest in (*epochs, self._log.newest())]
-        if not self._planned.is_of(pipelines):
+    def _check_planned(self, at: UpstreamPosition, manifests: Iterable[Manifest]) -> None:
+        if not self._planned.is_of([manifest.pipeline for manifest in manifests]):
             raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
 
     def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
