@@ -122,13 +122,19 @@ def backfill_pins(reader: StreamUuid) -> str:
     return f"{BACKFILL_PINS}{reader}-"
 
 
-_BACKFILL_PIN = re.compile(rf"{BACKFILL_PINS}[0-9a-f]{{32}}-([0-9]+)")
+_BACKFILL_PIN = re.compile(rf"{BACKFILL_PINS}([0-9a-f]{{32}})-([1-9][0-9]*)")
 
 
-def pinned_in(name: str) -> Term | None:
-    """The term in the name of such a pin; None for a name that somebody else has chosen."""
+def parse_backfill_pin(name: str) -> tuple[StreamUuid, Term] | None:
+    """The reader and the term in the name of such a pin; None for a name that somebody else has chosen."""
     found = _BACKFILL_PIN.fullmatch(name)
-    return None if found is None else Term(int(found[1]))
+    return None if found is None else (StreamUuid(found[1]), Term(int(found[2])))
+
+
+def terms_pinned(reader: StreamUuid, names: Iterable[str]) -> list[Term]:
+    """The terms in which a stream has pinned what it begins with, in the order of these names of pins."""
+    parsed = (parse_backfill_pin(name) for name in names)
+    return [pin[1] for pin in parsed if pin is not None and pin[0] == reader]
 
 
 def next_part(

@@ -30,7 +30,7 @@ from dagster_ckpt.protocol.upstream import (
     backfill_pins,
     consumed_in_each_way,
     decode,
-    pinned_in,
+    terms_pinned,
     trouble,
 )
 from dagster_ckpt.runtime.sources import Source
@@ -275,7 +275,7 @@ def _can_be_followed(upstream: _Upstream, snapshot: Manifest) -> bool:
 def _pinned_terms(upstream: _Upstream, manifest: Manifest) -> set[Term]:
     """The terms in which the stream of this manifest, its newest, has pinned a snapshot; never a later one."""
     names = names_of_pins(upstream.chain, backfill_pins(manifest.uuid))
-    return {term for term in map(pinned_in, names) if term is not None and term <= manifest.term}
+    return {term for term in terms_pinned(manifest.uuid, names) if term <= manifest.term}
 
 
 def _terms_read(manifest: Manifest, upstream: str) -> set[Term]:

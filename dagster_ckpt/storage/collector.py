@@ -45,7 +45,7 @@ from dagster_ckpt.protocol.retention import (
     log_bound,
     log_named,
 )
-from dagster_ckpt.protocol.upstream import pinned_in
+from dagster_ckpt.protocol.upstream import parse_backfill_pin
 from dagster_ckpt.storage.ancestors import ancestors_folder
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists
@@ -252,7 +252,7 @@ class Collector:
         `names` were listed before `newest` was read: of a stream that went back since, nobody's new pin is among them.
         """
         for name in map(parse_pin_name, (name for name in names if name.startswith(f"{PINS}/"))):
-            if pinned_in(name) is None:
+            if parse_backfill_pin(name) is None:
                 continue
             pin = find_pin(self.chain, name)
             if pin is not None and is_cut_off(newest, pin.manifest.epoch, self.max_lag):

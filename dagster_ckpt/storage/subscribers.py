@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import SUBSCRIBERS, pin_name, subscriber_name
 from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
-from dagster_ckpt.protocol.upstream import BACKFILL_PINS, backfill_pins, pinned_in
+from dagster_ckpt.protocol.upstream import BACKFILL_PINS, backfill_pin, terms_pinned
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
@@ -80,9 +80,7 @@ def unsubscribe(store: ObjectStore, stream: str, clock: Clock, patience: Patienc
     pins = names_of_pins(ManifestChain(store, clock, patience), BACKFILL_PINS)
     for subscriber in named:
         # In this order: whose pins a kill has left here can be unsubscribed again.
-        mine = (
-            name for name in pins if name.startswith(backfill_pins(subscriber.uuid)) and pinned_in(name) is not None
-        )
+        mine = [backfill_pin(subscriber.uuid, term) for term in terms_pinned(subscriber.uuid, pins)]
         for name in (*map(pin_name, mine), subscriber_name(subscriber.uuid)):
             tries.until_answered(partial(store.delete, name))
 
@@ -113,8 +111,8 @@ def _progress(
     folder = stream_folder(root, subscriber.stream)
     chain = ManifestChain(folder, upstream.clock, upstream.patience)
     try:
-        mine = [name for name in pins if name.startswith(backfill_pins(subscriber.uuid))]
-        snapshots = {pinned_in(name): find_pin(upstream, name) for name in mine}
+        terms = terms_pinned(subscriber.uuid, pins)
+        snapshots = {term: find_pin(upstream, backfill_pin(subscriber.uuid, term)) for term in terms}
         for _ in range(_TRIES_MAX):
             newest = chain.newest()
             if newest is None or newest.uuid != subscriber.uuid:
