@@ -1,0 +1,49 @@
+"""What the package needs is named by the package, not left to what another one happens to bring."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CHECKOUT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+USERS_OWN = {"polars"}
+"""Imported only for a user who has annotated an input with it."""
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(each).name) for each in requirements}
+
+
+def imported() -> Iterator[str]:
+    """The distribution of each third-party module that the package imports."""
+    distributions = packages_distributions()
+    for file in (CHECKOUT / "dagster_ckpt").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                modules = [node.module]
+            for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"dagster_ckpt"}:
+                yield from map(canonicalize_name, distributions[module])
+
+
+def test_dependencies_name_fsspec() -> None:
+    assert "fsspec" in names(PROJECT["dependencies"])
+
+
+def test_dependencies_name_each_distribution_the_package_imports() -> None:
+    direct = names([*PROJECT["dependencies"], *EXTRAS["s3"], *EXTRAS["sketches"]])
+    assert set(imported()) - direct == USERS_OWN
+
+
+def test_dependencies_are_sorted() -> None:
+    for requirements in (PROJECT["dependencies"], *EXTRAS.values()):
+        assert [Requirement(each).name for each in requirements] == sorted(
+            Requirement(each).name for each in requirements
+        )
