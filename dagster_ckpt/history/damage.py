@@ -11,6 +11,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import ANCESTORS, folder_of, parts_of_name
+from dagster_ckpt.protocol.references import Role, references
 from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
@@ -89,9 +90,7 @@ def epoch_without(root: ObjectStore, chain: ManifestChain, newest: Manifest, err
 
 def _needed(root: ObjectStore, chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
     """What reading the epoch's table, or going on from it, needs."""
-    yield from (run.name for shards in manifest.runs.values() for runs in shards for run in runs)
-    yield from (index.name for source in manifest.sources for index in source.files.index)
-    yield from (index.name for index in manifest.files.index)
+    yield from (ref.name for role, ref in references(manifest) if role is not Role.CHANGES)
     store = with_ancestors(chain.store, root, manifest.ancestors)
     yield from (file.name for file in files_of(store, chain.clock, manifest))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.references import Role, references
 
 
 @dataclass
@@ -21,10 +22,13 @@ class NeededObjects:
     """Files of which manifests, or places of one, say different sizes or checksums."""
 
     def add(self, manifest: Manifest, who: str) -> None:
-        runs = (run for shards in manifest.runs.values() for refs in shards for run in refs)
-        self.add_files((*runs, *manifest.changes, *manifest.files.tail), who)
-        self._add_index(self.changes_index, manifest.files.index, who)
-        self._add_index(self.files_index, (ref for source in manifest.sources for ref in source.files.index), who)
+        for role, ref in references(manifest):
+            if not isinstance(ref, IndexRef):
+                self.add_files((ref,), who)
+                continue
+            index = self.changes_index if role is Role.FILES_INDEX else self.files_index
+            index[ref.name] = ref
+            self._name(ref.name, who)
 
     def add_files(self, refs: Iterable[RunRef | ChangeRef], who: str) -> None:
         for ref in refs:
@@ -33,11 +37,6 @@ class NeededObjects:
             if (known.bytes, known.checksum) != (ref.bytes, ref.checksum):
                 self.contradicted.add(name)
             self._name(name, who)
-
-    def _add_index(self, index: dict[str, IndexRef], refs: Iterable[IndexRef], who: str) -> None:
-        for ref in refs:
-            index[ref.name] = ref
-            self._name(ref.name, who)
 
     def _name(self, path: str, who: str) -> None:
         names = self.named_by.setdefault(path, [])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain, pairwise, repeat
 
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, can_be_shards
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term, can_be_shards
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import (
@@ -35,6 +35,7 @@ from dagster_ckpt.protocol.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.names import file_of
+from dagster_ckpt.protocol.references import ancestors_named, references, runs_of
 from dagster_ckpt.protocol.resharding import shows_alike
 from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
@@ -103,9 +104,7 @@ def hash_ranges_make_sense(manifest: Manifest) -> bool:
         and 0 <= run.clip.lo <= run.clip.hi <= HASH_MAX
         and 0 <= run.moved_lo <= HASH_MAX
         and 0 <= run.moved_hi <= HASH_MAX
-        for shards in manifest.runs.values()
-        for runs in shards
-        for run in runs
+        for run in runs_of(manifest)
     )
 
 
@@ -129,7 +128,7 @@ def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
 
 
 def foreign_files_have_a_known_ancestor(manifest: Manifest) -> bool:
-    return _ancestors_named(manifest) <= {None, *(ancestor.uuid for ancestor in manifest.ancestors)}
+    return ancestors_named(manifest) <= {ancestor.uuid for ancestor in manifest.ancestors}
 
 
 def sources_are_distinct(manifest: Manifest) -> bool:
@@ -178,7 +177,7 @@ def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
         manifest.epoch == only.epoch
         and manifest.retained == (only,)
         and not (manifest.changes or manifest.abandoned or manifest.rollbacks)
-        and None not in _ancestors_named(manifest)
+        and all(ref.ancestor is not None for _, ref in references(manifest))
     )
 
 
@@ -362,14 +361,6 @@ def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
 
 def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
     return set(child.retained) <= set(parent.retained)
-
-
-def _ancestors_named(manifest: Manifest) -> set[StreamUuid | None]:
-    """Whose files the manifest names itself; None: its own."""
-    named = {run.ancestor for table in manifest.runs.values() for runs in table for run in runs}
-    named |= {change.ancestor for change in (*manifest.changes, *manifest.files.tail)}
-    named |= {entry.ancestor for entry in manifest.files.index}
-    return named | {entry.ancestor for position in manifest.sources for entry in position.files.index}
 
 
 def _content(manifest: Manifest) -> tuple[object, ...]:

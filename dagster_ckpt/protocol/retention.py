@@ -13,11 +13,12 @@ Subscribers need no more than the log, but perhaps far back. So there are two bo
 stay, and of what those below `bound` name, the change log does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
-from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
+from dagster_ckpt.ids import FIRST, Epoch, Term, Version
+from dagster_ckpt.protocol.manifest import IndexRef, Manifest
 from dagster_ckpt.protocol.names import file_of
+from dagster_ckpt.protocol.references import Role, references
 
 MANIFESTS_KEPT = 16
 """The newest manifests are never deleted: who looks for the newest one finds it by those around it."""
@@ -63,23 +64,12 @@ def kept_behind(newest: Manifest, consumed: Epoch, max_lag: int) -> Epoch:
 
 def log_named(manifest: Manifest) -> set[str]:
     """The files of its own stream that the manifest's change log consists of: files, or runs of state."""
-    return {change.path for change in manifest.changes if change.ancestor is None}
+    return _own(manifest, {Role.CHANGES})
 
 
 def files_named(manifest: Manifest) -> set[str]:
     """The files of its own stream that a manifest names itself. What its index objects list comes on top."""
-    named = {run.path for shards in manifest.runs.values() for runs in shards for run in runs if run.ancestor is None}
-    named |= {change.path for change in (*manifest.changes, *manifest.files.tail) if change.ancestor is None}
-    return named | {ref.path for ref in _index_objects(manifest) if ref.ancestor is None}
-
-
-def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
-    """The other streams whose files a manifest names itself. What its own index objects list comes on top."""
-    refs: list[RunRef | ChangeRef | IndexRef] = [
-        run for table in manifest.runs.values() for runs in table for run in runs
-    ]
-    refs += [*manifest.changes, *manifest.files.tail, *_index_objects(manifest)]
-    return {ref.ancestor for ref in refs if ref.ancestor is not None}
+    return _own(manifest, set(Role))
 
 
 def lists_of_files(manifest: Manifest) -> tuple[IndexRef, ...]:
@@ -101,5 +91,5 @@ def is_garbage(name: str, needed: set[str], newest: Manifest, writer: Term | Non
     return file.term == newest.term == writer and file.epoch <= newest.version
 
 
-def _index_objects(manifest: Manifest) -> tuple[IndexRef, ...]:
-    return (*manifest.files.index, *(ref for position in manifest.sources for ref in position.files.index))
+def _own(manifest: Manifest, roles: Container[Role]) -> set[str]:
+    return {ref.path for role, ref in references(manifest) if role in roles and ref.ancestor is None}

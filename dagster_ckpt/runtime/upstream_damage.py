@@ -11,6 +11,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage import epoch_without, go_back
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.references import runs_of
 from dagster_ckpt.protocol.upstream import Reader, UpstreamPosition
 from dagster_ckpt.state.object_checks import check_file
 from dagster_ckpt.storage.ancestors import with_ancestors
@@ -43,9 +44,8 @@ class NextReads:
         snapshot = self._snapshot
         if snapshot is not None:
             store = with_ancestors(self.chain.store, self.root, snapshot.ancestors)
-            runs = [run for shards in snapshot.runs.values() for refs in shards for run in refs]
             files = files_of(store, self.chain.clock, snapshot)
-            self._check(store, snapshot.epoch, [*runs, *files], said)
+            self._check(store, snapshot.epoch, [*runs_of(snapshot), *files], said)
             return
         log, at = UpstreamLog(self.chain, self.name), self.at
         while following := log.following(at, _EPOCHS_AT_ONCE):

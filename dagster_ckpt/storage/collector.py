@@ -34,8 +34,8 @@ from dagster_ckpt.protocol.names import (
     parse_pin_name,
     pin_name,
 )
+from dagster_ckpt.protocol.references import ancestors_named
 from dagster_ckpt.protocol.retention import (
-    ancestors_named,
     bound,
     files_named,
     is_cut_off,
