@@ -74,7 +74,7 @@ class OneTask:
         version = Version(self.manifest.version + 1)
         shards = tuple(map(Shard, range(self.manifest.shards)))
         file = FileId(Term(1), Epoch(version), shards[0], attempt=0)
-        context = EpochContext(Epoch(version), shards, len(shards), None, Epoch(0), self.engine.budget.soft_bytes)
+        context = EpochContext(Epoch(version), shards, len(shards), None, self.engine.budget.soft_bytes)
         with (
             stopwatch.part("whole"),
             open_state(self.store, self.manifest, shards, file, self.engine, self.operator.logged) as state,

@@ -21,7 +21,7 @@ import pyarrow as pa
 from benchmarks.engine import AGGREGATES, hashes_of
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
@@ -104,7 +104,7 @@ def _acks(
     manifest = writer.manifest
     shards = tuple(map(Shard, range(manifest.shards)))
     file = FileId(writer.term, writer.next_epoch, shards[0], attempt=0)
-    context = EpochContext(file.epoch, shards, len(shards), None, Epoch(0), engine.budget.soft_bytes)
+    context = EpochContext(file.epoch, shards, len(shards), None, engine.budget.soft_bytes)
     with open_state(writer.store, manifest, shards, file, engine, operator.logged) as state:
         state.compact()
         operator.on_rows(0, hashes, rows, state, context)

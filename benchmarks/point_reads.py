@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.protocol.ack import ShardAck
@@ -86,7 +86,7 @@ def _fill(url: str, keys: int, epoch_rows: int) -> None:
 def _worked(writer: StreamWriter, engine: Engine, operator: RunningAggregate, rows: pa.Table) -> tuple[ShardAck, ...]:
     shards = tuple(map(Shard, range(SHARDS)))
     file = FileId(writer.term, writer.next_epoch, shards[0], 0)
-    context = EpochContext(file.epoch, shards, SHARDS, None, Epoch(0), 1 << 28)
+    context = EpochContext(file.epoch, shards, SHARDS, None, 1 << 28)
     with open_state(writer.store, writer.manifest, shards, file, engine, operator.logged) as state:
         state.compact()
         operator.on_rows(0, key_hashes(rows.select(["key"])), rows, state, context)

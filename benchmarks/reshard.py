@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.ids import Shard
 from dagster_ckpt.operators import EpochContext, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Tumbling
@@ -83,7 +83,7 @@ def _fill(folder: Path, keys: int, name: str, operator: Operator) -> None:
 def _epoch(writer: StreamWriter, operator: Operator, engine: Engine, keys: range) -> tuple[ShardAck, ...]:
     shards = tuple(map(Shard, range(BEFORE)))
     file = FileId(writer.term, writer.next_epoch, Shard(0), 0)
-    context = EpochContext(file.epoch, shards, BEFORE, None, Epoch(0), engine.budget.soft_bytes)
+    context = EpochContext(file.epoch, shards, BEFORE, None, engine.budget.soft_bytes)
     with open_state(writer.store, writer.manifest, shards, file, engine, operator.logged) as state:
         state.compact()
         for first in range(keys.start, keys.stop, _CHUNK_ROWS):

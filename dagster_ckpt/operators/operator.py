@@ -13,7 +13,6 @@ from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.protocol.lineage import lineage
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 
 NONE_LATE: Positions = np.empty(0, dtype=np.int64)
@@ -28,17 +27,15 @@ class EpochContext:
     """What an operator may know of the epoch it works in, and of the task. There is no clock in it, on purpose.
 
     `shards` (adjacent, of `of` in all) are those whose rows it is given. `watermark_us` is the watermark of the epoch
-    before: no row below it is expected any more; None: it has not begun. `safe_epoch` is the oldest epoch that the
-    stream can still be rolled back to. `memory_bytes` is about what an operator may hold beside its state tables. What
-    it counts in `counters`, under the names it declares, is shown with the epoch. `forked_at` is how far the streams
-    had come that this one was forked from, all together.
+    before: no row below it is expected any more; None: it has not begun. `memory_bytes` is about what an operator may
+    hold beside its state tables. What it counts in `counters`, under the names it declares, is shown with the epoch.
+    `forked_at` is how far the streams had come that this one was forked from, all together.
     """
 
     epoch: Epoch
     shards: tuple[Shard, ...]
     of: int
     watermark_us: int | None
-    safe_epoch: Epoch
     memory_bytes: int
     counters: Counter[str] = field(default_factory=Counter)
     forked_at: int = 0
@@ -51,7 +48,6 @@ class EpochContext:
             shards=tuple(shards),
             of=shown.shards,
             watermark_us=shown.watermark_us,
-            safe_epoch=min((retained.epoch for retained in lineage(shown)), default=shown.epoch),
             memory_bytes=memory_bytes,
             forked_at=sum(ancestor.epoch for ancestor in shown.ancestors),
         )

@@ -195,7 +195,7 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
     table: dict[Key, Row] = {}
     for batches in cut:
         epoch = Epoch(manifest.version + 1)
-        context = EpochContext(epoch, SHARDS, len(SHARDS), None, Epoch(0), memory_bytes=1 << 20)
+        context = EpochContext(epoch, SHARDS, len(SHARDS), None, memory_bytes=1 << 20)
         file = FileId(Term(1), epoch, SHARDS[0], attempt=0)
         with open_state(store, manifest, SHARDS, file, engine, operator.logged) as state:
             state.compact()

@@ -179,7 +179,7 @@ class Joined:
         operator = self.operator = again(self.operator)
         self.number += 1
         self.late = []
-        context = EpochContext(Epoch(self.number), SHARDS, len(SHARDS), watermark_us, Epoch(0), self.memory_bytes)
+        context = EpochContext(Epoch(self.number), SHARDS, len(SHARDS), watermark_us, self.memory_bytes)
         results: list[Row] = []
         with self.world.epoch() as state:
             for number, rows in batches:

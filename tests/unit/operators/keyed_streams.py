@@ -204,7 +204,7 @@ class Stream:
         """The epoch's changes."""
         operator = self.operator = again(self.operator)
         self.number += 1
-        context = EpochContext(Epoch(self.number), (Shard(0),), 1, self.watermark_us, Epoch(0), memory_bytes=1 << 20)
+        context = EpochContext(Epoch(self.number), (Shard(0),), 1, self.watermark_us, memory_bytes=1 << 20)
         worked = self.world.work(operator, context, batches, self.distinct)
         self.late += worked.late
         self.counters = {name: worked.counters[name] for name in operator.counters}

@@ -17,9 +17,7 @@ from tests.unit.operators.dict_state import DictState
 
 
 def context() -> EpochContext:
-    return EpochContext(
-        epoch=Epoch(1), shards=(Shard(0),), of=1, watermark_us=None, safe_epoch=Epoch(0), memory_bytes=1 << 20
-    )
+    return EpochContext(epoch=Epoch(1), shards=(Shard(0),), of=1, watermark_us=None, memory_bytes=1 << 20)
 
 
 def build(

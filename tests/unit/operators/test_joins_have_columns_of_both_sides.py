@@ -88,7 +88,7 @@ def test_columns_that_a_window_adds_may_be_the_users_where_there_is_no_window() 
     left = LEFT.append(pa.field("window_start", TIME))
     operator = WindowedJoin.build(inputs((left, RIGHT)), BOTH_KEYS, TIMES, None, "full")
     state = DictState.of(operator.pipeline)
-    context = EpochContext(Epoch(1), SHARDS, 2, 100, Epoch(0), 1 << 20)
+    context = EpochContext(Epoch(1), SHARDS, 2, 100, 1 << 20)
     rows = pa.table([[1], ["a"], [2], [None], [7]], schema=left)
     operator.on_rows(0, np.zeros(1, dtype=np.uint64), rows, state, context)
     (changes,) = operator.finish(state, context)
@@ -105,7 +105,7 @@ def test_the_event_time_may_be_the_key(*, window: bool) -> None:
     else:
         operator = IntervalJoin.build(inputs(schemas), both, ("at", "at"), 0, 0, "full")
     state = DictState.of(operator.pipeline)
-    context = EpochContext(Epoch(1), SHARDS, 2, None, Epoch(0), 1 << 20)
+    context = EpochContext(Epoch(1), SHARDS, 2, None, 1 << 20)
     for number, times in enumerate([[5, 6, None], [5, 7, None]]):
         rows = pa.table([times, [1, 2, 3]], schema=schemas[number])
         operator.on_rows(number, np.array([5, 6 + number, 9], dtype=np.uint64), rows, state, context)
@@ -125,7 +125,7 @@ def rows_of_changes(operator: IntervalJoin | WindowedJoin, state: DictState, con
 def test_any_type_of_column_comes_through(how: JoinType) -> None:
     operator = of(how)
     state = DictState.of(operator.pipeline)
-    context = EpochContext(Epoch(1), SHARDS, 2, 8, Epoch(0), 1 << 20)
+    context = EpochContext(Epoch(1), SHARDS, 2, 8, 1 << 20)
     lefts = pa.table([[1, 2], ["a", "b"], [5, 5], [9, 9]], schema=LEFT)
     rights = pa.table([[9, 9], [5, 5], ["a", "c"], [[("x", 1)], [("y", 2)]]], schema=RIGHT)
     for number, rows in enumerate((lefts, rights)):

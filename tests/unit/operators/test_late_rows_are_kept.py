@@ -19,7 +19,7 @@ SCHEMA = pa.schema([("k", pa.string()), ("at", TIME), ("v", pa.int64())])
 def test_one_without_an_event_time_is_kept_too_and_equal_ones_are_kept_apart() -> None:
     operator = Deduplicate.build(("k",), InputSpec((), SCHEMA), "first", "at", 10, KEEP)
     state = DictState.of(operator.pipeline)
-    context = EpochContext(Epoch(1), (Shard(0),), 1, 100, Epoch(0), 1 << 20)
+    context = EpochContext(Epoch(1), (Shard(0),), 1, 100, 1 << 20)
     rows = pa.Table.from_pylist(
         [
             {"k": "a", "at": 5, "v": 1},

@@ -264,7 +264,7 @@ def test_between_calls_whoever_runs_it_may_relieve_memory() -> None:
     stream = ProcessStream(function)
     stream.epoch(rows(*(("a", number, number) for number in range(7))))
     function.log.clear()
-    context = EpochContext(Epoch(9), (Shard(0),), 1, 50, Epoch(0), memory_bytes=1 << 20)
+    context = EpochContext(Epoch(9), (Shard(0),), 1, 50, memory_bytes=1 << 20)
     steps = [len(function.log) for _ in stream.operator.finish(stream.state, context)]
     assert steps == list(range(1, 8))
 
