@@ -137,9 +137,23 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
 
 
 def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
-    """Version 1 of a new stream that begins as `origin` did: at epoch 0, with nothing in it."""
+    """Version 1 of a new stream that begins as `origin` did: at epoch 0, where its sources did, with nothing in it."""
     beginning = Beginning(forking.stream, forking.uuid, NOBODY, origin.pipeline, origin.shards)
-    return replace(created(beginning, stamp), kind=ManifestKind.FORK, ancestors=forking.ancestors)
+    return replace(
+        created(beginning, stamp),
+        kind=ManifestKind.FORK,
+        ancestors=forking.ancestors,
+        sources=beginnings(origin.sources),
+    )
+
+
+def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
+    """Where the sources begin that keep it (`latest` is a moment, and it is gone), with nothing read of them."""
+    return tuple(
+        SourcePosition(position.source, initial=position.initial)
+        for position in sources
+        if position.initial is not None
+    )
 
 
 def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> Manifest:
@@ -246,7 +260,7 @@ def _source_elsewhere(position: SourcePosition, stream: StreamUuid) -> SourcePos
 
 
 def _emptied(opening: Manifest) -> Manifest:
-    """The stream as it was before any row, under what its new writer brings."""
+    """The stream as it was before any row, under what its new writer brings. Its sources begin where they began."""
     return replace(
         created(
             Beginning(opening.stream, opening.uuid, opening.owner, opening.pipeline, opening.shards),
@@ -256,6 +270,7 @@ def _emptied(opening: Manifest) -> Manifest:
         term=opening.term,
         parent=opening.parent,
         ancestors=opening.ancestors,
+        sources=beginnings(opening.sources),
     )
 
 

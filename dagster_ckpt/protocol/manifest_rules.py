@@ -11,7 +11,8 @@ A manifest that breaks one was made by a mistake of ours, not by the world: it i
     shards    as many as the parent has. A RESHARD has others, that show the very same rows; a ROLLBACK as many as the
               epoch had that it goes back to
     files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
-    sources   read on from where the parent stopped; never anew, never skipped
+    sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also by who
+              goes back to epoch 0
     watermark never goes back along a lineage; what was harvested follows it
 """
 
@@ -20,7 +21,7 @@ from dataclasses import replace
 from itertools import chain, pairwise, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term, can_be_shards
-from dagster_ckpt.protocol.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX
+from dagster_ckpt.protocol.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import (
     HASH_MAX,
@@ -157,14 +158,20 @@ def lists_are_bounded(manifest: Manifest) -> bool:
 
 
 def first_is_empty(manifest: Manifest) -> bool:
-    """Version 1 opens the empty stream."""
+    """Version 1 opens the empty stream, of whose sources nothing is known."""
     return (
-        manifest.epoch == EMPTY and manifest.kind is ManifestKind.OPEN and _is_first(manifest) and _is_empty(manifest)
+        manifest.epoch == EMPTY
+        and manifest.kind is ManifestKind.OPEN
+        and _is_first(manifest)
+        and _is_empty(manifest)
+        and not manifest.sources
     )
 
 
 def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
     """Version 1 shows an epoch of another stream as epoch 1, or is empty; it names no file of its own.
+
+    Of an empty one's sources it knows at most where they begin.
 
     No writer has opened it yet, no sink has taken anything of it, and of what came before its epoch it has nothing.
     """
@@ -187,7 +194,7 @@ def _is_first(manifest: Manifest) -> bool:
 
 def _is_empty(manifest: Manifest) -> bool:
     rows = any(run for table in manifest.runs.values() for run in table)
-    return not (rows or manifest.sources or manifest.retained)
+    return not (rows or manifest.retained) and manifest.sources == beginnings(manifest.sources)
 
 
 def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
@@ -283,11 +290,13 @@ def batch_follows(parent: Manifest, child: Manifest) -> bool:
 
 
 def sources_read_on(parent: Manifest, child: Manifest) -> bool:
-    """Each position is the parent's, or begins where the parent's ended; no source is lost."""
+    """Each position is the parent's, or begins where the parent's ended; no source is lost, nor where one begins.
+
+    Of the empty stream any sources can make something.
+    """
     before, after = _by_source(parent), _by_source(child)
-    return before.keys() <= after.keys() and all(
-        position == before.get(source) or position.previous == (before[source].current if source in before else None)
-        for source, position in after.items()
+    return (parent.epoch == EMPTY or before.keys() <= after.keys()) and all(
+        _reads_on(before.get(source, SourcePosition(source)), position) for source, position in after.items()
     )
 
 
@@ -338,6 +347,12 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
         )
         return child.epoch in shown and undone
     return child.kind is ManifestKind.OPEN and _content(child) == _content(parent)
+
+
+def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
+    """Who goes back to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
+    to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
+    return not to_empty or child.sources == beginnings(parent.sources)
 
 
 def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
@@ -414,6 +429,10 @@ def _is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
     return ref.ancestor is None and file is not None and (file.term, file.epoch) == (child.term, child.epoch)
 
 
+def _reads_on(before: SourcePosition, after: SourcePosition) -> bool:
+    return after == before or (after.previous == before.current and before.initial in (None, after.initial))
+
+
 def _by_source(manifest: Manifest) -> dict[SourceIdentity, SourcePosition]:
     return {position.source: position for position in manifest.sources}
 
@@ -461,6 +480,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
 _OF_OPENING: tuple[Succession, ...] = (
     term_is_its_own_version,
     an_opening_shows_what_was_there,
+    epoch_0_begins_where_the_stream_began,
     retained_only_shrink,
 )
 _OF_RESHARD: tuple[Succession, ...] = (

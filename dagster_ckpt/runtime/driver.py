@@ -302,7 +302,7 @@ class EpochDriver:
         return effects
 
     def _known_positions(self) -> tuple[SourcePosition, ...]:
-        return positions_by_source(self._setup.sources, self._setup.writer.manifest.sources)
+        return positions_by_source(self._setup.sources, self._setup.writer.manifest)
 
     def _positions(self, advances: tuple[Advance, ...]) -> tuple[SourcePosition, ...]:
         return tuple(

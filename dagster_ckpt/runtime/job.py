@@ -299,7 +299,7 @@ class _Run:
 
     def _scratch(self) -> Scratch:
         manifest = self._writer.manifest
-        positions = positions_by_source(self._checked.sources, manifest.sources)
+        positions = positions_by_source(self._checked.sources, manifest)
         store = with_ancestors(self._writer.store, self._root, manifest.ancestors)
         lists = IndexedLists(store, FILES_SEEN, self._clock)
         files = {

@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.manifest import SourceIdentity, SourcePosition
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.runtime.plan import Leaf
 
@@ -59,14 +60,15 @@ def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tup
     return tuple(found.values())
 
 
-def positions_by_source(sources: Sequence[Source], positions: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[SourcePosition, ...]:
     """The position of each source of the plan, in the plan's order: that of the manifest, whatever the order there.
 
-    Raises `IncompatibleStateError` where the stream has read other sources than these.
+    Raises `IncompatibleStateError` where the stream has read other sources than these. At epoch 0 it has read none: of
+    those that it knows from before a rollback it knows only where they begin.
     """
-    known = {position.source: position for position in positions}
+    known = {position.source: position for position in manifest.sources}
     wanted = [source.identity for source in sources]
-    if known and known.keys() != set(wanted):
+    if known and manifest.epoch != EMPTY and known.keys() != set(wanted):
         gone = [_named(identity) for identity in known if identity not in wanted]
         new = [_named(identity) for identity in wanted if identity not in known]
         raise IncompatibleStateError(

@@ -58,6 +58,36 @@ def test_where_a_source_begins_is_committed_before_its_first_row_is_worked(
     assert set(stream.table()["n"].to_pylist()) == {1}
 
 
+def test_rollback_to_epoch_0_reads_a_source_of_latest_from_where_the_stream_began(stream: StreamUnderTest) -> None:
+    """The rate source begins at the moment it is started, as Kafka's `latest` does: asked again, it would begin now."""
+
+    def function(spark: SparkSession) -> Stream:
+        rate = spark.readStream.format("rate").option("rowsPerSecond", "20").load()
+        return Stream(rate).key_by("value").aggregate(at=agg.min("timestamp"))
+
+    def until(value: int) -> JobHooks:
+        def reason() -> str | None:
+            newest = stream.epochs[-1].manifest if stream.epochs else None
+            return "enough" if newest is not None and newest.statistics.total_rows_in > value else None
+
+        return JobHooks(stream.epochs.append, stop_reason=reason)
+
+    stream.run(function, replace(FAST, mode=Mode.CONTINUOUS), until(20))
+    first = {row["value"]: row["at"] for row in stream.rows()}
+    begun = stream.history().manifest().sources[0].initial
+    assert stream.history().rollback(0).epoch == 0
+    assert [(each.initial, each.current) for each in stream.history().manifest().sources] == [(begun, None)]
+    stream.epochs.clear()
+    fork = stream.history().fork("again", epoch=0)
+    stream.run(function, replace(FAST, mode=Mode.CONTINUOUS), until(len(first)))
+    again = {row["value"]: row["at"] for row in stream.rows()}
+    assert first.items() <= again.items(), "every row of before, with the time it had"
+    copy = replace(stream, name="again", epochs=[])
+    copy.run(function)
+    assert fork.manifest().sources[0].initial == begun
+    assert first.items() <= {row["value"]: row["at"] for row in copy.rows()}.items()
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_where_a_source_begins_is_committed_also_where_no_row_comes(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode

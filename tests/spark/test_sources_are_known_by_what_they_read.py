@@ -4,13 +4,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.manifest import SourceIdentity, SourcePosition
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
+from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.runtime.plan import analysed_plan, leaves
 from dagster_ckpt.runtime.sources import Source, positions_by_source, sources_of, without_secrets
+from tests.worlds.manifests import a_manifest
 
 
 def found(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
+
+
+def having_read(*positions: SourcePosition, epoch: int = FIRST) -> Manifest:
+    return a_manifest(version=Version(2), epoch=Epoch(epoch), sources=positions)
 
 
 def parquet(spark: SparkSession, folder: Path | str, **options: str) -> DataFrame:
@@ -49,16 +55,24 @@ def test_positions_follow_their_source_when_the_plan_is_reordered(spark: SparkSe
     sources = found(spark, parquet(spark, inbox).union(ticks(spark)))
     positions = [SourcePosition(source.identity, current=str(source.number)) for source in sources]
     swapped = found(spark, ticks(spark).union(parquet(spark, inbox)))
-    assert [position.current for position in positions_by_source(swapped, positions)] == ["1", "0"]
+    assert [position.current for position in positions_by_source(swapped, having_read(*positions))] == ["1", "0"]
 
 
 def test_another_source_on_existing_state_is_refused_and_named(spark: SparkSession, inbox: Path) -> None:
     [source] = found(spark, parquet(spark, inbox))
     position = SourcePosition(source.identity, current="0")
     with pytest.raises(IncompatibleStateError, match=rf"gone=\['parquet file:{inbox}'\], new=\['rate"):
-        positions_by_source(found(spark, ticks(spark)), [position])
+        positions_by_source(found(spark, ticks(spark)), having_read(position))
     with pytest.raises(IncompatibleStateError, match=r"gone=\[\], new=\['rate"):
-        positions_by_source(found(spark, ticks(spark).union(parquet(spark, inbox))), [position])
+        positions_by_source(found(spark, ticks(spark).union(parquet(spark, inbox))), having_read(position))
+
+
+def test_epoch_0_takes_any_sources_and_begins_where_those_it_knows_began(spark: SparkSession, inbox: Path) -> None:
+    [rate] = found(spark, ticks(spark))
+    begun = SourcePosition(rate.identity, initial="then")
+    sources = found(spark, ticks(spark).union(parquet(spark, inbox)))
+    emptied = having_read(begun, SourcePosition(SourceIdentity("kafka", ""), initial="12"), epoch=EMPTY)
+    assert positions_by_source(sources, emptied) == (begun, SourcePosition(sources[1].identity))
 
 
 def test_a_source_that_cannot_be_read_again_is_refused(spark: SparkSession, inbox: Path) -> None:

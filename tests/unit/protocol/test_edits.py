@@ -3,14 +3,25 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.ids import Nonce, StreamUuid
+from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
-from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, committed, created
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.manifest_rules import malformed
+from dagster_ckpt.protocol.edits import (
+    Beginning,
+    EpochEdit,
+    Forking,
+    Stamp,
+    committed,
+    created,
+    forked_empty,
+    opened,
+    rolled_back,
+)
+from dagster_ckpt.protocol.manifest import Ancestor, FileSeen, IndexedList, Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest_rules import malformed, violations
 from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.streams import an_edit
 
+FORKED_FROM = (Ancestor(StreamUuid("u"), "a/b", EMPTY),)
 FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
 EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), Stamp(Nonce("n"), 1))
@@ -181,3 +192,37 @@ def test_what_was_merged_of_another_list_is_never_committed(chosen: list[int], r
     edit = merging(an_edit(second), *(paths[at] for at in chosen), rows=rows)
     with pytest.raises(AssertionError, match=message):
         committed(second, edit, 5, Stamp(Nonce("p"), 4))
+
+
+LATEST = SourceIdentity("kafka", "", (("subscribe", "departures"),))
+FOLDER = SourceIdentity("parquet", "file:/data/departures")
+
+
+def having_read() -> Manifest:
+    """A stream that has read a topic from `latest` on, and a folder."""
+    begun = replace(an_edit(FIRST), sources=(SourcePosition(LATEST, initial="at 12"), SourcePosition(FOLDER)))
+    first = committed(FIRST, begun, 5, Stamp(Nonce("m"), 2))
+    seen = SourcePosition(FOLDER, current="0", files=IndexedList(tail=(FileSeen("file:///data/departures/0", 1),)))
+    read = (SourcePosition(LATEST, current="at 19", initial="at 12"), seen)
+    return committed(first, replace(an_edit(first), sources=read), 5, Stamp(Nonce("o"), 3))
+
+
+def test_rollback_to_epoch_0_keeps_where_each_source_began() -> None:
+    stream = having_read()
+    back = rolled_back(opened(stream, OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
+    assert back.sources == (SourcePosition(LATEST, initial="at 12"),)
+    assert violations(stream, back) == []
+    again = rolled_back(opened(back, OWNER, PIPELINE, Stamp(Nonce("q"), 5)), None, "run-3")
+    assert again.sources == back.sources
+
+
+def test_fork_of_epoch_0_begins_where_the_sources_of_its_origin_began() -> None:
+    fork = forked_empty(having_read(), Forking("c", StreamUuid("v"), FORKED_FROM), Stamp(Nonce("p"), 4))
+    assert fork.sources == (SourcePosition(LATEST, initial="at 12"),)
+    assert violations(None, fork) == []
+
+
+def test_epoch_0_may_go_on_with_other_sources() -> None:
+    back = rolled_back(opened(having_read(), OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
+    other = replace(an_edit(back), sources=(SourcePosition(SourceIdentity("rate", ""), initial="now"),))
+    assert violations(back, committed(back, other, 5, Stamp(Nonce("q"), 5))) == []

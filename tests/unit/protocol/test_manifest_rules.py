@@ -57,6 +57,8 @@ THIRD = committed(SECOND, an_edit(SECOND), 5, stamp(3))
 OPENED = opened(THIRD, OWNER, PIPELINE, stamp(4))
 BACK = rolled_back(OPENED, SECOND, "run-2")
 EMPTIED = rolled_back(OPENED, None, "run-2")
+BEGUN = committed(FIRST, replace(an_edit(FIRST), sources=(SourcePosition(SOURCE, initial="12"),)), 5, stamp(2))
+BEGUN_AGAIN = rolled_back(opened(BEGUN, OWNER, PIPELINE, stamp(3)), None, "run-2")
 RESHARDED = resharded(THIRD, 8, {"total": with_clips(THIRD.runs["total"], 8)}, stamp(4))
 EIGHT_ACKS = tuple(ShardAck(Shard(shard)) for shard in range(8))
 AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
@@ -267,6 +269,9 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=())),
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
     ("sources_read_on", FIRST, SECOND, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
+    ("sources_read_on", BEGUN, committed(BEGUN, an_edit(BEGUN), 5, stamp(3)), lambda m: m),
+    ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=())),
+    ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=THIRD.sources)),
     ("consumed_reads_on", READ_6, having_read(READ_6, UpstreamPosition(StreamUuid("up"), Epoch(5))), lambda m: m),
     ("consumed_reads_on", READ_6, having_read(READ_6, UpstreamPosition(StreamUuid("new"), Epoch(7))), lambda m: m),
     ("consumed_reads_on", READ_4, READ_6, lambda m: replace(m, consumed=())),
