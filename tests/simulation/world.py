@@ -297,6 +297,7 @@ class World:
             (opening, "is_gone", self.is_gone),
             (by_hand, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
+            (probe, "ROUNDS", 0),
             (writer_module, "ManifestChain", self._patient_chain),
             (subscribers, "ManifestChain", self._patient_chain),
             (upstreams, "ManifestChain", self._patient_chain),
