@@ -7,8 +7,9 @@ happened, so only its outcome counts.
 
     phase         event                    next phase    effects
     ------------  -----------------------  ------------  --------------------------------------------------------
-    any other     ShardsRegistered         idle
+    any           Reset                    idle          (an epoch in work is fenced by the new term; not counted)
     any other     Begin                    in progress   Work: each shard is pending
+    any other     BeginWithoutWork         in progress   CommitManifest, of ACKs that have nothing in them
     in progress   ShardAcked, pending      in progress   (the shard is no longer pending)
     in progress   ShardAcked, a second     failed        GiveUp: two attempts were mixed, neither can be trusted
     in progress   ShardDeclined            failed        GiveUp
@@ -17,6 +18,9 @@ happened, so only its outcome counts.
     in progress   JobEnded, none pending   in progress   CommitManifest: from here only the next two count
     in progress   Committed                completed
     in progress   CommitFailed             failed        GiveUp
+    in progress   TryFailed                failed        GiveUp
+    failed        TryFailed                failed        (counted already)
+    idle, compl.  TryFailed                failed        (counted: no epoch had begun)
 
 An event that names another epoch than the one in work, or comes when none is, changes nothing: it is a late word of
 one that was given up. No number is begun twice, so a late word can never be taken for one of the next try. To begin
@@ -32,6 +36,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator_events import (
     Aborted,
     Begin,
+    BeginWithoutWork,
     CommitFailed,
     CommitManifest,
     Committed,
@@ -41,10 +46,11 @@ from dagster_ckpt.protocol.coordinator_events import (
     FailureKind,
     GiveUp,
     JobEnded,
+    Reset,
     ShardAcked,
     ShardDeclined,
-    ShardsRegistered,
     TimedOut,
+    TryFailed,
     Word,
     Work,
 )
@@ -71,13 +77,17 @@ class CompletedEpoch:
 
 @dataclass(frozen=True)
 class Coordinator:
-    """The state. `retained` is how many completed epochs are remembered, oldest first in `completed`."""
+    """The state. `retained` is how many completed epochs are remembered, oldest first in `completed`.
+
+    `worked`: the newest epoch is one that tasks work for.
+    """
 
     shards: frozenset[Shard]
     retained: int
     phase: Phase = Phase.IDLE
     epoch: Epoch = EMPTY
     acks: dict[Shard, ShardAck] = field(default_factory=dict)
+    worked: bool = True
     committing: bool = False
     failure: Failure | None = None
     completed: tuple[CompletedEpoch, ...] = ()
@@ -107,12 +117,18 @@ class Coordinator:
 def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
     """The table above."""
     match event:
-        case ShardsRegistered(shards=shards):
-            assert state.phase is not Phase.IN_PROGRESS, "shards cannot change while an epoch is in work"
+        case Reset(shards=shards):
             assert shards, "a stream has at least one shard"
-            return replace(state, shards=shards, phase=Phase.IDLE, acks={}), []
+            return replace(state, shards=shards, phase=Phase.IDLE, acks={}, committing=False, failure=None), []
+        case TryFailed(reason=reason):
+            return _try_failed(state, reason)
         case Begin(epoch=epoch):
-            return _begin(state, epoch)
+            begun = _begun(state, epoch)
+            return begun, [Work(epoch, begun.shards)]
+        case BeginWithoutWork(epoch=epoch):
+            acks = {shard: ShardAck(shard) for shard in sorted(state.shards)}
+            begun = replace(_begun(state, epoch), acks=acks, worked=False, committing=True)
+            return begun, [CommitManifest(epoch, tuple(acks.values()))]
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
             return _committing(state, event) if state.committing else _working(state, event)
         case _:
@@ -134,11 +150,19 @@ def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
     )
 
 
-def _begin(state: Coordinator, epoch: Epoch) -> tuple[Coordinator, list[Effect]]:
+def _begun(state: Coordinator, epoch: Epoch) -> Coordinator:
     assert state.phase is not Phase.IN_PROGRESS, f"one epoch at a time. in_work={state.epoch}, asked={epoch}"
     assert epoch > state.epoch, f"an epoch's number is never used again. last={state.epoch}, asked={epoch}"
-    begun = replace(state, phase=Phase.IN_PROGRESS, epoch=epoch, acks={}, committing=False, failure=None)
-    return begun, [Work(epoch, state.shards)]
+    return replace(state, phase=Phase.IN_PROGRESS, epoch=epoch, acks={}, worked=True, committing=False, failure=None)
+
+
+def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effect]]:
+    """Each try counts once, however it failed: the epoch that it gave up, or that it came to none."""
+    if state.phase is Phase.FAILED:
+        return state, []
+    failure = Failure(FailureKind.ABORTED, reason)
+    failed, effects = _given_up(state, failure)
+    return failed, effects if state.phase is Phase.IN_PROGRESS else []
 
 
 def _working(state: Coordinator, event: Word) -> tuple[Coordinator, list[Effect]]:

@@ -27,15 +27,29 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardsRegistered:
-    """These shards take part in every epoch from now on."""
+class Reset:
+    """A new term begins, in which these shards take part: whatever an older one had in work is fenced."""
 
     shards: frozenset[Shard]
 
 
 @dataclass(frozen=True, slots=True)
+class TryFailed:
+    """The query that hands over micro-batches has failed, in an epoch or between two."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """A barrier was reached: begin this epoch."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class BeginWithoutWork:
+    """Begin an epoch that no task works for: it moves positions or the watermark alone."""
 
     epoch: Epoch
 
@@ -103,7 +117,7 @@ class CommitFailed:
 Word = ShardAcked | ShardDeclined | TimedOut | Aborted | JobEnded | Committed | CommitFailed
 """What is said of one epoch."""
 
-Event = ShardsRegistered | Begin | Word
+Event = Reset | TryFailed | Begin | BeginWithoutWork | Word
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The driver's side of an epoch: one of Spark's micro-batches in, one manifest out, or nothing of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,21 +17,7 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.coordinator import Coordinator, error_of, step
-from dagster_ckpt.protocol.coordinator_events import (
-    Aborted,
-    Begin,
-    CommitFailed,
-    CommitManifest,
-    Committed,
-    Effect,
-    Event,
-    GiveUp,
-    JobEnded,
-    ShardAcked,
-    ShardDeclined,
-    TimedOut,
-)
+from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import EpochWork
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest, SourcePosition
@@ -81,12 +67,12 @@ class DriverSetup:
 
     asset: str
     writer: StreamWriter
+    coordinator: CheckpointCoordinator
     scratch: Scratch
     sources: tuple[Source, ...]
     layout: Layout
     watermarks: Watermarks
     horizon_us: int | None
-    timeout_ms: int
     on_commit: Callable[[CommittedEpoch], None]
     pulse: Pulse
     clock: Clock
@@ -100,9 +86,6 @@ class EpochDriver:
         self._job: EpochJob | None = None
         self._last_batch = setup.scratch.last_batch
         self._offsets = setup.scratch.offsets(self._last_batch)
-        self._rested_ms = setup.clock.monotonic_ms()
-        shards = frozenset(map(Shard, range(setup.layout.shards)))
-        self._coordinator = Coordinator(shards, retained=1)
 
     def work(self, frame: DataFrame, batch_id: int) -> None:
         """Make an epoch of a micro-batch. When this returns it is committed; when it raises, perhaps nothing is.
@@ -139,11 +122,6 @@ class EpochDriver:
         """Whether the watermark has moved since tasks have worked, so that rows may wait to come out."""
         manifest = self._setup.writer.manifest
         return self._setup.horizon_us is not None and manifest.harvested_us != manifest.watermark_us
-
-    @property
-    def quiet_ms(self) -> int:
-        """For how long no epoch was made."""
-        return self._setup.clock.monotonic_ms() - self._rested_ms
 
     def commit_beginnings(self) -> None:
         """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
@@ -209,7 +187,6 @@ class EpochDriver:
 
     def _show(self, made: CommittedEpoch, lag_ms: int) -> None:
         """Tell of an epoch that was committed."""
-        self._rested_ms = self._setup.clock.monotonic_ms()
         self._setup.writer.check_term()
         self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
         self._setup.pulse.sign()
@@ -217,15 +194,15 @@ class EpochDriver:
     def _commit_without_work(
         self, positions: tuple[SourcePosition, ...], *, idle: tuple[bool, ...] = (), at_least_us: int | None = None
     ) -> None:
-        nothing = tuple(ShardAck(Shard(shard)) for shard in range(self._setup.layout.shards))
-        delays_us = self._setup.watermarks.delays_us
-        self._setup.writer.commit(
+        setup = self._setup
+        nothing = setup.coordinator.begin_without_work(setup.writer.next_epoch)
+        self._commit(
             EpochEdit(
                 nothing,
                 positions,
                 self._last_batch,
                 0,
-                delays_us,
+                setup.watermarks.delays_us,
                 idle,
                 worked=False,
                 at_least_us=at_least_us,
@@ -246,22 +223,18 @@ class EpochDriver:
         setup = self._setup
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
-        self._tell(Begin(epoch))
+        setup.coordinator.begin(epoch)
         tell = partial(self._tell_progress, epoch, setup.clock.monotonic_ms())
         self._job = EpochJob(frame, order, setup.layout, f"dagster-ckpt-{setup.clock.unique()}", tell)
         try:
-            outcome = self._job.run(setup.timeout_ms)
+            outcome = self._job.run(setup.coordinator.timeout_ms)
         finally:
             self._job = None
             setup.writer.heartbeat.works(None)
-        for event in events_of(epoch, outcome, setup.layout):
-            for effect in self._tell(event):
-                match effect:
-                    case CommitManifest(acks=acks):
-                        return acks
-                    case GiveUp(failure=failure):
-                        raise self._error(outcome, error_of(epoch, failure)) from outcome.error
-        raise AssertionError(f"the coordinator neither commits nor gives up. {epoch=}")
+        try:
+            return acks_of(setup.coordinator, epoch, outcome, setup.layout)
+        except CheckpointError as error:
+            raise self._error(outcome, error) from outcome.error
 
     def _tell_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
         """Have the lease say how far the epoch is, from its next beat on."""
@@ -288,18 +261,15 @@ class EpochDriver:
         return type(error)(f"{error}, asset={self._setup.asset}")
 
     def _commit(self, edit: EpochEdit) -> Manifest:
-        epoch = self._setup.writer.next_epoch
+        writer, coordinator = self._setup.writer, self._setup.coordinator
+        epoch = writer.next_epoch
         try:
-            manifest = self._setup.writer.commit(edit)
+            manifest = writer.commit(edit)
         except CheckpointError as error:
-            self._tell(CommitFailed(epoch, str(error)))
+            coordinator.fail_commit(epoch, str(error))
             raise
-        self._tell(Committed(epoch))
+        coordinator.commit(epoch, self._setup.clock.monotonic_ms())
         return manifest
-
-    def _tell(self, event: Event) -> list[Effect]:
-        self._coordinator, effects = step(self._coordinator, event)
-        return effects
 
     def _known_positions(self) -> tuple[SourcePosition, ...]:
         return positions_by_source(self._setup.sources, self._setup.writer.manifest)
@@ -343,22 +313,24 @@ def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
     return counted
 
 
-def events_of(epoch: Epoch, outcome: JobOutcome, layout: Layout) -> Iterator[Event]:
-    """What the coordinator is told of a job's outcome."""
+def acks_of(
+    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, layout: Layout
+) -> tuple[ShardAck, ...]:
+    """Tell the coordinator how the job ended; the ACKs to commit. Raises where it gives the epoch up."""
     if outcome.silent is not None:
         shards = sorted({shard for task in outcome.silent for shard in task.shards})
-        yield TimedOut(epoch, tuple(task.name for task in outcome.silent), tuple(shards))
+        coordinator.timeout(epoch, tuple(task.name for task in outcome.silent), tuple(shards))
     elif outcome.aborted is not None:
-        yield Aborted(epoch, outcome.aborted)
+        coordinator.abort(outcome.aborted)
     elif outcome.error is not None:
-        yield ShardDeclined(epoch, None, "", outcome.reason)
+        coordinator.decline(epoch, None, "", outcome.reason)
     else:
         for word in _whole(outcome, layout):
             if isinstance(word, ShardAck):
-                yield ShardAcked(epoch, word)
+                coordinator.ack(epoch, word)
             else:
-                yield ShardDeclined(epoch, word.shard, word.host, word.reason)
-        yield JobEnded(epoch)
+                coordinator.decline(epoch, word.shard, word.host, word.reason)
+    return coordinator.end_job(epoch)
 
 
 def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Word]:

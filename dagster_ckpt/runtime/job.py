@@ -22,6 +22,7 @@ from dagster_ckpt.errors import (
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
@@ -94,6 +95,7 @@ class _Run:
 
     _root: ObjectStore
     _writer: StreamWriter
+    _coordinator: CheckpointCoordinator
     _drain: DrainWatch
 
     def __init__(
@@ -111,7 +113,6 @@ class _Run:
         self._hooks = hooks
         self._clock = clock
         self._pulse = pulse
-        self._failures = 0
         self._slow_since: tuple[Epoch, int] | None = None
         self._overtaking = OvertakingWatch(clock, job.options.checkpoint_interval_ms)
         run_for_ms = job.options.run_for_ms
@@ -125,6 +126,8 @@ class _Run:
         self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
         try:
             check_ancestors(root, self._clock, self._writer.manifest)
+            coordination, shards = options.coordination, self._writer.manifest.shards
+            self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())
             holder, interval_ms = self._writer.heartbeat.lease.holder, self._job.options.checkpoint_interval_ms
             self._drain = DrainWatch(self._writer.store, self._clock, holder, self._writer.term, interval_ms)
             collecting.begin()
@@ -148,7 +151,7 @@ class _Run:
 
     def _try(self) -> JobResult | None:
         """How the run ended; None where it may be tried again."""
-        before = self._writer.manifest.epoch
+        self._coordinator.reset(self._writer.manifest.shards, self._clock.monotonic_ms())
         self._pulse.sign()
         try:
             self._upstreams.prepare(self._writer.manifest)
@@ -171,14 +174,14 @@ class _Run:
                     self._job.asset,
                 )
                 return self._back_off()
-            self._failures = 1 if self._writer.manifest.epoch > before else self._failures + 1
-            if self._failures > self._job.options.tolerable_failures:
+            self._coordinator.fail_try(str(error))
+            if not self._coordinator.may_try_again:
                 raise
             _LOG.warning(
                 "an epoch failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s",
                 self._job.asset,
-                self._failures,
-                self._job.options.tolerable_failures,
+                self._coordinator.failures_in_a_row,
+                self._coordinator.tolerable_failures,
                 error,
             )
             return self._back_off()
@@ -236,22 +239,19 @@ class _Run:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
         self._overtaking.look(self._writer)
         driver.commit_beginnings()
-        if self._is_quiet(driver, intervals=2) and driver.quiet_ms >= _LOOK_MS_MAX:
+        now_ms = self._clock.monotonic_ms()
+        # Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.
+        if (
+            self._coordinator.should_checkpoint(now_ms, intervals=2)
+            and self._coordinator.quiet_ms(now_ms) >= _LOOK_MS_MAX
+        ):
             driver.leave_idle_inputs()
         query.ask()
         self._pulse.sign()
 
-    def _is_quiet(self, driver: EpochDriver, intervals: int) -> bool:
-        """Whether Spark, which looks for rows every interval, has made no batch of any for so long.
-
-        Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.
-        """
-        options = self._job.options
-        return options.mode is Mode.CONTINUOUS and driver.quiet_ms >= intervals * options.checkpoint_interval_ms
-
     def _harvest_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
         """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
-        if driver.is_due and self._is_quiet(driver, intervals=1):
+        if driver.is_due and self._coordinator.should_checkpoint(self._clock.monotonic_ms()):
             query.between(partial(self._harvest, driver))
 
     def _let_out(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
@@ -285,7 +285,9 @@ class _Run:
     def _back_off(self) -> JobResult | None:
         """Wait before the next try, longer each time; the result where there is a reason to end instead."""
         chance = int(self._clock.unique()[:4], 16) / 0xFFFF
-        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(max(1, self._failures), chance)
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(
+            max(1, self._coordinator.failures_in_a_row), chance
+        )
         while True:
             self._pulse.sign()
             end = self._reason_to_end()
@@ -315,12 +317,12 @@ class _Run:
         return DriverSetup(
             asset=self._job.asset,
             writer=self._writer,
+            coordinator=self._coordinator,
             scratch=scratch,
             sources=self._checked.sources,
             layout=self._layout(),
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
             horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
-            timeout_ms=self._job.options.timeout_ms,
             on_commit=self._committed,
             pulse=self._pulse,
             clock=self._clock,
@@ -354,9 +356,10 @@ class _Run:
         limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
         words = words_of_epochs([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
         writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
-        if options.mode is Mode.AVAILABLE_NOW:
+        interval_ms = self._coordinator.interval_ms
+        if interval_ms is None:
             return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{options.checkpoint_interval_ms} milliseconds")
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
 
 def _watermark_of(stream: Stream) -> InputWatermark:

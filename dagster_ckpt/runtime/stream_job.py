@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dagster_ckpt.protocol.checkpoint_coordinator import CoordinatorOptions
 from dagster_ckpt.protocol.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import EngineOptions
@@ -42,6 +43,12 @@ class JobOptions:
     max_lag: int = MAX_LAG
     tasks_max: int | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
+
+    @property
+    def coordination(self) -> CoordinatorOptions:
+        """Their part for the coordinator. What works through what is there has no interval."""
+        interval_ms = None if self.mode is Mode.AVAILABLE_NOW else self.checkpoint_interval_ms
+        return CoordinatorOptions(interval_ms, self.timeout_ms, self.tolerable_failures)
 
     def pause_ms(self, failures: int, chance: float) -> int:
         """How long to wait after so many failures in a row: `backoff_ms`, then twice that and so on, up to a bound.

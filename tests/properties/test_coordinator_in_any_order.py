@@ -1,24 +1,30 @@
 """The coordinator under any order of any events, also ones that make no sense."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
 from dagster_ckpt.protocol.coordinator import Coordinator, Phase, step
 from dagster_ckpt.protocol.coordinator_events import (
     Aborted,
     Begin,
+    BeginWithoutWork,
     CommitFailed,
     CommitManifest,
     Committed,
     Event,
     GiveUp,
     JobEnded,
+    Reset,
     ShardAcked,
     ShardDeclined,
-    ShardsRegistered,
     TimedOut,
+    TryFailed,
     Work,
 )
 from tests.worlds.examples import examples
@@ -28,8 +34,10 @@ EPOCHS = st.integers(1, 5).map(Epoch)
 SHARD = st.integers(0, 3).map(Shard)  # 3 is nobody's
 
 events = st.one_of(
-    st.builds(ShardsRegistered, st.just(SHARDS)),
+    st.builds(Reset, st.just(SHARDS)),
+    st.builds(TryFailed, st.just("the query has failed")),
     st.builds(Begin, EPOCHS),
+    st.builds(BeginWithoutWork, EPOCHS),
     *[st.builds(ShardAcked, EPOCHS, st.builds(ShardAck, SHARD, rows_in=st.integers(0, 9)))] * 4,
     st.builds(ShardDeclined, EPOCHS, SHARD | st.none(), st.just("host"), st.just("no")),
     st.builds(TimedOut, EPOCHS),
@@ -56,6 +64,25 @@ def helpful(draw: st.DrawFn) -> list[Event]:
     return script
 
 
+def acked_by(before: Coordinator, event: Event) -> list[Shard]:
+    """The shards that this event ACKs the epoch in work for."""
+    if isinstance(event, BeginWithoutWork):
+        return sorted(SHARDS)
+    counts = isinstance(event, ShardAcked) and before.phase is Phase.IN_PROGRESS and event.epoch == before.epoch
+    return [event.ack.shard] if counts and isinstance(event, ShardAcked) else []
+
+
+def check_count_of_failures(before: Coordinator, event: Event, state: Coordinator) -> None:
+    """Each try that fails counts once, and only a completed epoch forgets it."""
+    if isinstance(event, TryFailed):
+        assert state.phase is Phase.FAILED
+        assert state.failures_in_a_row == before.failures_in_a_row + (before.phase is not Phase.FAILED)
+    elif isinstance(event, Reset):
+        assert (state.phase, state.failures_in_a_row) == (Phase.IDLE, before.failures_in_a_row)
+    elif state.completed_count > before.completed_count:
+        assert state.failures_in_a_row == 0
+
+
 @examples(250)
 @given(helpful() | st.lists(events, max_size=40))
 def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(script: list[Event]) -> None:
@@ -70,10 +97,10 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
         try:
             state, effects = step(state, event)
         except AssertionError:
-            assert isinstance(event, Begin | Committed | CommitFailed | ShardsRegistered), "only these are ours"
+            assert isinstance(event, Begin | BeginWithoutWork | Committed | CommitFailed), "only these are ours"
             continue  # the mistake changed nothing: the state is a value
-        if isinstance(event, ShardAcked) and before.phase is Phase.IN_PROGRESS and event.epoch == before.epoch:
-            acked.setdefault(event.epoch, []).append(event.ack.shard)
+        for shard in acked_by(before, event):
+            acked.setdefault(state.epoch, []).append(shard)
         for effect in effects:
             match effect:
                 case Work(epoch=epoch, shards=shards):
@@ -87,9 +114,14 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
                     assert [ack.shard for ack in acks] == sorted(SHARDS)
                 case GiveUp(epoch=epoch, failures_in_a_row=failures):
                     assert epoch not in ended
-                    assert epoch not in asked or isinstance(event, CommitFailed), "a create is never taken back"
+                    assert epoch not in asked or isinstance(event, CommitFailed | TryFailed), (
+                        "a create is never taken back"
+                    )
                     ended.add(epoch)
                     assert failures == before.failures_in_a_row + 1
+        check_count_of_failures(before, event, state)
+        if isinstance(event, Reset):
+            ended.add(before.epoch)
         if state.completed_count > before.completed_count:
             assert isinstance(event, Committed)
             assert event.epoch in asked
@@ -114,3 +146,61 @@ def test_in_whatever_order_shards_ack_and_whatever_others_say_the_epoch_is_commi
         assert effects == []
     state, effects = step(state, JobEnded(Epoch(7)))
     assert [type(effect) for effect in effects] == [CommitManifest]
+
+
+Call = tuple[str, Callable[[CheckpointCoordinator], object]]
+
+
+def call(name: str, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[Call]:
+    return st.tuples(*arguments).map(lambda given: (name, lambda coordinator: getattr(coordinator, name)(*given)))
+
+
+TIMES_MS = st.integers(0, 100)
+calls = st.one_of(
+    call("reset", st.just(3), TIMES_MS),
+    *[call("begin", EPOCHS)] * 3,
+    call("begin_without_work", EPOCHS),
+    *[call("ack", EPOCHS, st.builds(ShardAck, SHARD))] * 8,
+    call("decline", EPOCHS, SHARD | st.none(), st.just("host"), st.just("no")),
+    call("timeout", EPOCHS),
+    call("abort", st.just("stop")),
+    *[call("end_job", EPOCHS)] * 4,
+    *[call("commit", EPOCHS, TIMES_MS)] * 2,
+    call("fail_commit", EPOCHS, st.just("fenced")),
+    call("fail_try", st.just("the query has failed")),
+)
+
+
+@examples(250)
+@given(st.lists(calls, max_size=60))
+def test_whatever_it_is_told_a_coordinator_answers_for_one_epoch_at_a_time(script: list[Call]) -> None:
+    options = CoordinatorOptions(interval_ms=10, timeout_ms=1_000, tolerable_failures=2, remembered=2)
+    coordinator = CheckpointCoordinator(3, options, now_ms=0)
+    handed_over = 0
+    for name, act in script:
+        phase, failures, completed = coordinator.phase, coordinator.failures_in_a_row, coordinator.completed_count
+        try:
+            acks = act(coordinator)
+        except CheckpointError:
+            assert name == "end_job"
+            acks = None
+        except AssertionError:
+            assert name in {"begin", "begin_without_work", "commit", "fail_commit"}
+            assert coordinator.phase is phase
+            continue
+        if isinstance(acks, tuple):
+            handed_over += 1
+            assert [ack.shard for ack in acks] == sorted(SHARDS)
+        assert coordinator.completed_count - completed in ({0, 1} if name == "commit" else {0})
+        assert coordinator.completed_count <= handed_over
+        if coordinator.completed_count > completed:
+            assert coordinator.failures_in_a_row == 0
+            assert coordinator.latest is not None
+            assert coordinator.get(coordinator.latest.epoch) == coordinator.latest == coordinator.completed[-1]
+        else:
+            assert coordinator.failures_in_a_row - failures in {0, 1}
+        assert coordinator.may_try_again == (coordinator.failures_in_a_row <= 2)
+        assert len(coordinator.completed) == min(2, coordinator.completed_count)
+        in_work = coordinator.phase is Phase.IN_PROGRESS
+        assert in_work or not coordinator.pending
+        assert coordinator.should_checkpoint(now_ms=110) != in_work

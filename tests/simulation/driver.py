@@ -18,6 +18,7 @@ from dagster_ckpt.protocol.coordinator_events import (
     Event,
     GiveUp,
     JobEnded,
+    Reset,
     ShardAcked,
     ShardDeclined,
     TimedOut,
@@ -113,9 +114,7 @@ class Driver:
         """Go on with this writer."""
         self.stream.oracle.heard(writer.manifest)
         self.writer = writer
-        self.coordinator = Coordinator(
-            frozenset(map(Shard, range(writer.manifest.shards))), retained=1, epoch=self.coordinator.epoch
-        )
+        self.tell(Reset(frozenset(map(Shard, range(writer.manifest.shards)))))
 
     def make_epoch(self) -> None:
         """One micro-batch, as `runtime.driver` makes an epoch of it."""

@@ -9,6 +9,7 @@ from dagster_ckpt.protocol.coordinator import Coordinator, Phase, error_of, step
 from dagster_ckpt.protocol.coordinator_events import (
     Aborted,
     Begin,
+    BeginWithoutWork,
     CommitFailed,
     CommitManifest,
     Committed,
@@ -18,10 +19,11 @@ from dagster_ckpt.protocol.coordinator_events import (
     FailureKind,
     GiveUp,
     JobEnded,
+    Reset,
     ShardAcked,
     ShardDeclined,
-    ShardsRegistered,
     TimedOut,
+    TryFailed,
     Work,
 )
 from tests.worlds.manifests import a_change, a_run
@@ -162,8 +164,10 @@ def test_only_so_many_completed_epochs_are_remembered_but_all_are_counted() -> N
         (Begin(E), Committed(E)),
         (Begin(E), Aborted(E, ""), Committed(E)),
         (Begin(E), CommitFailed(E, "")),
-        (Begin(E), ShardsRegistered(TWO)),
-        (ShardsRegistered(frozenset()),),
+        (Begin(E), BeginWithoutWork(Epoch(6))),
+        (Begin(E), Reset(TWO), Begin(E)),
+        (Begin(E), Reset(TWO), Committed(E)),
+        (Reset(frozenset()),),
     ],
 )
 def test_our_own_mistakes_are_asserted(events: tuple[Event, ...]) -> None:
@@ -171,11 +175,44 @@ def test_our_own_mistakes_are_asserted(events: tuple[Event, ...]) -> None:
         after(*events)
 
 
-def test_shards_may_change_between_epochs() -> None:
-    state, _ = after(Begin(E), Aborted(E, ""), ShardsRegistered(frozenset({Shard(0)})))
-    assert state.phase is Phase.IDLE
+@pytest.mark.parametrize("before", [(), (Begin(E),), (Begin(E), Aborted(E, "")), (BeginWithoutWork(E),)])
+def test_a_new_term_drops_the_epoch_in_work_and_may_have_other_shards(before: tuple[Event, ...]) -> None:
+    known, _ = after(*before)
+    state, effects = step(known, Reset(frozenset({Shard(0)})))
+    assert (state.phase, state.pending, state.failure, effects) == (Phase.IDLE, frozenset(), None, [])
+    assert state.failures_in_a_row == known.failures_in_a_row
     state, effects = step(state, Begin(Epoch(6)))
     assert effects == [Work(Epoch(6), frozenset({Shard(0)}))]
+
+
+def test_an_epoch_without_work_is_committed_at_once_with_empty_acks() -> None:
+    state, effects = after(Aborted(E, ""), BeginWithoutWork(E))
+    assert effects == [CommitManifest(E, (ShardAck(Shard(0)), ShardAck(Shard(1))))]
+    assert (state.pending, state.total_bytes, state.worked) == (frozenset(), 0, False)
+    state, _ = step(state, Committed(E))
+    assert (state.phase, state.completed_count) == (Phase.COMPLETED, 1)
+    state, _ = step(state, Begin(Epoch(6)))
+    assert (state.pending, state.worked) == (TWO, True)
+
+
+@pytest.mark.parametrize(
+    ("events", "failures"),
+    [
+        ((), 1),
+        ((Begin(E),), 1),
+        ((Begin(E), ShardDeclined(E, None, "", "no")), 1),
+        ((Begin(E), ack(0), ack(1), JobEnded(E)), 1),
+        ((Begin(E), ack(0), ack(1), JobEnded(E), CommitFailed(E, "503")), 1),
+        (tuple(whole(5)), 1),
+        ((Begin(E), Aborted(E, ""), Reset(TWO)), 2),
+        ((Begin(E), Aborted(E, ""), Reset(TWO), Begin(Epoch(7)), Aborted(Epoch(7), "")), 2),
+    ],
+)
+def test_a_failed_try_counts_once_in_whatever_phase_it_ends(events: tuple[Event, ...], failures: int) -> None:
+    state, _ = after(*events)
+    state, _ = step(state, TryFailed("the query has failed"))
+    assert (state.phase, state.failures_in_a_row) == (Phase.FAILED, failures)
+    assert step(state, TryFailed("again")) == (state, [])
 
 
 def test_a_state_is_never_changed_by_what_follows_it() -> None:
