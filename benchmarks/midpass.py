@@ -6,9 +6,10 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.plan import Commits
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
-from dagster_ckpt.protocol.manifest import ChangeRef, HashRange, RunRef
+from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
 from dagster_ckpt.protocol.names import FileId, changes_name, state_name
 
 _HASHES = 2**64

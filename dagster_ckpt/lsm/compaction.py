@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.depth import ShardDepth, Small, depth_of, depths_of, mean_depth, rows_shown
 from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import after_merge, may_merge
 from dagster_ckpt.lsm.slices import Slice, Stretch, next_slice, rows_in
-from dagster_ckpt.protocol.manifest import HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 
 _RUNS_MAX = 4096
 """How many upper runs a table may have, over all shards, where each has no more than `depth_max`."""

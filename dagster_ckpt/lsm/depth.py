@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.levels import shown, upper_count
 from dagster_ckpt.lsm.slices import Stretch, rows_in
-from dagster_ckpt.protocol.manifest import HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _depth_of(
     counted: list[tuple[RunRef, int, int]] = []
     for ref in upper:
         if (counted or not small.fits(ref)) and (rows := rows_shown(ref, within)):
-            counted.append((ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)))
+            counted.append((ref, *ref.clip.intersect(within)))
             shown_rows += rows
     # Several files with a clip each may be one run in pieces: together they count as one. Not by the whole hash range,
     # of which a timeline has only the part that has not expired.

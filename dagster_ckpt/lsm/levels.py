@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain, groupby
+from operator import itemgetter
 
+from dagster_ckpt.hash_range import HashRange, coalesced
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.manifest import HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 
 File = tuple[str, StreamUuid | None, int | None]
 """What references to the same rows have in common: the file, and from which time on its rows are shown."""
@@ -51,18 +53,19 @@ def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) ->
     for refs, within in zip(lists, ranges, strict=True):
         depth = upper_count(refs, within)
         uppers.append([ref for ref in refs[:depth] if shown(ref, within)])
-        bottom += sorted(((piece, ref) for ref in refs[depth:] for piece in shown(ref, within)), key=_by_lo)
+        bottom += sorted(((piece, ref) for ref in refs[depth:] for piece in shown(ref, within)), key=itemgetter(0))
     upper = (_placed(group, ranges) for group in in_one_order(uppers))
     return Levels(tuple(upper), tuple(_files_of(bottom)))
 
 
-def shown(ref: RunRef, within: HashRange) -> list[tuple[int, int]]:
-    """Which hashes of the file a shard of this hash range shows, where the file has any: inclusive bounds, ascending.
+def shown(ref: RunRef, within: HashRange) -> tuple[HashRange, ...]:
+    """Which hashes of the file a shard of this hash range shows, where the file has any; ascending.
 
     At most two ranges: a merge range that does not go round leaves what is below and what is above.
     """
     clip, hashes = ref.clip, ref.hashes
-    return _outside(max(clip.lo, hashes.lo, within.lo), min(clip.hi, hashes.hi, within.hi), ref)
+    least, greatest = max(clip.lo, hashes.lo, within.lo), min(clip.hi, hashes.hi, within.hi)
+    return HashRange(least, greatest).outside(ref.moved_lo, ref.moved_hi)
 
 
 def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
@@ -73,7 +76,7 @@ def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
         # By clip, not by what the file has: runs that came in the order of their times would all be bottom, and never
         # be merged.
         ref = refs[depth - 1]
-        for lo, hi in _outside(max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi), ref):
+        for lo, hi in ref.clip.intersect(within).outside(ref.moved_lo, ref.moved_hi):
             at = bisect_left(starts, lo)
             if (at > 0 and ends[at - 1] >= lo) or (at < len(starts) and starts[at] <= hi):
                 return depth
@@ -147,54 +150,18 @@ class _Heads:
         return self._lists[index][self._next[index]][0]
 
 
-def _outside(lo: int, hi: int, ref: RunRef) -> list[tuple[int, int]]:
-    """What of `lo` to `hi` is outside the merge range."""
-    below, above = ref.moved_lo, ref.moved_hi
-    if lo > hi:
-        return []
-    if below == above:
-        return [(lo, hi)]
-    if below < above:
-        pieces = [(lo, min(hi, below - 1)), (max(lo, above), hi)]
-    else:
-        pieces = [(max(lo, above), min(hi, below - 1))]
-    return [piece for piece in pieces if piece[0] <= piece[1]]
-
-
 def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> Placed:
     pieces = sorted(piece for index, ref in group for piece in shown(ref, ranges[index]))
-    return Placed(group[0][1], tuple(HashRange(lo, hi) for lo, hi in _joined(pieces)))
+    return Placed(group[0][1], coalesced(pieces))
 
 
-def _joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ascending disjoint ranges, those next to each other made one."""
-    joined: list[tuple[int, int]] = []
-    for lo, hi in pieces:
-        if joined and joined[-1][1] + 1 == lo:
-            joined[-1] = (joined[-1][0], hi)
-        else:
-            joined.append((lo, hi))
-    return joined
-
-
-def _files_of(bottom: list[tuple[tuple[int, int], RunRef]]) -> Iterable[Placed]:
+def _files_of(bottom: list[tuple[HashRange, RunRef]]) -> Iterable[Placed]:
     """The bottom's pieces, ascending; those of one file that are next to each other made one."""
-    last: tuple[int, int, RunRef] | None = None
-    for (lo, hi), ref in bottom:
-        if last is not None and last[1] + 1 == lo and _file(last[2]) == _file(ref):
-            last = (last[0], hi, last[2])
-            continue
-        if last is not None:
-            yield Placed(last[2], (HashRange(last[0], last[1]),))
-        last = (lo, hi, ref)
-    if last is not None:
-        yield Placed(last[2], (HashRange(last[0], last[1]),))
+    for _, group in groupby(bottom, key=lambda each: _file(each[1])):
+        pieces = list(group)
+        yield from (Placed(pieces[0][1], (each,)) for each in coalesced(piece for piece, _ in pieces))
 
 
 def _file(ref: RunRef) -> File:
     # The time, because a shard that narrowed it no longer sees rows that another one still does.
     return ref.path, ref.ancestor, None if ref.times is None else ref.times.least_us
-
-
-def _by_lo(piece: tuple[tuple[int, int], RunRef]) -> int:
-    return piece[0][0]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dagster_ckpt.protocol.manifest import HashRange
+from dagster_ckpt.hash_range import HashRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.widths import row_bytes
-from dagster_ckpt.protocol.manifest import ChangeRef, HashRange, RunRef
+from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
 
 
 def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator[HashRange]:

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from dagster_ckpt.hash_range import HashRange, coalesced, shard_range, split
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
 from dagster_ckpt.lsm.run_lists import RunLists
-from dagster_ckpt.protocol.manifest import HashRange, RunRef, shard_range, shown_of
+from dagster_ckpt.protocol.manifest import RunRef
 
 
 def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
     """The lists of so many shards, that show the same rows in the same order as these; both are powers of two."""
     before = len(lists)
-    within = [shard_range(shard, shards) for shard in range(shards)]
+    within = split(shards)
     if shards >= before:
         return tuple(_of(lists[shard * before // shards], each) for shard, each in enumerate(within))
     joined = before // shards
@@ -30,11 +31,7 @@ def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
 
 def _of(refs: Iterable[RunRef], within: HashRange) -> tuple[RunRef, ...]:
     """What of a shard's runs has hashes of this range."""
-    return tuple(
-        replace(ref, clip=HashRange(max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)))
-        for ref in refs
-        if shown(ref, within)
-    )
+    return tuple(ref.within(within) for ref in refs if shown(ref, within))
 
 
 def _joined(lists: Sequence[Sequence[RunRef]], first: int, of: int) -> tuple[RunRef, ...]:
@@ -64,10 +61,10 @@ def _as_one(one: RunRef, other: RunRef) -> RunRef | None:
         other, clip=clip, moved_lo=0, moved_hi=0
     ):
         return None
-    pieces = _pieces(chain(_shown(one), _shown(other)))
+    pieces = coalesced((*one.visible, *other.visible))
     # With the merge range that one of them has, where that says it: there compaction goes on.
     for ref in (replace(one, clip=clip), replace(other, clip=clip)):
-        if list(_shown(ref)) == pieces:
+        if ref.visible == pieces:
             return ref
     match pieces:
         case [only]:
@@ -75,18 +72,3 @@ def _as_one(one: RunRef, other: RunRef) -> RunRef | None:
         case [below, above]:
             return replace(one, clip=HashRange(below.lo, above.hi), moved_lo=below.hi + 1, moved_hi=above.lo)
     return None
-
-
-def _shown(ref: RunRef) -> tuple[HashRange, ...]:
-    return shown_of(ref.clip, ref.moved_lo, ref.moved_hi)
-
-
-def _pieces(ranges: Iterable[HashRange]) -> list[HashRange]:
-    """Ascending ranges, those next to each other made one."""
-    pieces: list[HashRange] = []
-    for each in ranges:
-        if pieces and pieces[-1].hi + 1 == each.lo:
-            pieces[-1] = HashRange(pieces[-1].lo, each.hi)
-        else:
-            pieces.append(each)
-    return pieces

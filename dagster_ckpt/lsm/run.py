@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.bloom import Bloom
 from dagster_ckpt.lsm.columns import Column, Mask, Positions, flatten, mask_of, stack, take
 from dagster_ckpt.lsm.directory import Directory, directory_of
 from dagster_ckpt.lsm.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.manifest import HashRange, TimeRange
+from dagster_ckpt.protocol.manifest import TimeRange
 
 ABSENT = -1
 """The position of a key that is not there."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.bloom import Bloom, bloom_of
 from dagster_ckpt.lsm.columns import by_itself, flatten
@@ -31,7 +32,7 @@ from dagster_ckpt.lsm.directory import Directory
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_tail import FORMAT, Descriptor, read_tail, tail_of
 from dagster_ckpt.lsm.widths import may_be_narrow, narrowed
-from dagster_ckpt.protocol.manifest import HashRange, SortKind, TimeRange
+from dagster_ckpt.protocol.manifest import SortKind, TimeRange
 
 HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"
 _ARROW_START_BYTES = 8

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.protocol.manifest import HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 
 RunLists = tuple[tuple[RunRef, ...], ...]
 """Runs per shard, newest first."""
@@ -41,8 +42,8 @@ def after_merge(
 
 def may_merge(refs: Sequence[RunRef], within: HashRange, part: HashRange) -> bool:
     """Whether a shard's rows of these hashes may be moved down: what is left of each run must fit one reference."""
-    lo, hi = max(part.lo, within.lo), min(part.hi, within.hi)
-    return lo > hi or all(len(_without(shown(ref, within), lo, hi)) <= 2 for ref in refs)
+    moved = part.intersect(within)
+    return moved.is_empty or all(len(_without(shown(ref, within), moved)) <= 2 for ref in refs)
 
 
 def _after_tier_merge(
@@ -61,61 +62,55 @@ def _after_tier_merge(
 def _after_slice_merge(
     refs: Sequence[RunRef], within: HashRange, part: HashRange, outputs: Sequence[RunRef]
 ) -> tuple[RunRef, ...]:
-    lo, hi = max(part.lo, within.lo), min(part.hi, within.hi)
-    if lo > hi:
+    merged = part.intersect(within)
+    if merged.is_empty:
         return tuple(refs)
     depth = upper_count(refs, within)
-    upper = [_moved(ref, within, lo, hi) for ref in refs[:depth]]
-    bottom = [_cut(ref, within, lo, hi) for ref in refs[depth:]]
+    upper = [_moved(ref, within, merged) for ref in refs[:depth]]
+    bottom = [_cut(ref, within, merged) for ref in refs[depth:]]
     slices = [ref for ref in bottom if ref is not None] + _of_shard(outputs, within)
     return (*(ref for ref in upper if ref is not None), *sorted(slices, key=lambda ref: ref.clip.lo))
 
 
-def _moved(ref: RunRef, within: HashRange, lo: int, hi: int) -> RunRef | None:
-    """An upper run after its rows from `lo` to `hi` were moved down; None: it shows nothing any more.
+def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
+    """An upper run after its rows of these hashes were moved down; None: it shows nothing any more.
 
     Its merge range then ends where the shard's merging has come to, so that the next merge can go on from there.
     """
     before = shown(ref, within)
-    left = _without(before, lo, hi)
+    left = _without(before, part)
     if not left:
         return None
     nothing_moved = ref.moved_lo == ref.moved_hi
     if nothing_moved and left == before:
         return ref
-    moved_lo = lo if nothing_moved else ref.moved_lo
-    moved = replace(ref, moved_lo=moved_lo, moved_hi=within.lo if hi == within.hi else hi + 1)
+    moved_lo = part.lo if nothing_moved else ref.moved_lo
+    moved = replace(ref, moved_lo=moved_lo, moved_hi=within.lo if part.hi == within.hi else part.hi + 1)
     return moved if shown(moved, within) == left else _clipped(ref, left)
 
 
-def _cut(ref: RunRef, within: HashRange, lo: int, hi: int) -> RunRef | None:
-    """A run of the bottom after its rows from `lo` to `hi` were merged; None: it shows nothing any more."""
-    if ref.clip.hi < lo or ref.clip.lo > hi:
+def _cut(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
+    """A run of the bottom after its rows of these hashes were merged; None: it shows nothing any more."""
+    if ref.clip.intersect(part).is_empty:
         return ref
-    left = _without(shown(ref, within), lo, hi)
+    left = _without(shown(ref, within), part)
     return _clipped(ref, left) if left else None
 
 
-def _clipped(ref: RunRef, left: list[tuple[int, int]]) -> RunRef:
+def _clipped(ref: RunRef, left: Sequence[HashRange]) -> RunRef:
     """The run showing just these hashes."""
     assert len(left) <= 2, "a merge leaves no more of a run than one reference can say"
-    clip = HashRange(left[0][0], left[-1][1])
+    clip = HashRange(left[0].lo, left[-1].hi)
     if len(left) == 1:
         return replace(ref, clip=clip, moved_lo=0, moved_hi=0)
-    return replace(ref, clip=clip, moved_lo=left[0][1] + 1, moved_hi=left[1][0])
+    return replace(ref, clip=clip, moved_lo=left[0].hi + 1, moved_hi=left[1].lo)
 
 
-def _without(pieces: list[tuple[int, int]], lo: int, hi: int) -> list[tuple[int, int]]:
-    """Ascending disjoint ranges without `lo` to `hi`."""
-    below = [(start, min(end, lo - 1)) for start, end in pieces if start < lo]
-    above = [(max(start, hi + 1), end) for start, end in pieces if end > hi]
-    return below + above
+def _without(pieces: Sequence[HashRange], part: HashRange) -> tuple[HashRange, ...]:
+    """Ascending disjoint ranges without these hashes."""
+    return tuple(rest for piece in pieces for rest in piece.subtract(part))
 
 
 def _of_shard(files: Sequence[RunRef], within: HashRange) -> list[RunRef]:
     """A shard's own references to these files, where it may have rows in them."""
-    return [
-        replace(ref, clip=HashRange(max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)))
-        for ref in files
-        if shown(ref, within)
-    ]
+    return [ref.within(within) for ref in files if shown(ref, within)]

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
 from dagster_ckpt.lsm.run import Run, kept, one_after_another
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 EVERYTHING = (HashRange(),)
 """What a view shows of which nothing was moved down."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import Mask, Positions, stack, take
 from dagster_ckpt.lsm.images import images_of
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.run import Run, kept, run_of
 from dagster_ckpt.lsm.table import Found, Touched
-from dagster_ckpt.protocol.manifest import HashRange, StateTableSpec
+from dagster_ckpt.protocol.manifest import StateTableSpec
 
 
 @dataclass(frozen=True)

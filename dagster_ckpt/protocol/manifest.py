@@ -5,19 +5,17 @@ may have, `edits` makes the successor. Everything a later release needs is a fie
 this release always writes the neutral value: a change of format would cost users their state.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.protocol.names import name_in_stream
 
 Entry = TypeVar("Entry")
-
-HASH_MAX = 2**64 - 1
-"""The greatest key hash. Hash bounds are inclusive because 2**64 fits no unsigned 64-bit integer."""
 
 
 class ManifestKind(StrEnum):
@@ -35,31 +33,6 @@ class SortKind(StrEnum):
 
     HASH = "hash"
     TIME = "time"
-
-
-@dataclass(frozen=True, slots=True)
-class HashRange:
-    """A range of key hashes, both bounds inclusive."""
-
-    lo: int = 0
-    hi: int = HASH_MAX
-
-
-def shard_range(shard: int, of: int) -> HashRange:
-    """The key hashes of one of so many shards."""
-    hashes = (HASH_MAX + 1) // of
-    return HashRange(shard * hashes, (shard + 1) * hashes - 1)
-
-
-def shown_of(clip: HashRange, moved_lo: int = 0, moved_hi: int = 0) -> tuple[HashRange, ...]:
-    """What a clip leaves of all hashes without the circular merge range: at most three ranges, ascending."""
-    if moved_lo == moved_hi:
-        return (clip,)
-    if moved_lo < moved_hi:
-        rest = [(clip.lo, min(clip.hi, moved_lo - 1)), (max(clip.lo, moved_hi), clip.hi)]
-    else:
-        rest = [(max(clip.lo, moved_hi), min(clip.hi, moved_lo - 1))]
-    return tuple(HashRange(lo, hi) for lo, hi in rest if lo <= hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +77,15 @@ class RunRef:
     def name(self) -> str:
         """The file as the stream calls it, whoever's it is: no two files have one name."""
         return name_in_stream(self.path, self.ancestor)
+
+    @property
+    def visible(self) -> tuple[HashRange, ...]:
+        """The hashes that readers see, whether or not the file has any there; ascending, at most three ranges."""
+        return self.clip.outside(self.moved_lo, self.moved_hi)
+
+    def within(self, hashes: HashRange) -> "RunRef":
+        """The reference clipped to these hashes."""
+        return replace(self, clip=self.clip.intersect(hashes))
 
 
 class ChangeKind(StrEnum):

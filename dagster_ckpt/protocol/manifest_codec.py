@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol.json_codec import (
     BOOLEAN,
@@ -42,7 +43,6 @@ from dagster_ckpt.protocol.manifest import (
     Consumed,
     EpochRange,
     FileSeen,
-    HashRange,
     IndexedList,
     IndexRef,
     InputSpec,

@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain, pairwise, repeat
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term, can_be_shards
 from dagster_ckpt.protocol.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest import (
-    HASH_MAX,
     ChangeRef,
-    HashRange,
     Manifest,
     ManifestKind,
     Retained,
@@ -115,7 +114,7 @@ def no_row_is_named_twice(manifest: Manifest) -> bool:
     for table, shards in manifest.runs.items():
         for run in chain.from_iterable(shards):
             clips.setdefault((table, run.name), []).append(run.clip)
-    ordered = (sorted(of_run, key=lambda clip: clip.lo) for of_run in clips.values() if len(of_run) > 1)
+    ordered = (sorted(of_run) for of_run in clips.values() if len(of_run) > 1)
     return all(before.hi < after.lo for of_run in ordered for before, after in pairwise(of_run))
 
 

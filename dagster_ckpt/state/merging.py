@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.merge import merged, merged_into
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.pieces import pieces_of
 from dagster_ckpt.lsm.run import Run, live
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import HashRange
 from dagster_ckpt.state.layers import Views
 
 Piece = tuple[HashRange, Run]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef, shown_of
+from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
 from dagster_ckpt.state.objects import contents
 from dagster_ckpt.state.remote.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.remote.run_cache import RunCache, RunId
@@ -57,7 +57,7 @@ class OpenRuns:
 
     def view(self, store: ObjectStore, ref: RunRef, schema: pa.Schema) -> View:
         """The run as its manifest shows it; `schema` is the state table's. Raises `CorruptStateError`."""
-        return View(self.run(store, ref, schema), shown_of(ref.clip, ref.moved_lo, ref.moved_hi))
+        return View(self.run(store, ref, schema), ref.visible)
 
     def run(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema) -> Run:
         """The run of a file, all of it; `schema` is the state table's. Raises `CorruptStateError`."""

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import split
 from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.levels import Levels, Placed, levels_of
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.lsm.words import chosen
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, Manifest
+from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -29,7 +30,7 @@ def rows_of_keys(
     groups = key_order(hashes, keys)
     firsts = groups.order[groups.starts]
     distinct, distinct_keys = np.take(hashes, firsts), take(keys, firsts)
-    lists, ranges = manifest.runs.get(table, ()), _ranges(manifest.shards)
+    lists, ranges = manifest.runs.get(table, ()), split(manifest.shards)
     asked = _shards_of(distinct, manifest.shards)
     # Shards that are not asked show nothing: so their runs do not count, and ranges stay contiguous.
     wanted = tuple(refs if shard in asked else () for shard, refs in enumerate(lists))
@@ -38,11 +39,6 @@ def rows_of_keys(
     upper, bottom = (tuple(_that_may_have(level, distinct)) for level in (levels.upper, levels.bottom))
     found = layers.find(layers.views(Levels(upper, bottom), ()), distinct, distinct_keys)
     return _for_each(found, groups.order, groups.sizes)
-
-
-def _ranges(shards: int) -> list[HashRange]:
-    hashes = (HASH_MAX + 1) // shards
-    return [HashRange(shard * hashes, (shard + 1) * hashes - 1) for shard in range(shards)]
 
 
 def _shards_of(hashes: Hashes, shards: int) -> set[int]:
@@ -56,8 +52,7 @@ def _that_may_have(level: Iterable[Placed], hashes: Hashes) -> Iterable[Placed]:
     """The runs that show any of these hashes, which ascend."""
     for placed in level:
         whole = placed.ref.hashes
-        bounds = [(max(each.lo, whole.lo), min(each.hi, whole.hi)) for each in placed.shown]
-        bounds = [(lo, hi) for lo, hi in bounds if lo <= hi]
+        bounds = [each for each in (part.intersect(whole) for part in placed.shown) if not each.is_empty]
         los, his = (np.array(side, dtype=np.uint64) for side in zip(*bounds, strict=True)) if bounds else ((), ())
         if (np.searchsorted(hashes, los, side="left") < np.searchsorted(hashes, his, side="right")).any():
             yield placed

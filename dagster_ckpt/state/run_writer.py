@@ -8,10 +8,11 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
-from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec, TimeRange
+from dagster_ckpt.protocol.manifest import RunRef, StateTableSpec, TimeRange
 from dagster_ckpt.protocol.names import FileId, state_name
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm import slices
 from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_written_anew
 from dagster_ckpt.lsm.images import with_images
@@ -14,7 +15,7 @@ from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.view import View
 from dagster_ckpt.lsm.words import Word, changing, one_word, said_by
-from dagster_ckpt.protocol.manifest import HashRange, RunRef, StateTableSpec
+from dagster_ckpt.protocol.manifest import RunRef, StateTableSpec
 from dagster_ckpt.state.expiry import narrowed
 from dagster_ckpt.state.layers import Layers, OwnLevel, Views
 from dagster_ckpt.state.merging import outputs_of
@@ -218,10 +219,7 @@ def held_rows(lists: RunLists, ranges: Sequence[HashRange]) -> int:
 
 
 def _rows_held(refs: Sequence[RunRef], within: HashRange) -> int:
-    shown = (
-        slices.rows_in(ref, max(ref.clip.lo, within.lo), min(ref.clip.hi, within.hi)) * (1 - ref.tombstones / ref.rows)
-        for ref in refs
-    )
+    shown = (slices.rows_in(ref, *ref.clip.intersect(within)) * (1 - ref.tombstones / ref.rows) for ref in refs)
     return round(sum(shown))
 
 

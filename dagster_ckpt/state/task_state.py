@@ -6,19 +6,11 @@ from typing import Self
 
 import numpy as np
 
+from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.compaction import limits_for
 from dagster_ckpt.protocol.ack import ShardRuns
-from dagster_ckpt.protocol.manifest import (
-    ChangeKind,
-    ChangeRef,
-    HashRange,
-    Manifest,
-    RunRef,
-    SortKind,
-    StateTableSpec,
-    shard_range,
-)
+from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Manifest, RunRef, SortKind, StateTableSpec
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.keyed_table import KeyedTable

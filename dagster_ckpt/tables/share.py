@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dagster_ckpt.protocol.manifest import HASH_MAX, ChangeRef, HashRange
+from dagster_ckpt.hash_range import HashRange, shard_range
+from dagster_ckpt.protocol.manifest import ChangeRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,7 @@ class Share:
     @property
     def within(self) -> HashRange:
         """The hashes of the share."""
-        hashes = HASH_MAX + 1
-        return HashRange(hashes * self.number // self.of, hashes * (self.number + 1) // self.of - 1)
+        return shard_range(self.number, self.of)
 
     def files(self, refs: Sequence[ChangeRef]) -> list[ChangeRef]:
         """The files of the share, in their order; all shares have about as many bytes."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.lookup import found_of, look_up
 from dagster_ckpt.lsm.merge import merged, merged_into, scan
@@ -19,7 +20,7 @@ from dagster_ckpt.lsm.run import Run, live, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, StateTableSpec, shown_of
+from dagster_ckpt.protocol.manifest import StateTableSpec
 from tests.worlds.examples import examples
 
 SCHEMA = pa.schema([("k", pa.int32()), ("part", pa.string()), ("v", pa.list_(pa.int8())), ("at", pa.timestamp("us"))])
@@ -51,7 +52,7 @@ CLIPS = st.sampled_from([HashRange(), HashRange(1, 2**63), HashRange(HASH_MAX, H
 MOVED = st.sampled_from([(0, 0), (1, HASH_MAX), (2**63, HASH_MAX + 1), (2**63, 1), (HASH_MAX, 2**62)])
 VALUES = st.tuples(st.sampled_from([[], [1], [None, 2], None]), st.booleans())
 WORDS = st.dictionaries(st.sampled_from(KEYS), VALUES | st.none(), max_size=12)
-LAYERS = st.builds(Layer, WORDS, st.builds(lambda clip, moved: shown_of(clip, *moved), CLIPS, MOVED), st.booleans())
+LAYERS = st.builds(Layer, WORDS, st.builds(lambda clip, moved: clip.outside(*moved), CLIPS, MOVED), st.booleans())
 BELOW = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=20)
 
 

@@ -8,11 +8,12 @@ from itertools import combinations, pairwise
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges, shows
 from tests.worlds.examples import examples
 

@@ -10,16 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
-from dagster_ckpt.protocol.manifest import (
-    FileSeen,
-    HashRange,
-    IndexedList,
-    Manifest,
-    Pipeline,
-    RunRef,
-    SourcePosition,
-    shown_of,
-)
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, Manifest, Pipeline, RunRef, SourcePosition
 from tests.worlds.manifests import PIPELINE, SOURCE
 
 TABLE = "total"
@@ -63,7 +55,7 @@ def hashes_of(sums: Sums) -> HashRange:
 
 def shown(ref: RunRef, content: Sums) -> Sums:
     """What a reference to a run of that content shows of it."""
-    ranges = shown_of(ref.clip, ref.moved_lo, ref.moved_hi)
+    ranges = ref.visible
     return {key: total for key, total in content.items() if any(each.lo <= HASHES[key] <= each.hi for each in ranges)}
 
 

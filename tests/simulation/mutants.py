@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.lsm.run_lists import RunLists
@@ -21,7 +22,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
 from dagster_ckpt.protocol.edits import resharded, rolled_back
-from dagster_ckpt.protocol.manifest import HashRange, Manifest, ManifestKind, Retained, RunRef
+from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Retained, RunRef
 from dagster_ckpt.protocol.names import TRIMMED, file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.pin import Pin, encode_pin
 from dagster_ckpt.protocol.retention import log_bound

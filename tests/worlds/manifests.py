@@ -7,11 +7,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest import (
-    HASH_MAX,
     ChangeRef,
-    HashRange,
     IndexRef,
     InputSpec,
     Manifest,
@@ -91,8 +90,6 @@ _SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (IndexRef, "path"): PATHS,
     (RunRef, "moved_lo"): HASHES,
     (RunRef, "moved_hi"): HASHES,
-    (HashRange, "lo"): HASHES,
-    (HashRange, "hi"): HASHES,
     (Pipeline, "parameters"): st.dictionaries(TEXTS, PARAMETERS, max_size=3),
 }
 
@@ -115,7 +112,8 @@ def any_value(kind: Any) -> st.SearchStrategy[Any]:
         found = st.sampled_from(list(origin))
     else:
         plain = getattr(origin, "__supertype__", origin)  # what a NewType is made of
-        found = {bool: st.booleans(), int: NUMBERS, str: TEXTS, pa.Schema: SCHEMAS}[plain]
+        kinds = {bool: st.booleans(), int: NUMBERS, str: TEXTS, pa.Schema: SCHEMAS}
+        found = st.builds(HashRange, HASHES, HASHES) if plain is HashRange else kinds[plain]
     return found
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import Positions, stack, take
 from dagster_ckpt.lsm.table import Timeline
 from dagster_ckpt.operators.bounded.hash_ranges import hash_ranges, rows_within
 from dagster_ckpt.operators.own_columns import micros
-from dagster_ckpt.protocol.manifest import HashRange, StateTableSpec
+from dagster_ckpt.protocol.manifest import StateTableSpec
 
 Stretch = tuple[int | None, int]
 """From a moment (None: from the first) until another, in microseconds."""

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.own_columns import hashes_in
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 _CELL_BITS = 16
 """A range of hashes is counted in 2**16 cells: 1.5 MB, and enough to cut what is thousands of times too much."""

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import shard_range
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.process.layout import NUMBER, OUT
-from dagster_ckpt.protocol.manifest import HASH_MAX, StateTableSpec
+from dagster_ckpt.protocol.manifest import StateTableSpec
 
 
 class Out:
@@ -31,7 +32,7 @@ class Out:
             return
         numbers = self._context.row_numbers(rows.num_rows).view(self._schema.field(NUMBER).type)
         # All in one shard, whichever their keys are of: so they are never sorted, and come out as they went in.
-        first = self._context.shards[0] * ((HASH_MAX + 1) // self._context.of)
+        first = shard_range(self._context.shards[0], self._context.of).lo
         hashes = np.full(rows.num_rows, first, dtype=np.uint64)
         self._timeline.put(hashes, pa.Table.from_arrays([numbers, *rows.columns], schema=self._schema))
 

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.images import images_of, with_images
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.protocol.manifest import HashRange, TimeRange
+from dagster_ckpt.protocol.manifest import TimeRange
 from tests.unit.lsm.finding import positions
 
 NAME = "state/groups/file.arrow"

@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.columns import Column, gathered
 from dagster_ckpt.lsm.images import images_of, with_images
@@ -14,7 +15,7 @@ from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.lsm.widths import may_be_narrow, narrowed, row_bytes, widened
-from dagster_ckpt.protocol.manifest import HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 
 NAME = "state/groups/file.arrow"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us"))])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.blocks import Damaged, Range
 from dagster_ckpt.lsm.images import images_of, with_images
@@ -16,7 +17,6 @@ from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import HashRange
 
 ROWS = 3000
 RUBBISH = 0xA5

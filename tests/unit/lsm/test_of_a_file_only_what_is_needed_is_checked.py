@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm import run_file
 from dagster_ckpt.lsm.lookup import Answer, found_of, look_up
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange
 
 ROWS = 2000
 STEP = HASH_MAX // ROWS

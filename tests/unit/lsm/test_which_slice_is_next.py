@@ -2,12 +2,13 @@ from dataclasses import replace
 
 import pytest
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_written_anew
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.slices import Stretch, next_slice
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, RunRef
+from dagster_ckpt.protocol.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges
 
 ALL = HashRange()

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.manifest import FileSeen, HashRange, IndexedList, ManifestKind, SourcePosition
+from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition
 from dagster_ckpt.protocol.manifest_codec import (
     FILES_SEEN,
     MANIFEST_BYTES_MAX,

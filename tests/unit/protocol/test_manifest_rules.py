@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.protocol import manifest_rules
@@ -29,7 +30,6 @@ from dagster_ckpt.protocol.manifest import (
     Ancestor,
     ChangeRef,
     EpochRange,
-    HashRange,
     IndexedList,
     IndexRef,
     Manifest,

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.lsm.blocks import Damaged, Range
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode, encode
-from dagster_ckpt.protocol.manifest import HashRange, StateTableSpec
+from dagster_ckpt.protocol.manifest import StateTableSpec
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.run_writer import Folder, Level, RunWriter
 from dagster_ckpt.storage.memory import MemoryObjectStore

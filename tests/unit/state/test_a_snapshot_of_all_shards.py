@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.manifest import HASH_MAX, HashRange, Manifest
+from dagster_ckpt.protocol.manifest import Manifest
 from dagster_ckpt.protocol.names import FileId
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import open_state

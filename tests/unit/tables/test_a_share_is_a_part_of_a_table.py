@@ -2,8 +2,9 @@ from itertools import pairwise
 
 import pytest
 
+from dagster_ckpt.hash_range import HASH_MAX
 from dagster_ckpt.ids import Epoch, Shard
-from dagster_ckpt.protocol.manifest import HASH_MAX, ChangeRef
+from dagster_ckpt.protocol.manifest import ChangeRef
 from dagster_ckpt.tables import Share
 
 
