@@ -16,8 +16,9 @@ from dagster_ckpt.operators.accumulators.distinct import NewValues
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import changes_between, inserts
 from dagster_ckpt.operators.distinct_table import VALUE, DistinctTable
+from dagster_ckpt.operators.event_time import late_rows
 from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
-from dagster_ckpt.operators.late import DROP, before, late_tables
+from dagster_ckpt.operators.late import DROP, late_tables
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.plan import plan, plan_with_tables
@@ -169,7 +170,7 @@ class RunningAggregate:
         [event_time] = self.event_times
         if self.lives is None or event_time is None:
             return NONE_LATE
-        return before(flat(rows.column(event_time)), context.watermark_us)
+        return late_rows(flat(rows.column(event_time)), context.watermark_us)
 
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack
 from dagster_ckpt.operators.accumulators.accumulator import known
 from dagster_ckpt.operators.accumulators.extremes import End
-from dagster_ckpt.operators.late import before
+from dagster_ckpt.operators.event_time import late_rows
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.row_order import furthest_rows
 
@@ -44,7 +44,7 @@ class RowChoice:
 
 
 def in_time(times: pa.Array, context: EpochContext) -> tuple[Positions, Positions]:
-    """Which rows are used, and which are late: those below the watermark, and those without event time."""
+    """Which rows are used, and which are late: those below the watermark, out of range or without event time."""
     is_late = ~known(times)
-    is_late[before(times, context.watermark_us)] = True
+    is_late[late_rows(times, context.watermark_us)] = True
     return np.flatnonzero(~is_late), np.flatnonzero(is_late)

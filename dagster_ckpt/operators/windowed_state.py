@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
@@ -12,6 +13,7 @@ from dagster_ckpt.operators import checks, window_checks
 from dagster_ckpt.operators.accumulators.accumulator import Columns, filled, known
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.changes import changes_between
+from dagster_ckpt.operators.event_time import out_of_range
 from dagster_ckpt.operators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.late import DROP, check_late, late_tables
 from dagster_ckpt.operators.operator import Changes
@@ -180,9 +182,12 @@ def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
-    """Event times in microseconds, and where there is one; elsewhere the time means nothing."""
+    """Event times in microseconds, and where there is one in range; elsewhere it is 0."""
     column = flat(column)
-    return micros(filled(column, 0)), known(column)
+    times, usable = micros(filled(column, 0)), known(column)
+    if (outside := out_of_range(times)).any():
+        times, usable = np.where(outside, 0, times), usable & ~outside
+    return times, usable
 
 
 def rows_at(rows: pa.Table, positions: Positions) -> pa.Table:

@@ -12,13 +12,11 @@ import numpy as np
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions
+from dagster_ckpt.operators.event_time import LENGTH_US_MAX
 from dagster_ckpt.quantities import Duration, microseconds
 
 WINDOWS_OF_A_ROW_MAX = 10_000
 """In so many hopping windows may a row be: each of them is counted, kept and written."""
-
-_LENGTH_US_MAX = 1 << 60
-"""Beyond 36,000 years: the end of no window outgrows 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ def _aligned(times: Positions, step_us: int, offset_us: int) -> Positions:
 
 
 def _check_length(length_us: int, option: str) -> None:
-    if not 0 < length_us <= _LENGTH_US_MAX:
+    if not 0 < length_us <= LENGTH_US_MAX:
         raise InvalidPipelineError(
             f"the {option} of a window must be a length of time above zero, such as '5 minutes', and of at most "
             f"36,000 years. {option}={length_us} us"

@@ -325,7 +325,7 @@ def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
     return tuple(max((time for time in column if time is not None), default=None) for column in columns)
 
 
-_FAR_US = 1 << 62
+WATERMARK_US_MAX = 1 << 62
 """Some 146,000 years: a broken event time moves the watermark no further, so that what is added to it still fits."""
 
 
@@ -355,7 +355,7 @@ def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...
 
 
 def _within_reach(time_us: int) -> int:
-    return max(-_FAR_US, min(time_us, _FAR_US))
+    return max(-WATERMARK_US_MAX, min(time_us, WATERMARK_US_MAX))
 
 
 def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:

@@ -154,7 +154,7 @@ class EpochDriver:
         if horizon_us is None or not times_us:
             return
         end_us = max(times_us) + horizon_us
-        if manifest.watermark_us is None or manifest.watermark_us < end_us:
+        if self._setup.watermarks.would_move(manifest, at_least_us=end_us):
             self._commit_without_work(self._known_positions(), at_least_us=end_us)
 
     def abort(self, reason: str) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.event_time import newest_us
 from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 
 
@@ -65,7 +65,7 @@ class Intake:
 
     @property
     def event_times_us(self) -> tuple[int | None, ...]:
-        """The greatest event time of each input."""
+        """The greatest event time of each input, of those in range."""
         return tuple(self._greatest_us)
 
     def chunks(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -85,10 +85,8 @@ class Intake:
         column = self._columns[number]
         if column is None:
             return
-        newest = pc.max(rows.column(column))
-        if newest.is_valid:
-            newest_us, known_us = int(newest.cast(pa.int64()).as_py()), self._greatest_us[number]
-            self._greatest_us[number] = newest_us if known_us is None else max(known_us, newest_us)
+        known = [us for us in (self._greatest_us[number], newest_us(rows.column(column))) if us is not None]
+        self._greatest_us[number] = max(known, default=None)
 
 
 def rows_by_input(chunk: pa.Table, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, Hashes, pa.Table]]:

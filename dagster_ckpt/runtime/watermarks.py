@@ -48,7 +48,7 @@ class Watermarks:
             if time_us is not None:
                 self._seen_ms[number] = self._clock.monotonic_ms()
 
-    def would_move(self, manifest: Manifest, idle: tuple[bool, ...]) -> bool:
-        """Whether the watermark would move without a new row, because these inputs are not waited for any more."""
-        edit = EpochEdit((), (), 0, 0, self.delays_us, idle)
+    def would_move(self, manifest: Manifest, idle: tuple[bool, ...] = (), at_least_us: int | None = None) -> bool:
+        """Whether the watermark would move without a new row: to `at_least_us`, or since these inputs are idle."""
+        edit = EpochEdit((), (), 0, 0, self.delays_us, idle, at_least_us=at_least_us)
         return moved_watermark(manifest.watermark_us, manifest.event_times_us, edit) != manifest.watermark_us

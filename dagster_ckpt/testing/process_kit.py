@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version, can_be_shards
 from dagster_ckpt.lsm.columns import flat, flatten, row_codes, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.event_time import newest_us
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
@@ -209,9 +209,8 @@ class ProcessKit:
         if self._event_time is None:
             return
         for rows in batches:
-            greatest = pc.max(flat(rows.column(self._event_time)).view(pa.int64())).as_py()
-            if greatest is not None:
-                self._greatest_us = greatest if self._greatest_us is None else max(self._greatest_us, greatest)
+            known = [us for us in (self._greatest_us, newest_us(rows.column(self._event_time))) if us is not None]
+            self._greatest_us = max(known, default=None)
 
     def _move_watermark(self, at_least_us: int | None = None) -> None:
         """Move that of the next epoch as a stream does."""

@@ -12,6 +12,7 @@ from tests.properties.windows_in_python import (
     FixedWindows,
     agree,
     agree_however_cut,
+    epochs_at_the_ends,
     epochs_of,
     on_engine,
     rows_with,
@@ -29,6 +30,20 @@ WINDOWS = st.sampled_from(
 @examples(50)
 @given(epochs_of(ROWS), WINDOWS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_windows_that_close_or_change_in_it(
+    cut: Epochs, window: FixedWindow, early: bool, delay_us: int, distinct: int
+) -> None:
+    agree(stream_of(window, early, delay_us, distinct), FixedWindows(window), cut)
+
+
+@examples(60)
+@given(
+    epochs_at_the_ends(["a", None], [1]),
+    WINDOWS | st.sampled_from([Tumbling(1 << 60), Tumbling(1 << 60, 1 << 59), Hopping(1 << 60, 1 << 58, 12345)]),
+    st.booleans(),
+    DELAYS | st.just(1 << 62),
+    st.sampled_from([1, 1000]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_windows(
     cut: Epochs, window: FixedWindow, early: bool, delay_us: int, distinct: int
 ) -> None:
     agree(stream_of(window, early, delay_us, distinct), FixedWindows(window), cut)

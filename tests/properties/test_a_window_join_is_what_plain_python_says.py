@@ -10,6 +10,7 @@ from dagster_ckpt.operators.joins import JoinType
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Tumbling
 from tests.unit.operators.joined_streams import Batch, InDicts, InEngine, Joined, Row, Watermark, World, window_join
+from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 from tests.worlds.examples import examples
 
 TIMES = st.integers(-5, 25) | st.none()
@@ -27,8 +28,8 @@ def windows_of(time: int, window: FixedWindow | None) -> list[tuple[int, int]]:
     if window is None:
         return [(time, time + 1)]
     step = window.slide_us if isinstance(window, Hopping) else window.size_us
-    starts = range(time - window.size_us + 1, time + 1)
-    return [(start, start + window.size_us) for start in starts if (start - window.offset_us) % step == 0]
+    last = time - (time - window.offset_us) % step
+    return [(start, start + window.size_us) for start in range(last, time - window.size_us, -step)]
 
 
 def watermarks_of(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[int | None]:
@@ -42,6 +43,8 @@ def watermarks_of(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[
 
 
 def open_windows_of(time: int, window: FixedWindow | None, watermark: int | None) -> list[tuple[int, int]]:
+    if is_out_of_range(time):
+        return []
     return [each for each in windows_of(time, window) if watermark is None or each[1] > watermark]
 
 
@@ -127,6 +130,33 @@ def test_each_epoch_gives_what_plain_python_says(
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))
     assert set(world.held().values()) <= {0}, "everything has been let go"
+
+
+FAR_ROWS = st.tuples(st.sampled_from(["a", None]), ENDS_OF_INT64 | st.none(), st.integers(0, 1))
+FAR_EPOCHS = st.lists(
+    st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), st.lists(FAR_ROWS, max_size=6)), max_size=4),
+    min_size=1,
+    max_size=4,
+)
+
+
+@examples(60)
+@given(
+    FAR_EPOCHS,
+    WINDOWS | st.sampled_from([Tumbling(1 << 60, 99), Hopping(1 << 60, 1 << 58)]),
+    TYPES,
+    DELAYS | st.just((1 << 62, 0)),
+    st.sampled_from([1, 1000]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_windows(
+    epochs: Epochs, window: FixedWindow | None, how: JoinType, delays: tuple[int, int], distinct: int
+) -> None:
+    operator = window_join(window, how)
+    watermarks = watermarks_of(epochs, delays, operator.horizon_us)
+    world = InDicts(operator)
+    stream = Joined(operator, world, distinct)
+    agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))
+    assert set(world.held().values()) <= {0}, "everything has come out"
 
 
 @examples(25)

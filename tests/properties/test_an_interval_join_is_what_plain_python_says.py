@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.operators.joins import JoinType
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from tests.unit.operators.joined_streams import Batch, InDicts, InEngine, Joined, Row, Watermark, World, interval_join
+from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 from tests.worlds.examples import examples
 
 TIMES = st.integers(0, 25) | st.none()
@@ -71,7 +72,7 @@ def expected(
 
 
 def is_late(row: Row, watermark: int | None) -> bool:
-    return watermark is not None and row[1] is not None and row[1] < watermark
+    return row[1] is not None and (is_out_of_range(row[1]) or (watermark is not None and row[1] < watermark))
 
 
 def match(row: Row, other: Row, lower: int, upper: int) -> bool:
@@ -127,6 +128,32 @@ def test_each_epoch_gives_what_plain_python_says(
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
     assert set(world.held().values()) <= {0}, "everything has been let go"
+
+
+FAR_ROWS = st.tuples(st.sampled_from(["a", None]), ENDS_OF_INT64 | st.none(), st.integers(0, 1))
+FAR_EPOCHS = st.lists(
+    st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), st.lists(FAR_ROWS, max_size=6)), max_size=4),
+    min_size=1,
+    max_size=4,
+)
+
+
+@examples(60)
+@given(
+    FAR_EPOCHS,
+    BOUNDS | st.sampled_from([(-(1 << 60), 1 << 60), (1 << 60, 1 << 60), (-(1 << 60), 0), (-3, 1 << 60)]),
+    TYPES,
+    DELAYS | st.just((1 << 62, 0)),
+    st.sampled_from([1, 1000]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_match_what_they_should(
+    epochs: Epochs, bounds: tuple[int, int], how: JoinType, delays: tuple[int, int], distinct: int
+) -> None:
+    operator = interval_join(*bounds, how)
+    watermarks = watermarks_of(epochs, delays, operator.interval.horizon_us)
+    world = InDicts(operator)
+    agree(Joined(operator, world, distinct), epochs, watermarks, expected(epochs, watermarks, *bounds, how))
+    assert set(world.held().values()) <= {0}, "everything has come out"
 
 
 @examples(30)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
+from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 from tests.worlds.examples import examples
 
 KEYS = ("k", "part")
@@ -64,7 +65,9 @@ class Oracle:
         late, new = [], defaultdict[Key, list[Row]](list)
         for row in rows:
             if self.expire_after_us is not None and (
-                row["at"] is None or (watermark_us is not None and row["at"] < watermark_us)
+                row["at"] is None
+                or is_out_of_range(row["at"])
+                or (watermark_us is not None and row["at"] < watermark_us)
             ):
                 late.append(row)
             else:
@@ -119,6 +122,29 @@ def test_every_epoch_keeps_the_rows_it_should(
 ) -> None:
     operator, oracle = pair
     agree(Stream(operator, delay_us, distinct), oracle, cut)
+
+
+FAR_EPOCHS = st.lists(
+    st.lists(
+        st.lists(st.tuples(ROWS, ENDS_OF_INT64).map(lambda pair: {**pair[0], "at": pair[1]}), max_size=5), max_size=2
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@examples(50)
+@given(
+    FAR_EPOCHS,
+    st.sampled_from(["first", "last"]),
+    st.sampled_from([1, 20, 1 << 60, (1 << 62) - 1]),
+    st.sampled_from([0, 3, 1 << 62]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_kept_for_as_long_as_they_should(
+    cut: list[list[list[Row]]], keep: str, expire_after_us: int, delay_us: int
+) -> None:
+    operator = Deduplicate.build(KEYS, InputSpec((), SCHEMA), keep, "at", expire_after_us)
+    agree(Stream(operator, delay_us), Oracle(keep, True, expire_after_us), cut)
 
 
 @examples(25)

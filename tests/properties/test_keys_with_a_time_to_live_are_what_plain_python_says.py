@@ -12,6 +12,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
+from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 from tests.worlds.examples import examples
 
 KEYS = ("k", "part")
@@ -59,7 +60,8 @@ def agree(stream: Stream, cut: list[list[list[Row]]], expire_after_us: int) -> N
             if last is not None and watermark_us is not None and last + expire_after_us <= watermark_us:
                 del members[key]
         for row in (row for batch in batches for row in batch):
-            if watermark_us is not None and row["at"] is not None and row["at"] < watermark_us:
+            time = row["at"]
+            if time is not None and (is_out_of_range(time) or (watermark_us is not None and time < watermark_us)):
                 late.append(row)
             else:
                 members[row["k"], row["part"]].append(row)
@@ -85,6 +87,28 @@ def test_keys_leave_and_begin_anew(
     cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int
 ) -> None:
     agree(Stream(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
+
+
+FAR_EPOCHS = st.lists(
+    st.lists(
+        st.lists(st.tuples(ROWS, ENDS_OF_INT64).map(lambda pair: {**pair[0], "at": pair[1]}), max_size=5), max_size=2
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@examples(25)
+@given(
+    FAR_EPOCHS,
+    st.sampled_from([1, 20, 1 << 60, (1 << 62) - 1]),
+    st.sampled_from([0, 3, 1 << 62]),
+    st.sampled_from([1, 1000]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_keep_their_keys_for_as_long_as_they_should(
+    cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int
+) -> None:
+    agree(Stream.on_engine(operator(expire_after_us), delay_us, distinct, [SHARDS], 1 << 28), cut, expire_after_us)
 
 
 @examples(20)

@@ -12,6 +12,7 @@ from tests.properties.windows_in_python import (
     Sessions,
     agree,
     agree_however_cut,
+    epochs_at_the_ends,
     epochs_of,
     on_engine,
     rows_with,
@@ -27,6 +28,20 @@ GAPS = st.sampled_from([1, 4, 10]).map(Session)
 @examples(50)
 @given(epochs_of(ROWS), GAPS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
+    cut: Epochs, window: Session, early: bool, delay_us: int, distinct: int
+) -> None:
+    agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)
+
+
+@examples(60)
+@given(
+    epochs_at_the_ends(["a", None], [1]),
+    GAPS | st.just(Session(1 << 60)),
+    st.booleans(),
+    DELAYS | st.just(1 << 62),
+    st.sampled_from([1, 1000]),
+)
+def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_sessions(
     cut: Epochs, window: Session, early: bool, delay_us: int, distinct: int
 ) -> None:
     agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)

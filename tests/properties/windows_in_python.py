@@ -16,6 +16,7 @@ from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session
 from tests.unit.operators.keyed_streams import TIME, Row
 from tests.unit.operators.windowed_streams import Stream, table_of, windowed
+from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 
 KEYS = ("k", "part")
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int16()), ("v", pa.int64()), ("s", pa.string()), ("at", TIME)])
@@ -34,16 +35,24 @@ Epochs = list[list[list[Row]]]
 TIMES = st.integers(-8, 12)
 
 
-def rows_with(keys: Sequence[str | None], parts: Sequence[int | None]) -> st.SearchStrategy[Row]:
+def rows_with(
+    keys: Sequence[str | None], parts: Sequence[int | None], times: st.SearchStrategy[int] = TIMES
+) -> st.SearchStrategy[Row]:
     return st.fixed_dictionaries(
         {
             "k": st.sampled_from(keys),
             "part": st.sampled_from(parts),
             "v": st.integers(-5, 5) | st.none(),
             "s": st.sampled_from(["", "x", "é", None]),
-            "at": TIMES | TIMES | TIMES | st.none(),
+            "at": times | times | times | st.none(),
         }
     )
+
+
+def epochs_at_the_ends(keys: Sequence[str | None], parts: Sequence[int | None]) -> st.SearchStrategy[Epochs]:
+    """Epochs whose rows lie near the ends of 64 bits."""
+    rows = rows_with(keys, parts, ENDS_OF_INT64)
+    return st.lists(st.lists(st.lists(rows, max_size=6), max_size=2), min_size=1, max_size=5)
 
 
 def epochs_of(row: st.SearchStrategy[Row]) -> st.SearchStrategy[Epochs]:
@@ -126,9 +135,11 @@ class FixedWindows:
         return self._table(self.members)
 
     def _starts(self, time: int | None) -> list[int]:
+        if time is None or is_out_of_range(time):
+            return []
         step = self.window.slide_us if isinstance(self.window, Hopping) else self.window.size_us
-        candidates = range(self.window.offset_us - 100 * step, self.window.offset_us + 100 * step, step)
-        return [start for start in candidates if time is not None and start <= time < start + self.window.size_us]
+        last = time - (time - self.window.offset_us) % step
+        return list(range(last, time - self.window.size_us, -step))
 
     def _is_closed(self, start: int, watermark_us: int | None) -> bool:
         return watermark_us is not None and start + self.window.size_us <= watermark_us
@@ -147,7 +158,8 @@ class Sessions:
     def epoch(self, rows: Iterable[Row], watermark_us: int | None) -> tuple[list[Row], Table]:
         gap, late, new = self.window.gap_us, [], defaultdict[Key, list[Row]](list)
         for row in rows:
-            if row["at"] is None or (watermark_us is not None and row["at"] + gap <= watermark_us):
+            time = row["at"]
+            if time is None or is_out_of_range(time) or (watermark_us is not None and time + gap <= watermark_us):
                 late.append(row)
             else:
                 new[row["k"], row["part"]].append(row)

@@ -101,12 +101,13 @@ def test_lengths_of_time_are_read_as_the_streams_steps_read_them() -> None:
     assert totals(one.state("total")) == [("b", 2)]
 
 
-def test_a_broken_event_time_moves_the_watermark_no_further_than_a_streams() -> None:
+def test_an_event_time_out_of_range_is_late_and_does_not_move_the_watermark() -> None:
     one = kit(delay="1s")
     one.epoch(rows(("a", 1, -(2**63))))
-    assert one.watermark == pa.scalar(-(2**62), pa.timestamp("us", "UTC"))
-    one.epoch(rows(("a", 1, 2**62 + 1_000_001)))
-    assert one.watermark == pa.scalar(2**62, pa.timestamp("us", "UTC"))
+    assert one.watermark is None
+    one.epoch(rows(("a", 1, 2**61), ("a", 2, 2**63 - 1)))
+    assert one.watermark == pa.scalar(2**61 - 1_000_000, pa.timestamp("us", "UTC"))
+    assert [scalar.value for scalar in one.late["at"]] == [-(2**63), 2**63 - 1]
 
 
 def test_a_kit_without_event_time_or_rows() -> None:

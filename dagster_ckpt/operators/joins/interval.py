@@ -10,6 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.bounded.pieces import Pieces
+from dagster_ckpt.operators.event_time import late_rows
 from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.answers import Answers
@@ -21,7 +22,7 @@ from dagster_ckpt.operators.joins.interval_state import IntervalState
 from dagster_ckpt.operators.joins.meeting import Arrived, Meeting
 from dagster_ckpt.operators.joins.output import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.late import DROP, before
+from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
@@ -35,7 +36,7 @@ class IntervalJoin(AppendingJoin):
 
     Null equals nothing. A row that nothing matches comes out, where the join type keeps it, in the first epoch whose
     watermark says that all rows that match it would be late; one without a key or an event time comes out at once. A
-    row is late where its event time is before the watermark.
+    row is late where its event time is before the watermark, or out of range.
     """
 
     interval: Interval
@@ -101,7 +102,7 @@ class IntervalJoin(AppendingJoin):
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         side = self._side(number)
-        late = before(flat(rows.column(side.time)), context.watermark_us)
+        late = late_rows(flat(rows.column(side.time)), context.watermark_us)
         wanted = side.wanted(rows, self.how, late)
         if not wanted.all():
             hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))

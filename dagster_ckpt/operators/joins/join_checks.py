@@ -6,15 +6,12 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import checks, window_checks
+from dagster_ckpt.operators.event_time import LENGTH_US_MAX
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import check_late
 from dagster_ckpt.operators.windows import FixedWindow, Session
 from dagster_ckpt.protocol.manifest import InputSpec
-
-_BOUND_US_MAX = 1 << 60
-"""Beyond 36,000 years: the sum of two bounds still fits into 64 bits."""
-
 
 _INPUTS = ("left", "right")
 
@@ -58,7 +55,7 @@ def check_bounds(lower_us: int, upper_us: int) -> None:
             f"lower={lower_us} us, upper={upper_us} us"
         )
     for name, bound_us in (("lower", lower_us), ("upper", upper_us)):
-        if abs(bound_us) > _BOUND_US_MAX:
+        if abs(bound_us) > LENGTH_US_MAX:
             raise InvalidPipelineError(
                 f"a bound is at most 36,000 years away from 0: choose a nearer one. {name}={bound_us} us"
             )

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, from_plain, take
 from dagster_ckpt.lsm.table import Hashes, State, Timeline
+from dagster_ckpt.operators.event_time import out_of_range
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.how import JoinType
 from dagster_ckpt.operators.joins.sides import Side, no_nulls, shaped
@@ -31,10 +32,14 @@ class OpenWindows:
     watermark_us: int | None
 
     def late(self, rows: pa.Table, side: Side) -> Positions:
-        """Which rows are in closed windows alone, ascending. A row without an event time is in none, and not late."""
+        """Which rows are in closed windows alone, or have a time out of range, ascending.
+
+        A row without an event time is in no window, and not late.
+        """
         timed = np.flatnonzero(no_nulls(rows, (side.time,)))
-        last_starts = self.window.last_starts(side.times(rows)[timed])
-        late: Positions = timed[~are_open(self.window, last_starts, self.watermark_us)]
+        times = side.times(rows)[timed]
+        is_open = are_open(self.window, self.window.last_starts(times), self.watermark_us)
+        late: Positions = timed[~is_open | out_of_range(times)]
         return late
 
     def assigned(self, times: Positions) -> Assigned:

@@ -12,7 +12,8 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.changes import inserts
-from dagster_ckpt.operators.late import DROP, before, late_tables
+from dagster_ckpt.operators.event_time import late_rows
+from dagster_ckpt.operators.late import DROP, late_tables
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, OnlyGrows
 from dagster_ckpt.operators.process.checks import check_function, check_process
 from dagster_ckpt.operators.process.function import ProcessFunction
@@ -37,7 +38,7 @@ class ProcessOperator(OnlyGrows):
     """Calls the user's function, and gives it the state of the keys it was called for.
 
     Its fingerprint has what the function declares, so that a change of that is seen; the function itself is in no
-    manifest. A row before the watermark is late: the function never sees it.
+    manifest. A row before the watermark, or out of the range of event times, is late: the function never sees it.
     """
 
     pipeline: Pipeline
@@ -107,7 +108,9 @@ class ProcessOperator(OnlyGrows):
         for made in work.begin():
             work.out.put(made)
         late = (
-            NONE_LATE if work.event_time is None else before(flat(rows.column(work.event_time)), context.watermark_us)
+            NONE_LATE
+            if work.event_time is None
+            else late_rows(flat(rows.column(work.event_time)), context.watermark_us)
         )
         if len(late):
             in_time = np.delete(np.arange(rows.num_rows), late)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, StateTable, Timeline, Touched
 from dagster_ckpt.protocol.manifest import Pipeline, SortKind, StateTableSpec
 
@@ -33,7 +33,7 @@ class DictTable:
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         assert rows.schema.equals(self.schema), "an operator keeps to its schema"
-        for key, row in zip(self._distinct(hashes, rows), rows.to_pylist(), strict=True):
+        for key, row in zip(self._distinct(hashes, rows), plain(rows), strict=True):
             there = self.rows.get(key)
             if self.time is not None:
                 assert row[self.time] is not None, "every row of a table that expires has a time"
@@ -49,7 +49,7 @@ class DictTable:
     def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
         names = self.keys[: keys.num_columns]
         assert tuple(keys.column_names) == names, "the first of the key columns are asked for"
-        wanted = [tuple(row.values()) for row in keys.to_pylist()]
+        wanted = [tuple(row.values()) for row in plain(keys)]
         assert len(set(wanted)) == len(wanted), "an operator asks for distinct keys"
         asked, found = list[int](), list[Row]()
         for number, prefix in enumerate(wanted):
@@ -62,7 +62,7 @@ class DictTable:
 
     def expire(self, until_us: int) -> None:
         assert self.time is not None, "the table has no time column"
-        self.rows = {key: row for key, row in self.rows.items() if micros(row[self.time]) >= until_us}
+        self.rows = {key: row for key, row in self.rows.items() if row[self.time] >= until_us}
 
     def touched(self) -> Iterator[Touched]:
         everything = list(self.before)
@@ -76,7 +76,7 @@ class DictTable:
         return pa.Table.from_pylist(list(self.rows.values()), schema=self.schema)
 
     def _distinct(self, hashes: Hashes, table: pa.Table) -> list[Key]:
-        keys = [tuple(row[name] for name in self.keys) for row in table.select(list(self.keys)).to_pylist()]
+        keys = [tuple(row[name] for name in self.keys) for row in plain(table.select(list(self.keys)))]
         assert len(set(keys)) == len(keys), "an operator names distinct keys"
         for key, number in zip(keys, hashes.tolist(), strict=True):
             assert self.hashes.setdefault(key, number) == number, f"a key has one hash. {key=}"
@@ -104,11 +104,11 @@ class DictTimeline:
     def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
         time = self.table.time
         assert time is not None, "a timeline has a time"
-        rows = sorted(self.table.rows.values(), key=lambda row: micros(row[time]))
+        rows = sorted(self.table.rows.values(), key=lambda row: row[time])
         wanted = [
             row
             for row in rows
-            if (from_us is None or micros(row[time]) >= from_us) and (until_us is None or micros(row[time]) < until_us)
+            if (from_us is None or row[time] >= from_us) and (until_us is None or row[time] < until_us)
         ]
         for start in range(0, len(wanted), self.piece):
             yield pa.Table.from_pylist(wanted[start : start + self.piece], schema=self.table.schema)
@@ -143,7 +143,9 @@ class DictState:
             table.before = {}
 
 
-def micros(time: datetime) -> int:
-    """Microseconds since the Unix epoch."""
-    scalar = pa.scalar(time, pa.timestamp("us", time.tzname() and "UTC"))
-    return int(scalar.value)
+def plain(rows: pa.Table) -> list[Row]:
+    """The rows, times as microseconds since the Unix epoch: Python has no year for many of them."""
+    columns = map(flat, rows.columns)
+    numbers = [each.view(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in columns]
+    found: list[Row] = pa.Table.from_arrays(numbers, names=rows.column_names).to_pylist()
+    return found

@@ -26,6 +26,7 @@ from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
+from tests.worlds.event_times import is_out_of_range
 
 Row = tuple[Any, ...]
 Batch = tuple[int, Sequence[Row]]
@@ -148,7 +149,7 @@ class Watermark:
 
     def move(self, batches: Iterable[Batch]) -> None:
         for number, rows in batches:
-            times = [row[1] for row in rows if row[1] is not None]
+            times = [row[1] for row in rows if row[1] is not None and not is_out_of_range(row[1])]
             seen = [time for time in (*times, self.greatest_us[number]) if time is not None]
             self.greatest_us[number] = max(seen, default=None)
 

@@ -28,6 +28,7 @@ from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
+from tests.worlds.event_times import is_out_of_range
 
 Row = dict[str, Any]
 Keyed = RunningAggregate | Deduplicate | Mirror | WindowAggregate | SessionAggregate
@@ -230,7 +231,7 @@ class Stream:
         if event_time is None:
             return
         times = [time for batch in batches for time in batch.column(event_time).cast(pa.int64()).to_pylist()]
-        seen = [time for time in (*times, self.greatest_us) if time is not None]
+        seen = [time for time in (*times, self.greatest_us) if time is not None and not is_out_of_range(time)]
         if seen:
             self.greatest_us = max(seen)
             moved = self.greatest_us - self.delay_us

@@ -15,6 +15,7 @@ from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.protocol.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
+from tests.worlds.event_times import is_out_of_range
 
 TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", TIME)])
@@ -101,7 +102,9 @@ class ProcessStream:
         if self.event_time is None:
             return
         times = [time for batch in batches for time in batch[self.event_time].cast(pa.int64()).to_pylist()]
-        self.greatest_us = max([*(t for t in times if t is not None), *_known(self.greatest_us)], default=None)
+        self.greatest_us = max(
+            [*(t for t in times if t is not None and not is_out_of_range(t)), *_known(self.greatest_us)], default=None
+        )
         if self.greatest_us is not None:
             self.watermark_us = max([self.greatest_us - self.delay_us, *_known(self.watermark_us)])
 

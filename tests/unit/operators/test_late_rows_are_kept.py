@@ -39,6 +39,20 @@ def test_one_without_an_event_time_is_kept_too_and_equal_ones_are_kept_apart() -
     assert sorted(kept.to_pylist(), key=repr) == sorted(rows.take(late).to_pylist(), key=repr)
 
 
+def test_rows_with_times_out_of_range_are_kept_as_they_are() -> None:
+    operator = Deduplicate.build(("k",), InputSpec((), SCHEMA), "first", "at", 10, KEEP)
+    state = DictState.of(operator.pipeline)
+    context = EpochContext(Epoch(1), (Shard(0),), 1, None, 1 << 20)
+    times = [-(2**63), 2**63 - 1, 0]
+    rows = pa.Table.from_pylist([{"k": "a", "at": time, "v": 1} for time in times], schema=SCHEMA)
+    hashes = np.zeros(3, dtype=np.uint64)
+    late = operator.on_rows(0, hashes, rows, state, context)
+    timeline = state.timeline(late_table(0))
+    keep_late(timeline, hashes, rows, late, "at", context)
+    kept = pa.concat_tables(timeline.scan(None, None)).column("at").cast(pa.int64()).to_pylist()
+    assert sorted(kept) == sorted(times[:2])
+
+
 def test_a_column_of_the_name_under_which_they_lie_is_refused() -> None:
     source = InputSpec((), SCHEMA.append(pa.field(LATE_AT, pa.int64())))
     with pytest.raises(InvalidPipelineError, match=f"rename yours. column={LATE_AT}"):

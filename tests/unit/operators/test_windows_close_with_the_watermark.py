@@ -49,6 +49,16 @@ def test_a_row_is_late_where_its_window_is_closed_and_not_before() -> None:
     assert spans(stream.out) == [("a", 10, 20, 2), ("a", 20, 30, 3)]
 
 
+@pytest.mark.parametrize("sentinel", [-(2**63), 2**63 - 1])
+def test_a_sentinel_for_an_unknown_time_is_late_in_every_epoch_and_makes_no_other_row_late(sentinel: int) -> None:
+    stream = Stream(windowed(TEN))
+    stream.epoch(at(1, sentinel))
+    stream.epoch(at(3, sentinel, 5))
+    assert [row["at"] for row in stream.late] == [sentinel, sentinel]
+    stream.flush()
+    assert spans(stream.out) == [("a", 0, 10, 3)]
+
+
 def test_a_row_of_several_windows_counts_in_those_that_are_open() -> None:
     stream = Stream(windowed(Hopping(10, 5)))
     stream.epoch(at(7, 10))

@@ -70,6 +70,14 @@ def test_rows_without_an_event_time_show_none() -> None:
     assert intake.event_times_us == (None, None)
 
 
+def test_event_times_out_of_range_do_not_move_the_watermark() -> None:
+    intake = Intake(("at", "at"), Ticking())  # type: ignore[arg-type]
+    times = [-(2**63), 2**61, 2**63 - 1, 2**61 + 1, None]
+    intake.see(0, pa.table({"at": pa.array(times, pa.timestamp("us"))}))
+    intake.see(1, pa.table({"at": pa.array([-(2**63), 2**63 - 1, -(2**61) - 1], pa.timestamp("us"))}))
+    assert intake.event_times_us == (2**61, None)
+
+
 def test_rows_of_several_inputs_are_told_apart() -> None:
     schemas = [pa.schema([("a.b", pa.int64()), ("t", pa.string())]), pa.schema([("x", pa.float64())])]
     left, right = pa.struct(schemas[0]), pa.struct(schemas[1])
