@@ -9,7 +9,7 @@ import binascii
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -68,6 +68,10 @@ COMPRESSION = 3
 """Half the time of 6 for a twentieth more bytes."""
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
+ENTRIES_MAX = 100_000
+"""How many entries one index object has at most."""
+_ENTRIES_BYTES_MAX = _JSON_BYTES_MAX // 2
+"""How long one is, unpacked, at most."""
 
 T = TypeVar("T")
 
@@ -314,12 +318,36 @@ def decode_nonce(data: bytes, name: str) -> Nonce:
 
 def encode_entries(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> bytes:
     """The bytes of an index object: a stretch of a list of `CHANGES` or of `FILES_SEEN`."""
-    return pack({"entries": codec.encode(entries)})
+    return _compressed(_entries_text(codec, entries))
+
+
+def encode_pieces(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> Iterator[tuple[tuple[T, ...], bytes]]:
+    """A stretch of a list as several index objects, each of a size that can be read back: its entries and its bytes."""
+    for first in range(0, len(entries), ENTRIES_MAX):
+        yield from _pieces(codec, entries[first : first + ENTRIES_MAX])
+
+
+def _pieces(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> Iterator[tuple[tuple[T, ...], bytes]]:
+    text = _entries_text(codec, entries)
+    half = len(entries) // 2
+    if len(text) <= _ENTRIES_BYTES_MAX or not half:
+        yield entries, _compressed(text)
+        return
+    del text
+    yield from _pieces(codec, entries[:half])
+    yield from _pieces(codec, entries[half:])
+
+
+def _entries_text(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> str:
+    return _text({"entries": codec.encode(entries)})
 
 
 def decode_entries(codec: Codec[tuple[T, ...]], data: bytes, name: str) -> tuple[T, ...]:
-    """The entries of an index object. Raises as `decode_manifest` does."""
-    return unpack(data, name, lambda value: _entries(codec, value))
+    """The entries of an index object whose checksum is right: also of one that an older release made too large.
+
+    Raises as `decode_manifest` does.
+    """
+    return unpack(data, name, lambda value: _entries(codec, value), bytes_max=0)
 
 
 def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:
@@ -330,17 +358,25 @@ def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:
 
 def pack(fields: dict[str, Json]) -> bytes:
     """The bytes of a JSON object, as every object of truth is written: with the format's number, compressed."""
-    text = _JSON.encode({"format": FORMAT, **fields})
+    return _compressed(_text(fields))
+
+
+def _text(fields: dict[str, Json]) -> str:
+    return _JSON.encode({"format": FORMAT, **fields})
+
+
+def _compressed(text: str) -> bytes:
     return gzip.compress(text.encode(), compresslevel=COMPRESSION, mtime=0)
 
 
-def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
+def unpack(data: bytes, name: str, decode: Callable[[Json], T], bytes_max: int = _JSON_BYTES_MAX) -> T:
     """What `pack` was given, decoded; `name` is the object's, for errors.
 
-    Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
+    `bytes_max` bounds what is unpacked before the bytes count as damaged; 0: they are known not to be. Raises
+    `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
     try:
-        fields = json.loads(_inflate(data))
+        fields = json.loads(_inflate(data, bytes_max))
         if type(fields) is not dict or type(fields.get("format")) is not int:
             raise ValueError("no format number")
         match fields.pop("format"):
@@ -383,9 +419,9 @@ def _upgrade(fields: dict[str, Json], older: int) -> None:
         raise ValueError("expected a pipeline with tables, and statistics") from error
 
 
-def _inflate(data: bytes) -> bytes:
+def _inflate(data: bytes, bytes_max: int) -> bytes:
     unpacking = zlib.decompressobj(wbits=31)  # gzip, whose own checksum is compared at the end
-    text = unpacking.decompress(data, _JSON_BYTES_MAX)
+    text = unpacking.decompress(data, bytes_max)
     if not unpacking.eof:
         raise ValueError("the bytes end too early")
     return text

@@ -1,9 +1,10 @@
 """Lists that grow for ever (an append-only stream's files, the files a source has seen), kept small in the manifest.
 
-The newest entries lie in the manifest itself, the tail. A long tail is spilled into an index object; whenever `MERGED`
-objects of one level have come together they are merged into one of the next. So a manifest names few objects, each
-entry is rewritten only a few times in its life, and no object grows beyond bounds. An index object is durable before a
-manifest names it; a crash leaves an object that nobody names.
+The newest entries are in the manifest itself, the tail. A long tail is spilled into an index object, a very long one
+into several; whenever `MERGED` objects of one level have come together they are merged into one of the next. So a
+manifest names few objects, each entry is rewritten only a few times in its life, and no object grows beyond bounds. An
+index object is read back before it is written, and durable before a manifest names it; a crash leaves objects that no
+manifest names.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import Codec
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef
-from dagster_ckpt.protocol.manifest_codec import decode_entries, encode_entries
+from dagster_ckpt.protocol.manifest_codec import ENTRIES_MAX, decode_entries, encode_pieces
 from dagster_ckpt.protocol.names import INDEX, file_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
@@ -25,7 +26,6 @@ Entry = TypeVar("Entry")
 
 TAIL_MAX = 500
 MERGED = 8
-ENTRIES_MAX = 100_000
 
 
 def open_end(own: int) -> int:
@@ -58,13 +58,19 @@ class IndexedLists(Generic[Entry]):
         if len(listed.tail) <= TAIL_MAX + kept:
             return listed
         spilled = len(listed.tail) - kept
-        index = [*listed.index, self._write(listed.tail[:spilled], 0, fresh_name())]
+        index = [*listed.index]
+        for entries, data in encode_pieces(self.codec, listed.tail[:spilled]):
+            index.append(self._write(entries, data, 0, fresh_name()))
         while parts := _mergeable(index):
-            index[-len(parts) :] = [self._write(self._read(parts), parts[0].level + 1, fresh_name())]
+            pieces = list(encode_pieces(self.codec, self._read(parts)))
+            if len(pieces) > 1:
+                break  # together they would be too long for one object: merged, they would be as many as before
+            index[-len(parts) :] = [self._write(*pieces[0], parts[0].level + 1, fresh_name())]
         return IndexedList(tuple(index), listed.tail[spilled:])
 
-    def _write(self, entries: tuple[Entry, ...], level: int, name: str) -> IndexRef:
-        data = encode_entries(self.codec, entries)
+    def _write(self, entries: tuple[Entry, ...], data: bytes, level: int, name: str) -> IndexRef:
+        # What cannot be read back would cost the whole stream.
+        assert decode_entries(self.codec, data, name) == entries, name
         tries = Tries(self.clock, self.patience)
         if not tries.until_answered(lambda: self.store.put_if_absent(name, data)):
             # Our own, from a try whose answer was lost, or else a mistake of ours.

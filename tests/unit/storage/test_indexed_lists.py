@@ -1,3 +1,4 @@
+import gzip
 from collections.abc import Callable
 from itertools import count
 
@@ -5,17 +6,22 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.protocol import manifest_codec
 from dagster_ckpt.protocol.manifest import FileSeen, IndexedList
-from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
+from dagster_ckpt.protocol.manifest_codec import ENTRIES_MAX, FILES_SEEN
 from dagster_ckpt.protocol.names import FileId, index_name
-from dagster_ckpt.storage.indexed_lists import ENTRIES_MAX, TAIL_MAX, IndexedLists
+from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Fault, FaultyStore, Scripted
 from tests.worlds.streams import a_store
 
 
 def names() -> Callable[[], str]:
-    numbers = count()
+    return names_from(0)
+
+
+def names_from(first: int) -> Callable[[], str]:
+    numbers = count(first)
     return lambda: index_name(FileId(Term(1), Epoch(2), Shard(0), next(numbers)))
 
 
@@ -66,6 +72,52 @@ def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times(
     written = sum(len(listed._read([ref])) for ref in grown.index)
     assert written == total
     assert sum(call.verb == "put_if_absent" for call in store.calls) < 2 * total / step
+
+
+def test_a_spill_of_very_many_entries_is_bounded_pieces_that_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.6 million files of one epoch were one object of more than could be unpacked: committed, and never read."""
+    monkeypatch.setattr(manifest_codec, "_JSON_BYTES_MAX", 100_000)
+    monkeypatch.setattr(manifest_codec, "_ENTRIES_BYTES_MAX", 20_000, raising=False)
+    listed, store = lists()
+    short = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
+    assert max(len(gzip.decompress(store.get(ref.path))) for ref in short.index) <= 20_000
+    assert sum(ref.entries for ref in short.index) == 5_000
+    assert listed.entries(short) == files(0, 5_000)
+    grown = listed.shortened(IndexedList(short.index, files(5_000, 6_000)), names_from(100))
+    assert listed.entries(grown) == files(0, 6_000)
+
+
+def test_no_index_object_has_more_entries_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_codec, "ENTRIES_MAX", 900, raising=False)
+    listed, _ = lists()
+    short = listed.shortened(IndexedList(tail=files(0, 2_000)), names())
+    assert [ref.entries for ref in short.index] == [900, 900, 200]
+    assert listed.entries(short) == files(0, 2_000)
+
+
+def test_an_object_that_an_older_release_made_too_large_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, _ = lists()
+    large = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
+    monkeypatch.setattr(manifest_codec, "_JSON_BYTES_MAX", 100_000)
+    assert listed.entries(large) == files(0, 5_000)
+
+
+def test_a_crash_between_two_pieces_leaves_objects_that_no_list_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_codec, "ENTRIES_MAX", 900, raising=False)
+    listed, store = lists()
+    fresh = names()
+    tail = IndexedList(tail=files(0, 2_000))
+
+    def crashed() -> str:
+        if len(list(store.list("index"))) == 2:
+            raise InterruptedError
+        return fresh()
+
+    with pytest.raises(InterruptedError):
+        listed.shortened(tail, crashed)
+    short = listed.shortened(tail, fresh)
+    assert listed.entries(short) == tail.tail
+    assert len(list(store.list("index"))) == 2 + len(short.index)
 
 
 def test_merged_objects_are_left_where_they_are_for_older_epochs() -> None:
