@@ -8,5 +8,6 @@ spark = LazyPySparkResource(
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",  # else the host's: another host would see other days
     }
 )

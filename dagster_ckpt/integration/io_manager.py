@@ -7,6 +7,7 @@ import dagster as dg
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
@@ -95,7 +96,8 @@ def as_annotated(table: pa.Table, annotation: Any) -> object:
     if annotation is pd.DataFrame:
         return table.to_pandas()
     if annotation is DataFrame:
-        return _session().createDataFrame(table)
+        # With the types: Spark would take a time without a zone for a moment in the session's.
+        return _session().createDataFrame(table, from_arrow_schema(table.schema))
     # Compared by name: Polars is the user's choice and need not be installed.
     if getattr(annotation, "__module__", "").split(".")[0] == "polars":
         return _as_polars(table, annotation)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
+
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 
@@ -13,14 +15,32 @@ _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimest
 """Expressions that Spark calls deterministic, because within one micro-batch they are."""
 _OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
 """Expressions that ask other rows, which may be others later."""
+_ZONE = "spark.sql.session.timeZone"
+_UTC = "Z"
+"""What Java calls the zone of no offset, once it has taken away the names that it goes by."""
 
 
 def text_of(condition: "str | Column") -> str:
-    """The condition as people read it; part of the stream's fingerprint."""
+    """The condition as people read it."""
     if isinstance(condition, str):
         return condition
     column: Any = condition
     return str(column._jc.toString())  # noqa: SLF001  (str() adds to it)
+
+
+def fingerprint_of(filtered: "DataFrame", condition: "str | Column") -> str:
+    """The condition as the stream's fingerprint has it. `filtered` is the DataFrame that it was just applied to.
+
+    Where it says another thing of a row in another time zone, it names the session's, unless that is UTC: a row must be
+    judged in one zone when it comes and when it goes.
+    """
+    text, session = text_of(condition), filtered.sparkSession
+    if not _depends_on_zone(filtered):
+        return text
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(session.conf.get(_ZONE))
+    name = str(zone.normalized().getId())
+    return text if name == _UTC else f"{text} [in time zone {name}]"
 
 
 def check_judges_by_values(filtered: "DataFrame", condition: "str | Column") -> None:
@@ -48,6 +68,24 @@ def check_judges_by_values(filtered: "DataFrame", condition: "str | Column") -> 
             "and another when it goes: use the row's values only, not the time of day or chance. "
             f"condition={text_of(condition)}"
         )
+
+
+def _depends_on_zone(filtered: "DataFrame") -> bool:
+    """Whether the DataFrame's last condition computes with the session's time zone, or may have been written in it."""
+    context: Any = filtered.sparkSession.sparkContext
+    plan: Any = filtered._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+    aware = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
+    for node in _nodes(plan.condition()):
+        name = str(node.getClass().getSimpleName())
+        if name == "Literal":  # of a time as text nothing but the moment is left
+            depends = str(node.dataType().simpleString()) == "timestamp"
+        elif name == "Cast":  # aware of the zone whatever it casts
+            depends = bool(node.needsTimeZone())
+        else:
+            depends = name == "CurrentTimeZone" or is_instance_of(context._gateway, node, aware)  # noqa: SLF001
+        if depends:
+            return True
+    return False
 
 
 def _columns(expression: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Spark's settings: those a stream sets on a session of its own, and those the context must have been started with."""
+"""Spark's settings: the user's, what a stream sets on a session of its own, and what the context was started with."""
 
 import logging
 import os
@@ -32,7 +32,6 @@ _WORKERS = {
     "MALLOC_ARENA_MAX": "1",
 }
 _SESSION = {
-    "spark.sql.session.timeZone": "UTC",
     # Adaptive execution would merge small partitions: a shard's task must run even where it gets no row.
     "spark.sql.adaptive.enabled": "false",
     # The scratch checkpoint lies on this host's disk and dies with the query: plain files will do, and are faster.
@@ -41,8 +40,8 @@ _SESSION = {
     ),
     # A file source's log is never compacted in the life of a scratch folder: what it has seen stands in the manifest.
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
-    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
+"""What a stream's session has whatever the user's has: none of it changes a value that a query computes."""
 
 
 def announce_settings(environ: MutableMapping[str, str]) -> None:
@@ -76,10 +75,11 @@ def own_interrupts() -> Iterator[None]:
 
 
 def open_session(spark: "SparkSession") -> "SparkSession":
-    """A session of the same context for one stream, with the settings streams need on it alone.
+    """A session of the same context for one stream: the user's settings, and on it alone those that streams need.
 
-    Raises `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no
-    stream can work with.
+    So time zone, ANSI mode, case sensitivity and all else are what the user's own queries have. Raises
+    `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no stream
+    can work with.
     """
     from dagster_ckpt.runtime.patient_session import PatientSession
 
@@ -105,9 +105,22 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     for name, value in _WORKERS.items():
         context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
     session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
+    _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
     return session
+
+
+def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
+    """Give a new session what was set and unset on the user's since Spark was started: Spark gives it none of that."""
+    given, has = dict(spark.conf.getAll), dict(session.conf.getAll)
+    # As a builder does: `session.conf` refuses settings of the context, which a builder may have set on a session.
+    settings: Any = session._jsparkSession.sessionState().conf()  # noqa: SLF001  (Spark shows it nowhere else)
+    for name in has.keys() - given.keys():
+        settings.unsetConf(name)
+    for name, value in given.items():
+        if has.get(name) != value:
+            settings.setConfString(name, value)
 
 
 def use_own_python(spark: "SparkSession") -> None:

@@ -20,7 +20,7 @@ from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import FixedWindow, Session, Window
 from dagster_ckpt.protocol.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
-from dagster_ckpt.runtime.conditions import check_judges_by_values, text_of
+from dagster_ckpt.runtime.conditions import check_judges_by_values, fingerprint_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -152,7 +152,7 @@ class Stream:
         if self.upstream is None or not self.updating:
             return replace(self, frame=frame)
         check_judges_by_values(frame, condition)
-        text = text_of(condition)
+        text = fingerprint_of(frame, condition)
         both = text if self.upstream.where is None else f"({self.upstream.where}) AND ({text})"
         return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
 

@@ -23,6 +23,7 @@ def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.sql.session.timeZone", "UTC")  # wherever the tests run
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
