@@ -1,6 +1,7 @@
 """How Spark cuts rows into Arrow batches on their way to a task: few bytes at once, and little work for it."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Coll
     Spark can count a batch's bytes after each row, which costs as much as all else it does there for a row. So it is
     told to only where a value, also one of a key, may have any length. Columns of a fixed width need no more than a
     number of rows. `keys` are the first input's; those of the others are of the same types.
+
+    The user's own functions in the plan get such batches too: where the session's are smaller already, they stay.
     """
     widths = [_width(field.type) for schema in inputs for field in schema]
     row_bytes = sum(width or 0 for width in widths)
@@ -28,8 +31,24 @@ def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Coll
     if any(_width(inputs[0].field(key).type) is None for key in keys):
         rows = min(rows, _ROWS_OF_TEXT_KEYS_MAX)
     counted = None in widths
-    session.conf.set(_ROWS, str(max(1, rows)))
-    session.conf.set(_BYTES, str(min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED))
+    _set_at_most(session, _ROWS, max(1, rows))
+    _set_at_most(session, _BYTES, min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED)
+
+
+def _set_at_most(session: SparkSession, name: str, most: int) -> None:
+    """Set it to `most`, or leave it where it was set to less; 0 and below are no limit to Spark."""
+    given = session.conf.getAll.get(name)
+    if given is None or not 0 < _number(session, given) < most:
+        session.conf.set(name, str(most))
+
+
+def _number(session: SparkSession, text: str) -> int:
+    """What a setting says, perhaps with one of Spark's units of bytes."""
+    try:
+        return int(text)
+    except ValueError:
+        jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+        return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
 
 
 def _width(type_: pa.DataType) -> int | None:

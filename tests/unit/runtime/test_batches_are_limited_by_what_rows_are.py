@@ -16,14 +16,18 @@ class Settings(dict[str, str]):
     def conf(self) -> Any:
         return self
 
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802  (Spark's name)
+        return {f"spark.sql.execution.arrow.{name}": value for name, value in self.items()}
+
     def set(self, name: str, value: str) -> None:
         self[name.removeprefix("spark.sql.execution.arrow.")] = value
 
 
 def limits(
-    fields: list[tuple[str, pa.DataType]], keys: Collection[str] = (), bytes_max: int = 1 << 24
+    fields: list[tuple[str, pa.DataType]], keys: Collection[str] = (), bytes_max: int = 1 << 24, **given: str
 ) -> tuple[int, int]:
-    session = Settings()
+    session = Settings(given)
     limit_batches(session, [pa.schema(fields)], keys, bytes_max)  # type: ignore[arg-type]
     return int(session["maxRecordsPerBatch"]), int(session["maxBytesPerBatch"])
 
@@ -47,3 +51,10 @@ def test_the_bytes_of_values_of_any_length_are_counted() -> None:
 
 def test_a_stream_whose_rows_have_no_columns_is_limited_too() -> None:
     assert limits([]) == (16_384, UNCOUNTED)
+
+
+def test_smaller_batches_that_the_user_has_asked_for_stay_small() -> None:
+    assert limits(NUMBERS, maxRecordsPerBatch="100") == (100, UNCOUNTED)
+    assert limits(NUMBERS, maxRecordsPerBatch="100000") == (16_384, UNCOUNTED)
+    assert limits(NUMBERS, maxRecordsPerBatch="-1") == (16_384, UNCOUNTED)
+    assert limits(NUMBERS, maxBytesPerBatch="4096") == (16_384, 4096)
