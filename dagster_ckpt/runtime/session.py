@@ -21,6 +21,8 @@ NEEDED = {
     # A map stage that Spark runs again could hand the shards that are late other rows than it gave the early ones. One
     # lost shuffle therefore fails the whole job, and with it the epoch.
     "spark.stage.maxConsecutiveAttempts": "1",
+    # By default Spark does not count an attempt that lost a shuffle with an executor which was told to leave.
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
 """What a context must be started with."""
 _FASTER = {
@@ -90,14 +92,14 @@ def open_session(spark: "SparkSession") -> "SparkSession":
         )
     context = spark.sparkContext
     settings = context.getConf()
-    for name, value in NEEDED.items():
-        found = settings.get(name, None)
-        if found != value:
-            raise InvalidPipelineError(
-                f"Spark was started without a setting that streams need and that cannot be changed while it runs: "
-                f"add {name}={value} to its spark_config, or, where you build the session yourself, to the builder. "
-                f"found={found}"
-            )
+    wrong = {name: value for name, value in NEEDED.items() if settings.get(name, None) != value}
+    if wrong:
+        needed = " and ".join(f"{name}={value}" for name, value in wrong.items())
+        raise InvalidPipelineError(
+            f"Spark was started without settings that streams need and that cannot be changed while it runs: "
+            f"add {needed} to its spark_config, or, where you build the session yourself, to the builder. "
+            f"found={', '.join(str(settings.get(name, None)) for name in wrong)}"
+        )
     for name, value in _FASTER.items():
         if settings.get(name, None) != value:
             _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)

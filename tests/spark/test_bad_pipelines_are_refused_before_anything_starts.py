@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -173,6 +174,19 @@ def test_spark_started_with_other_settings_is_refused_with_the_line_to_add(
 ) -> None:
     monkeypatch.setattr(sessions, "NEEDED", {"spark.stage.maxConsecutiveAttempts": "7"})
     with pytest.raises(InvalidPipelineError, match=r"add spark.stage.maxConsecutiveAttempts=7 .* found=1"):
+        open_session(spark_of_all)
+
+
+def test_each_lost_shuffle_fails_the_job_also_one_lost_with_an_executor_that_was_told_to_leave(
+    spark_of_all: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm: Any = spark_of_all._jvm
+    entries = getattr(jvm.org.apache.spark.internal.config, "package$").__getattr__("MODULE$")
+    ignored = entries.STAGE_IGNORE_DECOMMISSION_FETCH_FAILURE()
+    assert ignored.defaultValueString() == "true"
+    assert spark_of_all.sparkContext._jsc.sc().conf().get(ignored) is False
+    monkeypatch.setattr(sessions, "NEEDED", {"spark.stage.ignoreDecommissionFetchFailure": "never", "other": "1"})
+    with pytest.raises(InvalidPipelineError, match=r"Failure=never and other=1 to .* found=false, None"):
         open_session(spark_of_all)
 
 

@@ -7,6 +7,7 @@ def test_what_streams_need_is_put_before_the_users_own_arguments() -> None:
     words = environ["PYSPARK_SUBMIT_ARGS"].split()
     assert words[-3:] == ["--driver-memory", "2g", "pyspark-shell"]
     assert "spark.stage.maxConsecutiveAttempts=1" in words
+    assert "spark.stage.ignoreDecommissionFetchFailure=false" in words
     assert "spark.python.unix.domain.socket.enabled=true" in words
 
 
