@@ -94,11 +94,15 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
             return successor
 
 
-def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Manifest:
+def open_again(chain: ManifestChain, opening: Opening, before: Manifest, tried: set[Nonce] | None = None) -> Manifest:
     """Begin a new term after one's own, which `before` is the newest known manifest of: nobody has to be waited for.
+
+    `tried` has the nonces of earlier tries that the store did not answer, and gets this one's: a writer that finds one
+    of those as the newest goes on from it, and is not fenced by itself.
 
     Raises `FencedError` where another writer has opened the stream meanwhile.
     """
+    tried = set() if tried is None else tried
     while True:
         newest = chain.newest(before.version)
         if newest is not None and newest.version < before.version:
@@ -107,13 +111,16 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest) -> Mani
                 f"a manifest that this writer has built upon is missing: restore it from a backup, or go back to an "
                 f"epoch before it. object={name}, found={newest.version}, store={chain.store.url}"
             )
-        if newest is None or newest.term != before.term:
+        if newest is None or (newest.term != before.term and newest.nonce not in tried):
             raise FencedError(
                 f"another writer took over the stream; this one has stopped and changed nothing since. "
                 f"stream={before.stream}, mine={before.term}, theirs={newest and newest.term}"
             )
         successor = _current_successor(chain, newest, opening)
-        if successor is not None and _create(chain, newest, successor):
+        if successor is None:
+            continue
+        tried.add(successor.nonce)
+        if _create(chain, newest, successor):
             return successor
 
 

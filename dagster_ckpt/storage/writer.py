@@ -60,6 +60,7 @@ class StreamWriter:
         self._pulse = pulse
         self._ended: CheckpointError | None = None
         self._index_objects = 0
+        self._reopenings: set[Nonce] = set()
         self.heartbeat = LeaseHeartbeat(
             chain.store,
             Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch),
@@ -163,9 +164,10 @@ class StreamWriter:
     def reopen(self) -> "StreamWriter":
         """End this term and begin the next, by the same holder: what a restart of the query does.
 
-        Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over.
+        Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over, and
+        `StoreUnavailableError` where the store did not answer: then it may be called again.
         """
-        successor = open_again(self._chain, self._opening, self._manifest)
+        successor = open_again(self._chain, self._opening, self._manifest, self._reopenings)
         writer = StreamWriter(self._chain, self._opening, successor, self._pulse)
         try:
             writer.heartbeat.begin()

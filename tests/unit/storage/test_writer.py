@@ -140,6 +140,47 @@ def test_a_writer_that_gave_up_opens_again_and_learns_whether_its_epoch_is_there
         assert again.manifest.epoch == Epoch(again.manifest.version)
 
 
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE])
+def test_a_reopening_that_the_store_did_not_answer_can_be_repeated_and_does_not_fence_itself(
+    writers: Writers, fault: Fault
+) -> None:
+    store = FaultyStore(a_store())
+    writer = writers(store)
+    writer.commit(an_edit(writer.manifest))
+
+    class Creates:
+        fault = Fault.NONE
+        failed = False
+
+        def __call__(self, call: Any) -> Fault:
+            # Once the first create was not answered, nothing is, until patience ends.
+            self.failed |= call.verb == "put_if_absent" and self.fault is not Fault.NONE
+            return self.fault if self.failed and "manifest" in call.name else Fault.NONE
+
+    store.decide = creates = Creates()
+    creates.fault = fault
+    with pytest.raises(StoreUnavailableError):
+        writer.reopen()
+    creates.fault, creates.failed = Fault.NONE, False
+    store.land()
+    again = writers.kept(writer.reopen())
+    assert again.manifest.epoch == writer.manifest.epoch
+    assert again.manifest.term > writer.term
+    assert again.commit(an_edit(again.manifest)).epoch == again.next_epoch - 1
+
+
+def test_a_reopening_is_fenced_by_another_writer_also_after_one_without_an_answer(writers: Writers) -> None:
+    store = FaultyStore(a_store())
+    writer = writers(store)
+    store.decide = lambda call: Fault.LOST_REPLY if "manifest" in call.name else Fault.NONE
+    with pytest.raises(StoreUnavailableError):
+        writer.reopen()
+    store.decide = lambda _: Fault.NONE
+    writers(store, an_opening("run-2", take_over=Takeover.ALWAYS))
+    with pytest.raises(FencedError, match="another writer took over"):
+        writer.reopen()
+
+
 def test_a_writer_that_was_interrupted_in_the_middle_of_a_commit_commits_nothing_more(writers: Writers) -> None:
     store = FaultyStore(a_store())
     writer = writers(store)
