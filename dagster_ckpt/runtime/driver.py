@@ -14,6 +14,7 @@ from dagster_ckpt.errors import (
     CorruptStateError,
     IncompatibleStateError,
     InvalidPipelineError,
+    StoreUnavailableError,
 )
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
@@ -257,6 +258,8 @@ class EpochDriver:
             # A file may be missing because another writer has retired it.
             self._setup.writer.check_term()
             error = final
+        elif _store_did_not_answer(outcome.words):
+            error = StoreUnavailableError(str(error))
         # Tasks do not know what the stream is called.
         return type(error)(f"{error}, asset={self._setup.asset}")
 
@@ -296,6 +299,12 @@ def final_error(words: Iterable[Word]) -> CheckpointError | None:
         if isinstance(word, ShardDecline) and word.error in _FINAL:
             return _FINAL[word.error](word.reason)
     return None
+
+
+def _store_did_not_answer(words: Iterable[Word]) -> bool:
+    """Whether every shard that declined did so because of the store: that is no fault of the stream's."""
+    declined = [word.error for word in words if isinstance(word, ShardDecline)]
+    return bool(declined) and all(error == StoreUnavailableError.__name__ for error in declined)
 
 
 def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:

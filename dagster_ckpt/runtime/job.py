@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
+from typing import TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -54,12 +56,18 @@ from dagster_ckpt.storage.overtaking import OvertakingWatch
 from dagster_ckpt.storage.pulse import Pulse
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 
+T = TypeVar("T")
+
 _LOG = logging.getLogger(__name__)
 
+_TRIED_AGAIN = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
 _LOOK_MS_MAX = 2_000
 """So long may Spark take to list what is new and to plan a batch of it, before an input counts as silent."""
+_OPENING_MS_MAX = 60_000
+"""So long after its first try a stream's opening is tried again: a run that has not opened its stream three minutes
+after its start is taken for dead, and a store that cannot be written to takes no beat that says otherwise."""
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What trying again cannot mend."""
 
@@ -123,7 +131,7 @@ class _Run:
         options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
         collector = Collector(chain, root, options.grace_ms, options.max_lag)
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
-        self._writer = opened()  # nothing between here and the try, or an interrupt would leave its lease beating
+        self._writer = self._open(opened)  # nothing between here and the try, or an interrupt would leave it beating
         try:
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
@@ -133,9 +141,8 @@ class _Run:
             collecting.begin()
             result = self._try()
             while result is None:
-                # A new term: nobody knows what the old one's tasks and its last commit may still do.
-                self._writer = self._writer.reopen()
-                result = self._try()
+                # A new term: what the old one's tasks and its last commit may still do is unknown.
+                result = self._reopen() or self._try()
             # What the run tells at its end is told as the stream's writer, also where it had nothing to commit.
             self._writer.check_term()
             self._writer.close(result.reason or result.ending)
@@ -148,6 +155,43 @@ class _Run:
         finally:
             collecting.end()
         return result
+
+    def _open(self, opened: Callable[[], StreamWriter]) -> StreamWriter:
+        """The run's first writer. A store that does not answer costs a try, as it does an epoch."""
+        tolerated, late_ms = self._job.options.tolerable_failures, self._clock.monotonic_ms() + _OPENING_MS_MAX
+        for failures in count(1):
+            try:
+                return opened()
+            except StoreUnavailableError as error:
+                if failures > tolerated or self._clock.monotonic_ms() >= late_ms:
+                    raise
+                _LOG.warning(_TRIED_AGAIN, "the stream's opening", self._job.asset, failures, tolerated, error)
+                if self._pause(failures, self._hooks.stop_reason) is not None:
+                    raise
+        raise AssertionError("counting has no end")
+
+    def _reopen(self) -> JobResult | None:
+        """Begin a new term; the result where there is a reason to end before the store has answered."""
+        while True:
+            try:
+                self._writer = self._writer.reopen()
+                return None
+            except StoreUnavailableError as error:
+                self._coordinator.reset(self._writer.manifest.shards, self._clock.monotonic_ms())
+                if not self._may_try_again("the stream's reopening", error):
+                    raise
+            result = self._back_off()
+            if result is not None:
+                return result
+
+    def _may_try_again(self, what: str, error: Exception) -> bool:
+        """Count one more failure in a row. Whether it is tolerated."""
+        coordinator = self._coordinator
+        coordinator.fail_try(str(error))
+        if coordinator.may_try_again:
+            failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
+            _LOG.warning(_TRIED_AGAIN, what, self._job.asset, failures, tolerated, error)
+        return coordinator.may_try_again
 
     def _try(self) -> JobResult | None:
         """How the run ended; None where it may be tried again."""
@@ -174,16 +218,8 @@ class _Run:
                     self._job.asset,
                 )
                 return self._back_off()
-            self._coordinator.fail_try(str(error))
-            if not self._coordinator.may_try_again:
+            if not self._may_try_again("an epoch", error):
                 raise
-            _LOG.warning(
-                "an epoch failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s",
-                self._job.asset,
-                self._coordinator.failures_in_a_row,
-                self._coordinator.tolerable_failures,
-                error,
-            )
             return self._back_off()
 
     def _is_only_slow(self, error: Exception) -> bool:
@@ -283,16 +319,19 @@ class _Run:
         return None
 
     def _back_off(self) -> JobResult | None:
-        """Wait before the next try, longer each time; the result where there is a reason to end instead."""
+        """Wait before the next try; the result where there is a reason to end instead."""
+        end = self._pause(max(1, self._coordinator.failures_in_a_row), self._reason_to_end)
+        return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
+
+    def _pause(self, failures: int, reason_to_end: Callable[[], T | None]) -> T | None:
+        """Wait before the next try after so many failures in a row; or until there is a reason to end: that one."""
         chance = int(self._clock.unique()[:4], 16) / 0xFFFF
-        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(
-            max(1, self._coordinator.failures_in_a_row), chance
-        )
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(failures, chance)
         while True:
             self._pulse.sign()
-            end = self._reason_to_end()
-            if end is not None:
-                return JobResult(end[0], self._writer.manifest, end[1])
+            reason = reason_to_end()
+            if reason is not None:
+                return reason
             left_ms = until_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,9 +11,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dagster_ckpt.errors import CheckpointDeclinedError
+from dagster_ckpt.errors import CheckpointDeclinedError, StoreUnavailableError
+from dagster_ckpt.runtime import job
 from dagster_ckpt.runtime.query import EpochQuery
-from dagster_ckpt.runtime.stream_job import Ending
+from dagster_ckpt.runtime.stream_job import Ending, JobHooks
+from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
 
@@ -75,3 +78,86 @@ def test_a_process_of_sparks_that_comes_up_too_late_costs_none_of_the_tries(
     starts = iter(range(1000))
     with pytest.raises(StreamingQueryException, match="connect back"):
         stream.run(totals(inbox), replace(FAST, tolerable_failures=0, timeout_ms=100, backoff_ms_max=30))
+
+
+class Refuses:
+    """A call that the store refuses the first so many times."""
+
+    def __init__(self, call: Callable[..., Any], times: int) -> None:
+        self.call, self.left, self.made = call, times, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.made += 1
+        if self.made <= self.left:
+            raise StoreUnavailableError("no space left on device")
+        return self.call(*args)
+
+
+def test_an_opening_that_the_store_refuses_is_one_of_the_tries(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(inbox, 0, 1)
+    opening = Refuses(open_stream, 2)
+    monkeypatch.setattr(job, "open_stream", opening)
+    stream.run(totals(inbox), replace(FAST, tolerable_failures=2))
+    assert stream.rows() == expected(0)
+    assert opening.made == 3
+    opening.made, opening.left = 0, 99
+    with pytest.raises(StoreUnavailableError, match="no space left"):
+        stream.run(totals(inbox), replace(FAST, tolerable_failures=2))
+    assert opening.made == 3
+
+
+def test_a_run_that_must_end_ends_also_while_its_opening_is_refused(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = Refuses(open_stream, 99)
+    monkeypatch.setattr(job, "open_stream", opening)
+    with pytest.raises(StoreUnavailableError):
+        stream.run(totals(inbox), replace(FAST, tolerable_failures=99), JobHooks(stop_reason=lambda: "canceled"))
+    assert opening.made == 1
+
+
+def test_a_reopening_that_the_store_refuses_is_one_of_the_tries(
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(inbox, 0, 1)
+    reopening = Refuses(StreamWriter.reopen, 2)
+
+    def reopen(writer: StreamWriter) -> Any:
+        return reopening(writer)
+
+    monkeypatch.setattr(StreamWriter, "reopen", reopen)
+    through = fails_twice_a_batch(tmp_path / "tries")
+    stream.run(totals(inbox, through=through), replace(FAST, tolerable_failures=4))
+    assert stream.rows() == expected(0)
+    assert reopening.made == 4
+
+
+def test_a_reopening_that_is_refused_too_often_ends_the_run_as_the_store_that_refused_it(
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(inbox, 0, 1)
+    reopening = Refuses(StreamWriter.reopen, 99)
+
+    def reopen(writer: StreamWriter) -> Any:
+        return reopening(writer)
+
+    monkeypatch.setattr(StreamWriter, "reopen", reopen)
+    through = fails_twice_a_batch(tmp_path / "tries")
+    with pytest.raises(StoreUnavailableError, match="no space left"):
+        stream.run(totals(inbox, through=through), replace(FAST, tolerable_failures=3))
+    assert reopening.made == 3
+    assert stream.rows() == []
+
+
+def test_an_epoch_that_tasks_could_not_write_fails_as_the_store_that_refused_it(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    fill(inbox, 0, 1)
+
+    stream.folder.mkdir(parents=True)
+    (stream.folder / "state").write_text("a file where tasks need a folder: the file system refuses each of them")
+    with pytest.raises(StoreUnavailableError, match=r"the file system refused.*asset=flights/delays"):
+        stream.run(totals(inbox), replace(FAST, tolerable_failures=0))
+    assert stream.rows() == []
