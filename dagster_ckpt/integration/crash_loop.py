@@ -4,7 +4,8 @@ The count travels in a tag from each Dagster run to the one that is launched in 
 the sensor's cursor and everything else but Dagster's own database.
 
 A run that died without a word (killed, out of memory, its host gone) says nothing of the cause: it neither counts nor
-makes the count begin anew. `max_attempts` bounds those.
+makes the count begin anew. `max_attempts` bounds those. A store or a Spark master that did not answer does not count
+either, and nothing bounds those: no other code would help.
 """
 
 import re
@@ -19,10 +20,14 @@ _COMPARED_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """What a Dagster run failed with: the error's class and its message, for people."""
+    """What a Dagster run failed with: the error's class and its message, for people.
+
+    `unavailable`: what the stream needs, such as its store or Spark's master, did not answer.
+    """
 
     kind: str
     message: str
+    unavailable: bool = False
 
     @property
     def mark(self) -> str:
@@ -52,7 +57,7 @@ class SameError:
 
 def counted(before: SameError | None, error: RunError | None) -> SameError | None:
     """The count after one more failed run; `error` is None for one that died without a word."""
-    if error is None:
+    if error is None or error.unavailable:
         return before
     times = before.times if before is not None and before.mark == error.mark else 0
     return SameError(error.mark, times + 1)

@@ -1,13 +1,14 @@
 """The check that every streaming asset has: `no_crash_loop`, on the Checks tab of its page in Dagster's UI.
 
 It belongs to the asset's own step. A run passes it with the first epoch that it commits, and again with its result. The
-recovery sensor fails it where it has given up: an event of no run, newer than those of the runs that failed.
+recovery sensor fails it where it has given up, and where it goes on but something does not answer: an event of no run,
+newer than those of the runs that failed.
 """
 
 import dagster as dg
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.integration.recovery import GaveUp
+from dagster_ckpt.integration.recovery import GaveUp, Unavailable
 
 CHECK = "no_crash_loop"
 
@@ -21,7 +22,8 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
         CHECK,
         asset=key,
         description="Fails where the recovery sensor has stopped starting the stream again, because its runs fail over "
-        "and over at the same epoch. Passes with the next committed epoch.",
+        "and over at the same epoch; and while the store or Spark's master does not answer, where the sensor goes on. "
+        "Passes with the next committed epoch.",
     )
 
 
@@ -56,15 +58,35 @@ def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_u
     )
 
 
-def tell_gave_up(
-    instance: dg.DagsterInstance, key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp
-) -> bool:
-    """Fail the stream's check, once for this run. False where the check says so already."""
-    latest = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, CHECK))
-    said = None if latest is None else latest.evaluation
-    if isinstance(said, dg.AssetCheckEvaluation) and not said.passed:
-        about = said.metadata.get(_RUN)
-        if about is not None and about.value == run.run_id:
+def evaluation_unavailable(
+    key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, unavailable: Unavailable
+) -> dg.AssetCheckEvaluation:
+    """What the sensor reports while something that the stream needs does not answer."""
+    error = str(unavailable.error)[:_ERROR_LENGTH_MAX]
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"What the stream needs does not answer: {unavailable.failures} Dagster runs in a row failed after "
+        f"epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor starts the stream again, now after "
+        f"{unavailable.wait_ms / 1000:g} s, until it gets an answer. Check the store, or Spark's master, as the error "
+        f"says. The last error: {error}",
+        metadata={
+            _LAST_EPOCH: int(epoch),
+            _FAILURES: unavailable.failures,
+            _ERROR: error,
+            _RUN: dg.MetadataValue.dagster_run(run.run_id),
+        },
+    )
+
+
+def report(instance: dg.DagsterInstance, run: dg.DagsterRun, evaluation: dg.AssetCheckEvaluation) -> bool:
+    """Fail the stream's check, once for this run and description. False where the check shows them already."""
+    latest = instance.get_latest_asset_check_evaluation_record(evaluation.asset_check_key)
+    shown = None if latest is None else latest.evaluation
+    if isinstance(shown, dg.AssetCheckEvaluation) and not shown.passed:
+        about = shown.metadata.get(_RUN)
+        if about is not None and about.value == run.run_id and shown.description == evaluation.description:
             return False
-    instance.report_runless_asset_event(evaluation_failed(key, run, epoch, gave_up))
+    instance.report_runless_asset_event(evaluation)
     return True

@@ -18,6 +18,7 @@ from dagster_ckpt.integration.names import (
     SAME_ERROR_TAG,
     STREAM_TAG,
     TURN_TAG,
+    UNAVAILABLE_TAG,
     UNFIT_TAG,
     unfit,
 )
@@ -115,6 +116,7 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
         not_rolled_back=from_epoch if isinstance(from_epoch, int) and not obeyed else None,
         error=run_error(instance, run, asset.op_name) if state is RunState.FAILED else None,
         before=SameError.read(by_the_sensor.get(SAME_ERROR_TAG, "")),
+        unavailable=_number(by_the_sensor, UNAVAILABLE_TAG) or 0,
     )
 
 

@@ -23,6 +23,9 @@ EPOCH_TAG = "dagster_ckpt/epoch"
 SAME_ERROR_TAG = "dagster_ckpt/same_error"
 """With what error the Dagster runs before this one have failed, and how many in a row: what a crash loop is told by."""
 
+UNAVAILABLE_TAG = "dagster_ckpt/unavailable"
+"""How many Dagster runs in a row before this one ended because the store or Spark's master did not answer."""
+
 MAY_FENCE_TAG = "dagster_ckpt/may_fence"
 """The one term that a Dagster run may fence without waiting, because the sensor has judged its writer dead."""
 

@@ -19,6 +19,9 @@ To recover is to relaunch, until that is no use: `same_error_max` runs in a row 
 `max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
 and the check `no_crash_loop` fails. What makes it begin anew is a run that a person started, another `code_version`, or
 a committed epoch.
+
+A run that failed because the store or Spark's master did not answer uses up no attempt: it is relaunched for ever, with
+pauses that grow up to `backoff_max`, and from the second such run in a row the check says what does not answer.
 """
 
 from dataclasses import dataclass, field, replace
@@ -45,8 +48,9 @@ class Recovery:
 
     `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
     once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. `same_error_max`
-    runs in a row that failed with the same error are a crash loop, and end it earlier. A writer whose lease has not
-    been renewed for `lease_timeout` is taken for dead; it renews three times as often.
+    runs in a row that failed with the same error are a crash loop, and end it earlier. While the store or Spark's
+    master does not answer, neither bound counts: relaunches go on, `backoff_max` apart in the end. A writer whose lease
+    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
     """
 
     max_attempts: int = 5
@@ -94,7 +98,7 @@ class Recovery:
 
     def wait_ms(self, attempt: int) -> int:
         """How long relaunch number `attempt` (the first is 1) waits after the failure."""
-        return 0 if attempt <= 1 else min(self.backoff_ms * 2 ** (attempt - 2), self.backoff_max_ms)
+        return 0 if attempt <= 1 else min(self.backoff_ms * 2 ** min(attempt - 2, 32), self.backoff_max_ms)
 
 
 class RunState(StrEnum):
@@ -119,6 +123,7 @@ class RunView:
     `left_to_dagster`: Dagster's own run retries will take it on. `not_rolled_back`: the epoch that it was to go back to
     and has not, because it never opened. `same_ms`: for how long it was seen like this. `error`: what it failed with,
     None where it died without a word. `before`: with what error the runs before it have failed, and how often.
+    `unavailable`: how many runs in a row before it ended because something did not answer.
     """
 
     state: RunState
@@ -135,6 +140,7 @@ class RunView:
     same_ms: int = 0
     error: RunError | None = field(default=None, repr=False)
     before: SameError | None = None
+    unavailable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,8 @@ class Launch:
 
     `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
     `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one. `before` is
-    the error of the runs before it, for its own failure to be compared with.
+    the error of the runs before it, for its own failure to be compared with. `unavailable` runs in a row ended because
+    something did not answer.
     """
 
     attempt: int
@@ -193,6 +200,7 @@ class Launch:
     mode: Mode
     not_rolled_back: int | None = None
     before: SameError | None = None
+    unavailable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +216,30 @@ class GaveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Something that the stream needs does not answer. `failures` runs in a row ended so, the last one with `error`.
+
+    Relaunching goes on, the next time after a pause of `wait_ms`.
+    """
+
+    failures: int
+    error: RunError
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What to do, and why, in words for a person.
 
     `declare_failed`: tell Dagster that the newest run is dead, before anything is launched. `gave_up`: nothing is
-    launched, and the stream's check must say why.
+    launched, and the stream's check must say why. `unavailable`: the check must say what does not answer.
     """
 
     reason: str
     declare_failed: bool = False
     launch: Launch | None = None
     gave_up: GaveUp | None = None
+    unavailable: Unavailable | None = None
 
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
@@ -334,6 +355,8 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
 
 
 def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:
+    if run.error is not None and run.error.unavailable and recovery.max_attempts:
+        return _wait_for_an_answer(view, run, run.error, recovery, since_ms)
     attempt = 1 if view.progressed or view.new_code else run.attempt + 1
     # An error of other code tells nothing of this code; one that came after an epoch is the first at this one.
     same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
@@ -353,6 +376,21 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
         declare_failed,
         Launch(attempt, _may_fence(view.lease), run.mode, before=same),
     )
+
+
+def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recovery: Recovery, since_ms: int) -> Verdict:
+    """Relaunch for ever, with growing pauses: it is no fault of the stream's, so none of its attempts is used up."""
+    begins = view.progressed or view.new_code
+    failures = 1 if begins else run.unavailable + 1
+    wait_ms = recovery.wait_ms(failures)
+    # One in a row may be a hiccup, and its relaunch follows at once.
+    said = Unavailable(failures, error, wait_ms) if failures > 1 else None
+    why = f"what it needs did not answer, {failures} times in a row ({error.kind}); its relaunch"
+    if since_ms < wait_ms:
+        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=said)
+    attempt, before = (0, None) if begins else (run.attempt, run.before)
+    launch = Launch(attempt, _may_fence(view.lease), run.mode, before=before, unavailable=failures)
+    return Verdict(f"{why} is due", launch=launch, unavailable=said)
 
 
 def _gave_up(run: RunView, recovery: Recovery, attempt: int, same: SameError | None) -> GaveUp | None:

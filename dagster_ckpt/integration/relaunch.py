@@ -14,6 +14,7 @@ from dagster_ckpt.integration.names import (
     NOT_ROLLED_BACK_TAG,
     SAME_ERROR_TAG,
     STREAM_TAG,
+    UNAVAILABLE_TAG,
 )
 from dagster_ckpt.integration.options import StreamOptions
 from dagster_ckpt.integration.recovery import Launch
@@ -58,8 +59,12 @@ def run_request(
     else:
         config["mode"] = str(launch.mode)
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
+    if launch.attempt or launch.unavailable:
+        tags[EPOCH_TAG] = str(sight.committed)
     if launch.attempt:
-        tags |= {ATTEMPT_TAG: str(launch.attempt), EPOCH_TAG: str(sight.committed)}
+        tags[ATTEMPT_TAG] = str(launch.attempt)
+    if launch.unavailable:
+        tags[UNAVAILABLE_TAG] = str(launch.unavailable)
     if launch.before is not None:
         tags[SAME_ERROR_TAG] = launch.before.write()
     if launch.not_rolled_back is not None:

@@ -1,5 +1,6 @@
 """What a failed Dagster run failed with, from the one place that surely knows: its own event log."""
 
+import re
 from typing import Any
 
 import dagster as dg
@@ -11,11 +12,24 @@ _NO_WORD = {
     "ChildProcessCrashException",
     "DagsterExecutionInterruptedError",
     "KeyboardInterrupt",
-    # Another writer is at work, or the store does not answer: no fault of this stream's.
+    # Another writer is at work.
     "FencedError",
-    "StoreUnavailableError",
 }
 """Errors that say nothing of the stream: starting it again is the right answer to each of them."""
+
+_MASTER_IS_UNAVAILABLE = re.compile(
+    # The scheduler backend of a standalone cluster; and what raises in the driver, whose context it stops in a thread
+    # of its own, depends on how far the driver had come.
+    r"All masters are unresponsive"
+    r"|stopped SparkContext.*was stopped at:\s+org\.apache\.spark\.SparkContext\$\$anon"
+    r'|"org\.apache\.spark\.SparkEnv\$\.get\(\)" is null'
+    # Kubernetes and YARN, from within the constructor of the context.
+    r"|calling None\.org\.apache\.spark\.api\.java\.JavaSparkContext\b.*"
+    r"(?:ConnectException|UnknownHostException|SocketTimeoutException|NoRouteToHostException|ConnectTimeoutException"
+    r"|Connection refused|Connection timed out|Failed to connect)",
+    re.DOTALL,
+)
+"""What Spark raises where its master, or what stands for one, cannot be reached."""
 
 
 def run_error(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str) -> RunError | None:
@@ -42,4 +56,5 @@ def _read(error: Any) -> RunError | None:
     if kind in _NO_WORD:
         return None
     message = str(error.message).strip()
-    return RunError(kind, message.partition(f"{kind}: ")[2] or message)
+    unavailable = kind == "StoreUnavailableError" or _MASTER_IS_UNAVAILABLE.search(message) is not None
+    return RunError(kind, message.partition(f"{kind}: ")[2] or message, unavailable)

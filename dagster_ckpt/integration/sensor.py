@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.integration.crash_loop_check import tell_gave_up
+from dagster_ckpt.integration.crash_loop_check import evaluation_failed, evaluation_unavailable, report
 from dagster_ckpt.integration.dagster_runs import (
     StreamAsset,
     code_version_of,
@@ -30,7 +30,7 @@ from dagster_ckpt.integration.names import (
     op_name_of,
     stream_name_of,
 )
-from dagster_ckpt.integration.recovery import RunState, StreamView, decide
+from dagster_ckpt.integration.recovery import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.sight import Sight, lease_view, look
@@ -151,18 +151,27 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
     if run is not None:
         _drain_old_code(instance, run, stream_view, watched.code_version)
-    if (
-        run is not None
-        and verdict.gave_up is not None
-        and tell_gave_up(instance, asset.key, run, sight.epoch, verdict.gave_up)
-    ):
-        tick.context.log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
+    if run is not None:
+        _report(tick, asset, run, sight, verdict)
     request = None
     if launch is not None:
         if launch.not_rolled_back is not None:
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
         request = run_request(watched, launch, run, sight, tick.clock)
     return Judged(after, verdict.reason, request)
+
+
+def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, sight: Sight, verdict: Verdict) -> None:
+    """Fail the stream's check where the verdict has something to say there."""
+    instance, log = tick.context.instance, tick.context.log
+    if verdict.gave_up is not None:
+        failed = evaluation_failed(asset.key, run, sight.epoch, verdict.gave_up)
+        if report(instance, run, failed):
+            log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
+    elif verdict.unavailable is not None:
+        failed = evaluation_unavailable(asset.key, run, sight.epoch, verdict.unavailable)
+        if report(instance, run, failed):
+            log.warning("a stream waits for an answer. stream=%s, reason=%s", asset.stream, verdict.reason)
 
 
 def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:

@@ -173,8 +173,10 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
         result = run_stream(_job(step, stream), hooks, step.clock)
     except FencedError:
         raise  # whoever took over tells Dagster from here on
-    except BaseException:
+    except BaseException as error:
         events.flush()
+        if watch.stop is Stop.CANCELED and isinstance(error, Exception):
+            raise dg.DagsterExecutionInterruptedError from error
         raise
     if watch.stop is Stop.CANCELED:
         # Dagster's own interruption got lost on its way here: end as it would have.

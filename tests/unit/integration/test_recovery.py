@@ -16,6 +16,7 @@ from dagster_ckpt.integration.recovery import (
     RunState,
     RunView,
     StreamView,
+    Unavailable,
     Verdict,
     decide,
 )
@@ -315,6 +316,50 @@ def test_runs_that_died_without_a_word_are_bounded_by_the_attempts_and_given_up_
     assert judge(run, LAPSED).gave_up == GaveUp(6, None, same=False)
     assert judge(replace(run, attempt=4), LAPSED).gave_up is None
     assert judge(replace(ran(RunState.STARTED), attempt=5), LAPSED).gave_up == GaveUp(6, None, same=False)
+
+
+NO_ANSWER = RunError("StoreUnavailableError", "the disk is full", unavailable=True)
+
+
+def test_a_store_that_does_not_answer_is_retried_for_ever_and_uses_up_no_attempt() -> None:
+    recovery = Recovery()
+    run = replace(ran(RunState.FAILED), error=NO_ANSWER, attempt=2, before=times(1))
+    waits = []
+    for failures in range(20):
+        seen = replace(run, unavailable=failures)
+        verdict = judge(replace(seen, same_ms=10**9), LAPSED, recovery=recovery)
+        assert verdict.launch == Launch(2, TERM, NOW, before=times(1), unavailable=failures + 1)
+        assert verdict.gave_up is None
+        waits.append(recovery.wait_ms(failures + 1))
+        if waits[-1]:
+            assert judge(replace(seen, same_ms=waits[-1] - 1), LAPSED, recovery=recovery).launch is None
+            assert judge(replace(seen, same_ms=waits[-1]), LAPSED, recovery=recovery).launch is not None
+    assert waits[:4] == [0, 5_000, 10_000, 20_000]
+    assert set(waits[10:]) == {300_000}, "in the end the longest pause, for ever"
+
+
+def test_from_the_second_time_in_a_row_the_check_says_what_does_not_answer_while_the_relaunch_waits() -> None:
+    run = replace(ran(RunState.FAILED), error=NO_ANSWER)
+    assert judge(run, LAPSED).unavailable is None, "one may be a hiccup, and its relaunch follows at once"
+    verdict = judge(replace(run, unavailable=1), LAPSED)
+    assert (verdict.launch, verdict.unavailable) == (None, Unavailable(2, NO_ANSWER, 5_000))
+
+
+def test_a_crash_after_an_outage_counts_from_where_it_stood_before() -> None:
+    run = replace(ran(RunState.FAILED, same_ms=10**9), error=POISON, attempt=1, before=times(1), unavailable=40)
+    assert judge(run, LAPSED).launch == Launch(2, TERM, NOW, before=times(2))
+    assert judge(replace(run, error=None), LAPSED).launch == Launch(2, TERM, NOW, before=times(1))
+
+
+def test_an_epoch_or_new_code_begins_the_pauses_of_an_outage_again() -> None:
+    run = replace(ran(RunState.FAILED, same_ms=0), error=NO_ANSWER, attempt=4, before=times(2), unavailable=40)
+    assert judge(run, LAPSED, progressed=True).launch == Launch(0, TERM, NOW, unavailable=1)
+    assert judge(run, LAPSED, new_code=True).launch == Launch(0, TERM, NOW, unavailable=1)
+
+
+def test_a_stream_that_must_not_be_relaunched_is_not_relaunched_after_an_outage() -> None:
+    verdict = judge(replace(ran(RunState.FAILED), error=NO_ANSWER), LAPSED, recovery=Recovery(max_attempts=0))
+    assert (verdict.launch, verdict.gave_up) == (None, GaveUp(1, NO_ANSWER, same=False))
 
 
 def test_new_code_gets_all_attempts_anew_also_where_they_were_used_up() -> None:
