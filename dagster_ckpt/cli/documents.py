@@ -67,6 +67,8 @@ def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Docu
             "rows": info.rows_out,
             "bytes": sum(change.bytes for change in manifest.changes),
         },
+        "checkpoint_interval_ms": manifest.checkpoint_interval_ms,
+        "slowest_shards": [asdict(each) for each in manifest.slowest_shards],
         "table_files": sum(index.entries for index in manifest.files.index) + len(manifest.files.tail),
         "sources": [_source(position) for position in manifest.sources],
         "total_late_rows": manifest.statistics.total_late_rows,

@@ -14,9 +14,10 @@ from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, Wr
 from dagster_ckpt.history.verification import Finding
 from dagster_ckpt.protocol.edits import NOBODY
 from dagster_ckpt.protocol.lineage import ranges
-from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef
+from dagster_ckpt.protocol.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, ShardTime
 
 _ROWS = 50
+_SHARDS = 5
 _CELL_CHARS_MAX = 60
 
 
@@ -224,7 +225,12 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     if info.epoch:
         late = f", {plain.count(info.late_rows)} too late" if info.late_rows else ""
         yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
-        yield "took", plain.duration(info.epoch_ms)
+        slowest = manifest.slowest_shards[:_SHARDS]
+        yield "took", f"{plain.duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
+        for each in slowest:
+            yield f"  shard {each.shard}", _shard(each)
+        if manifest.checkpoint_interval_ms is not None:
+            yield "interval", plain.duration(manifest.checkpoint_interval_ms)
         if info.merged_rows:
             waited = f", intake waited {plain.duration(info.stall_ms)}" if info.stall_ms else ""
             yield "compaction", f"{plain.count(info.merged_rows, 'row')} merged{waited}"
@@ -236,6 +242,11 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
     yield from _made(info, manifest)
     yield "", ""
     yield from _so_far(info, manifest)
+
+
+def _shard(time: ShardTime) -> str:
+    """How long a shard took, where, and for how many rows."""
+    return f"{plain.duration(time.milliseconds)} on {escape(time.host)}, {plain.count(time.rows_in, 'row')} in"
 
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:

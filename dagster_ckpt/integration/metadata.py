@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import dagster as dg
@@ -41,6 +41,7 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
     """The epoch that the manifest shows.
 
     State rows, state bytes, row count and runs (of the shard that has the most) are those of the whole stream at it.
+    An interval of 0: each micro-batch is an epoch.
     """
     statistics = manifest.statistics
     numbers: dict[str, int | float] = {
@@ -57,6 +58,7 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
         "stall_milliseconds": statistics.stall_ms,
         "late_rows": statistics.late_rows,
         "lag_seconds": pace.lag_seconds,
+        "checkpoint_interval_seconds": (manifest.checkpoint_interval_ms or 0) / 1_000,
         "dagster/row_count": row_count(manifest),
         **_consumed(manifest),
         **{name: pace.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
@@ -67,8 +69,21 @@ def epoch_metadata(manifest: Manifest, pace: Pace) -> Metadata:
     }
     if manifest.backfill.status is BackfillStatus.CREATING:
         metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
+    metadata["slowest_shards"] = _slowest_shards(manifest)
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
     return metadata
+
+
+def _slowest_shards(manifest: Manifest) -> dg.TableMetadataValue:
+    """A table of the shards whose tasks took longest; without rows where no task has worked."""
+    columns = [
+        dg.TableColumn("shard", "int"),
+        dg.TableColumn("host", "string"),
+        dg.TableColumn("milliseconds", "int", description="How long its task has worked, for all its shards."),
+        dg.TableColumn("rows_in", "int"),
+    ]
+    records = [dg.TableRecord(asdict(each)) for each in manifest.slowest_shards]
+    return dg.MetadataValue.table(records, dg.TableSchema(columns))
 
 
 def _consumed(manifest: Manifest) -> dict[str, int]:

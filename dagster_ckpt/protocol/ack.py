@@ -35,8 +35,8 @@ class ShardAck:
     `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time seen by each
     input in this epoch, None where it saw none; `merged_rows` what compaction wrote, `stall_ms` how long the intake of
     rows waited for it; `counters` what the operator counts by names of its own. A task that works several shards works
-    them together: all that is counted, but for `rows_in`, is then given with its first shard. One task of an
-    append-only stream may also have merged files of the table.
+    them together: `milliseconds` is how long it worked for all of them, and all that is counted, but for `rows_in`, is
+    given with its first shard. One task of an append-only stream may also have merged files of the table.
     """
 
     shard: Shard

@@ -20,6 +20,7 @@ from dagster_ckpt.protocol.manifest import (
     Pipeline,
     Retained,
     RunRef,
+    ShardTime,
     SourcePosition,
     Statistics,
 )
@@ -27,6 +28,8 @@ from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
 ABANDONED_MAX = 1000
 ROLLBACKS_MAX = 100
+SLOWEST_MAX = 16
+"""So many shards' times a manifest has."""
 
 NOBODY = Owner("", "")
 """Of a stream that no writer has opened yet: it belongs to whoever does so first."""
@@ -50,7 +53,7 @@ class EpochEdit:
     and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark),
     `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
     so all that waited for the parent's watermark has come out. `at_least_us` moves the watermark on, whatever the rows
-    say.
+    say. `interval_ms` is the time between two epochs, None where each micro-batch is one.
     """
 
     acks: tuple[ShardAck, ...]
@@ -61,6 +64,7 @@ class EpochEdit:
     idle: tuple[bool, ...] = ()
     worked: bool = True
     at_least_us: int | None = None
+    interval_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,8 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
             (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
         ),
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
+        checkpoint_interval_ms=edit.interval_ms,
+        slowest_shards=_slowest(edit.acks),
     )
 
 
@@ -378,6 +384,12 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         total_rows_out=before.total_rows_out + rows_out,
         total_late_rows=before.total_late_rows + late_rows,
     )
+
+
+def _slowest(acks: Iterable[ShardAck]) -> tuple[ShardTime, ...]:
+    """The shards whose tasks took longest; of those of one task the ones with the most rows. None worked: none."""
+    times = [ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in) for ack in acks if ack.host]
+    return tuple(sorted(times, key=lambda each: (-each.milliseconds, -each.rows_in, each.shard))[:SLOWEST_MAX])
 
 
 def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:

@@ -6,7 +6,7 @@ where it was found.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import repeat
@@ -37,17 +37,22 @@ class Codec(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[T]):
-    """A dataclass and the codec of each of its fields."""
+    """A dataclass and the codec of each of its fields.
+
+    `added` has the fields that older releases did not write, and the JSON that stands for one that is absent.
+    """
 
     type: type[T]
     fields: Mapping[str, Codec[Any]]
+    added: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [field.name for field in dataclasses.fields(self.type)]  # type: ignore[arg-type]
         assert names == list(self.fields), f"each field needs its codec, in order. type={self.type.__name__}"
+        assert self.added.keys() <= self.fields.keys(), f"only a field can be absent. type={self.type.__name__}"
 
     def codec(self) -> Codec[T]:
-        """One value: an object with exactly these fields."""
+        """One value: an object with exactly these fields, but for those that older releases did not write."""
         writers = [(name, codec.encode) for name, codec in self.fields.items()]
         readers = [(name, codec.decode) for name, codec in self.fields.items()]
 
@@ -55,7 +60,7 @@ class Record(Generic[T]):
             return {name: write(getattr(value, name)) for name, write in writers}
 
         def decode(value: Json) -> T:
-            fields, values = _exactly(self.fields, value), []
+            fields, values = _exactly(self.fields, {**self.added, **_expect(dict, value)}), []
             for name, read in readers:
                 try:
                     values.append(read(fields[name]))
@@ -67,6 +72,7 @@ class Record(Generic[T]):
 
     def columns(self) -> Codec[tuple[T, ...]]:
         """Many values, a column for each field: small and fast to read. A column of one value is written once."""
+        assert not self.added, f"a column is never absent. type={self.type.__name__}"
         expected = {"count": COUNT, **self.fields}
 
         def encode(values: tuple[T, ...]) -> Json:

@@ -299,6 +299,19 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardTime:
+    """How long a shard took in the shown epoch, where, and how many rows it got.
+
+    The time is that of the task, which works all its shards together.
+    """
+
+    shard: Shard
+    host: str
+    milliseconds: int
+    rows_in: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retained:
     """An epoch that can be read, the manifest that shows it and when it was committed (ms since the Unix epoch)."""
 
@@ -323,7 +336,9 @@ class Manifest:
     `files` all files of a table that only grows: those of its change logs, or what they were merged into, in the
     order in which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
     honoured, newest last. The watermark is that for the next epoch; `harvested_us` is the one that the newest worked
-    epoch had, so all that waited for it has come out. Where they differ, rows may be due.
+    epoch had, so all that waited for it has come out. Where they differ, rows may be due. `checkpoint_interval_ms` is
+    the time between two epochs in the run that made the shown one, None where each micro-batch is one;
+    `slowest_shards` are those that took longest in it, the slowest first.
     """
 
     version: Version
@@ -354,3 +369,5 @@ class Manifest:
     abandoned: tuple[EpochRange, ...] = ()
     rollbacks: tuple[str, ...] = ()
     harvested_us: int | None = None
+    checkpoint_interval_ms: int | None = None
+    slowest_shards: tuple[ShardTime, ...] = ()

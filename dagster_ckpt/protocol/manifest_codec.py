@@ -52,6 +52,7 @@ from dagster_ckpt.protocol.manifest import (
     Pipeline,
     Retained,
     RunRef,
+    ShardTime,
     SinkMark,
     SortKind,
     SourceIdentity,
@@ -240,6 +241,7 @@ def _shards(value: Json) -> tuple[tuple[RunRef, ...], ...]:
     return tuple(runs[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True))
 
 
+_NO_SHARD_TIMES = {"count": 0, "shard": [], "host": [], "milliseconds": [], "rows_in": []}
 MANIFEST = Record(
     Manifest,
     {
@@ -288,7 +290,12 @@ MANIFEST = Record(
         "abandoned": Record(EpochRange, {"first": COUNT, "last": COUNT}).columns(),
         "rollbacks": sequence(TEXT),
         "harvested_us": optional(WHOLE),
+        "checkpoint_interval_ms": optional(COUNT),
+        "slowest_shards": Record(
+            ShardTime, {"shard": COUNT, "host": TEXT, "milliseconds": COUNT, "rows_in": COUNT}
+        ).columns(),
     },
+    added={"checkpoint_interval_ms": None, "slowest_shards": _NO_SHARD_TIMES},
 ).codec()
 
 

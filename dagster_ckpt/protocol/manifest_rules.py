@@ -392,6 +392,8 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
         manifest.event_times_us,
         manifest.harvested_us,
         manifest.statistics,
+        manifest.checkpoint_interval_ms,
+        manifest.slowest_shards,
         manifest.retained,
         manifest.abandoned,
     )

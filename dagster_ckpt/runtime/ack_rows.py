@@ -88,6 +88,7 @@ def _both(one: ShardAck, other: ShardAck) -> ShardAck:
             for times in zip(one.event_times_us, other.event_times_us, strict=True)
         ),
         milliseconds=max(one.milliseconds, other.milliseconds),
+        host=one.host if one.milliseconds >= other.milliseconds else other.host,
         merged_rows=one.merged_rows + other.merged_rows,
         files_merged=one.files_merged or other.files_merged,
     )

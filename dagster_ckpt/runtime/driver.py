@@ -174,7 +174,10 @@ class EpochDriver:
         watermarks = setup.watermarks
         watermarks.saw(_newest(ack.event_times_us for ack in acks))
         epoch_ms, idle = commit_began_ms - began_ms, watermarks.idle_at(began_ms)
-        manifest = self._commit(EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, idle))
+        interval_ms = setup.coordinator.interval_ms
+        manifest = self._commit(
+            EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, idle, interval_ms=interval_ms)
+        )
         ended_ms = clock.monotonic_ms()
         setup.pulse.sign()
         return CommittedEpoch(
@@ -207,6 +210,7 @@ class EpochDriver:
                 idle,
                 worked=False,
                 at_least_us=at_least_us,
+                interval_ms=setup.coordinator.interval_ms,
             )
         )
 

@@ -102,8 +102,9 @@ class ShardWork:
             tables = state.flush()
             merged = None if merging is None else merging.result()
             nothing = tuple(None for _ in self.event_times)
+            busy_ms, host = intake.busy_ms, socket.gethostname()
             first, *others = (
-                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=nothing, host=socket.gethostname())
+                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=nothing, milliseconds=busy_ms, host=host)
                 for shard, rows in zip(shards, rows_in, strict=True)
             )
             whole = replace(
@@ -113,7 +114,6 @@ class ShardWork:
                 late_rows=late_rows,
                 state_rows=state.metrics.state_rows,
                 event_times_us=intake.event_times_us,
-                milliseconds=intake.busy_ms,
                 merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
                 stall_ms=state.metrics.stall_ms,
                 counters=tuple((name, context.counters[name]) for name in operator.counters),

@@ -39,6 +39,8 @@ LABELS = {
     "keys_touched",
     "late_rows",
     "lag_seconds",
+    "checkpoint_interval_seconds",
+    "slowest_shards",
     "dagster/row_count",
     "source_positions",
 }

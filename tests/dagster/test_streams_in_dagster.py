@@ -67,6 +67,9 @@ def test_two_batches_are_two_epochs_and_an_asset_downstream_is_executed_and_read
         assert event.tags is not None
         assert event.tags["dagster/data_version"] == f"counts@{epoch}"
         assert event.tags["dagster/code_version"] == "7"
+        slowest = event.metadata["slowest_shards"]
+        assert isinstance(slowest, dg.TableMetadataValue)
+        assert sum(int(str(record.data["rows_in"])) for record in slowest.records) == rows_in
         sources = event.metadata["source_positions"].value
         assert sources[0]["address"].endswith("/inbox")
     assert sources[0]["files"] == 2

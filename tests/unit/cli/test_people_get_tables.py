@@ -1,5 +1,7 @@
+import json
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from rich.console import Console
 from dagster_ckpt.cli import layout, main, tables
 from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
+from tests.unit.history.made_streams import MadeStream, departures
 
 
 def lines(command: Command, *words: str) -> list[list[str]]:
@@ -58,6 +61,21 @@ def test_show_tells_the_pipeline_the_state_and_the_sources(command: Command) -> 
         "Dagster instance instance-1, code location flights",
     ):
         assert fact in shown
+
+
+def test_show_lists_the_slowest_shards_with_their_host_and_the_interval(tmp_path: Path) -> None:
+    stream = MadeStream(tmp_path.as_uri(), "flights/delays", host="worker-7", milliseconds=1_400, interval_ms=10_000)
+    stream.commit(departures({"UA": [1.0, 5.0]}))
+    stream.close()
+    shown = CliRunner().invoke(main, ["--store", tmp_path.as_uri(), "show", "flights/delays"]).stdout.splitlines()
+    [slowest] = [line.split(maxsplit=2)[2] for line in shown if " 2 rows in" in line and "shard" in line]
+    assert slowest == "1.4 s on worker-7, 2 rows in"
+    assert [line.split() for line in shown if line.startswith("interval")] == [["interval", "10", "s"]]
+    words = ["--store", tmp_path.as_uri(), "--json", "show", "flights/delays"]
+    found = json.loads(CliRunner().invoke(main, words).stdout)
+    assert found["checkpoint_interval_ms"] == 10_000
+    assert found["slowest_shards"][0]["rows_in"] == 2
+    assert {(each["host"], each["milliseconds"]) for each in found["slowest_shards"]} == {("worker-7", 1_400)}
 
 
 def test_show_of_an_older_epoch_shows_that_one(command: Command) -> None:

@@ -73,7 +73,10 @@ def departures(rows: dict[str | None, list[float]]) -> pa.Table:
 
 @dataclass
 class MadeStream:
-    """A stream and its one writer. `url` is the store's, `options` are its storage options."""
+    """A stream and its one writer. `url` is the store's, `options` are its storage options.
+
+    Each shard takes `milliseconds` on `host`, and an epoch follows the other after `interval_ms`.
+    """
 
     url: str
     name: str
@@ -82,6 +85,9 @@ class MadeStream:
     instance: str = "instance-1"
     limits: CompactionLimits = field(default_factory=CompactionLimits)
     options: Mapping[str, object] = field(default_factory=dict)
+    host: str = ""
+    milliseconds: int = 0
+    interval_ms: int | None = None
     writer: StreamWriter = field(init=False)
     _batches: "itertools.count[int]" = field(default_factory=itertools.count)
     _runs: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -117,7 +123,8 @@ class MadeStream:
             self._work(Shard(shard), rows.filter(pa.array(shard_of == shard)), hours) for shard in range(shards)
         )
         batch = next(self._batches)
-        edit = EpochEdit(acks, self.positions(batch), batch, epoch_ms=12, delays_us=(HOUR_US,))
+        positions = self.positions(batch)
+        edit = EpochEdit(acks, positions, batch, epoch_ms=12, delays_us=(HOUR_US,), interval_ms=self.interval_ms)
         return self.writer.commit(edit).epoch
 
     def close(self) -> None:
@@ -143,7 +150,9 @@ class MadeStream:
             ack = self._append(self.operator, file, rows)
         else:
             ack = self._transform(self.operator, file, rows)
-        return replace(ack, rows_in=rows.num_rows, event_times_us=(None if hours is None else hours * HOUR_US,))
+        times_us = (None if hours is None else hours * HOUR_US,)
+        worked = replace(ack, milliseconds=self.milliseconds, host=self.host)
+        return replace(worked, rows_in=rows.num_rows, event_times_us=times_us)
 
     def _append(self, operator: AppendOnly, file: FileId, rows: pa.Table) -> ShardAck:
         changes = operator.changes(rows)

@@ -7,12 +7,20 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
-from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.crash_loop_check import CHECK
 from dagster_ckpt.integration.events import TRIES, Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata, row_count
 from dagster_ckpt.integration.result import final_result
-from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, IndexRef, Manifest, SourcePosition, Statistics
+from dagster_ckpt.protocol.manifest import (
+    FileSeen,
+    IndexedList,
+    IndexRef,
+    Manifest,
+    ShardTime,
+    SourcePosition,
+    Statistics,
+)
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 
@@ -31,6 +39,7 @@ NUMBERS = {
     "stall_milliseconds",
     "late_rows",
     "lag_seconds",
+    "checkpoint_interval_seconds",
     "dagster/row_count",
     "keys_touched",
 }
@@ -291,7 +300,7 @@ def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch
         assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
     unsaid = final_result(instance, KEY, "delays", told(5).manifest, None)
     assert unsaid.metadata is not None
-    assert set(unsaid.metadata) == {*NUMBERS, "source_positions"}
+    assert set(unsaid.metadata) == {*NUMBERS, "source_positions", "slowest_shards"}
     assert data_version("delays", told(5).manifest) == "delays@5"
 
 
@@ -303,3 +312,19 @@ def test_what_an_earlier_release_said_is_kept_only_where_the_manifest_does_not_s
     old = dg.AssetMaterialization(asset_key=KEY, metadata={**metadata, **wrong}, tags=said.tags)
     instance.report_runless_asset_event(old)
     assert final_result(instance, KEY, "delays", told(4).manifest, None).metadata == said.metadata
+
+
+def test_epoch_metadata_has_the_interval_and_a_table_of_the_slowest_shards() -> None:
+    slowest = (ShardTime(Shard(3), "worker-2", 900, 70), ShardTime(Shard(0), "worker-1", 20, 5))
+    metadata = epoch_metadata(a_manifest(checkpoint_interval_ms=2_500, slowest_shards=slowest), Pace())
+    assert metadata["checkpoint_interval_seconds"].value == 2.5
+    table = metadata["slowest_shards"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert [column.name for column in table.schema.columns] == ["shard", "host", "milliseconds", "rows_in"]
+    assert [record.data for record in table.records] == [
+        {"shard": 3, "host": "worker-2", "milliseconds": 900, "rows_in": 70},
+        {"shard": 0, "host": "worker-1", "milliseconds": 20, "rows_in": 5},
+    ]
+    without = epoch_metadata(a_manifest(), Pace())
+    assert without.keys() == metadata.keys()
+    assert without["checkpoint_interval_seconds"].value == 0

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
+from dagster_ckpt.ids import EMPTY, Nonce, Shard, StreamUuid
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.edits import (
+    SLOWEST_MAX,
     Beginning,
     EpochEdit,
     Forking,
@@ -226,3 +227,29 @@ def test_epoch_0_may_go_on_with_other_sources() -> None:
     back = rolled_back(opened(having_read(), OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
     other = replace(an_edit(back), sources=(SourcePosition(SourceIdentity("rate", ""), initial="now"),))
     assert violations(back, committed(back, other, 5, Stamp(Nonce("q"), 5))) == []
+
+
+def test_an_epoch_shows_its_interval_and_the_shards_that_took_longest() -> None:
+    took = [(0, 30, 1), (1, 900, 5), (2, 900, 9), (3, 0, 0)]
+    of_four = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 4), Stamp(Nonce("n"), 1))
+    acks = tuple(ShardAck(Shard(at), milliseconds=ms, rows_in=rows, host="worker") for at, ms, rows in took)
+    edit = replace(an_edit(of_four), acks=acks, interval_ms=10_000)
+    shown = committed(of_four, edit, 5, Stamp(Nonce("m"), 2))
+    assert shown.checkpoint_interval_ms == 10_000
+    assert [(each.shard, each.milliseconds, each.rows_in) for each in shown.slowest_shards] == [
+        (2, 900, 9),
+        (1, 900, 5),
+        (0, 30, 1),
+        (3, 0, 0),
+    ]
+    again = opened(shown, OWNER, PIPELINE, Stamp(Nonce("o"), 3))
+    assert (again.checkpoint_interval_ms, again.slowest_shards) == (10_000, shown.slowest_shards)
+    without_work = replace(an_edit(again), acks=tuple(ShardAck(ack.shard) for ack in acks), worked=False)
+    assert committed(again, without_work, 5, Stamp(Nonce("p"), 4)).slowest_shards == ()
+
+
+def test_a_manifest_has_the_times_of_a_bounded_number_of_shards() -> None:
+    many = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 64), Stamp(Nonce("n"), 1))
+    acks = tuple(ShardAck(Shard(at), milliseconds=at, host="worker") for at in range(64))
+    shown = committed(many, replace(an_edit(many), acks=acks), 5, Stamp(Nonce("m"), 2)).slowest_shards
+    assert [each.shard for each in shown] == list(range(63, 63 - SLOWEST_MAX, -1))

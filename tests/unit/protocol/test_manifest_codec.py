@@ -74,6 +74,15 @@ def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
     assert decode_pin(pin, "p") == Pin("before", 7, expected)
 
 
+def test_a_manifest_without_the_fields_that_were_added_later_is_read() -> None:
+    def older(fields: dict[str, Any]) -> None:
+        del fields["checkpoint_interval_ms"], fields["slowest_shards"]
+
+    found = decode_manifest(_edited(older), "m")
+    assert (found.checkpoint_interval_ms, found.slowest_shards) == (None, ())
+    assert found == decode_manifest(_edited(lambda fields: None), "m")
+
+
 def test_an_older_stream_without_state_appends_and_had_as_many_rows_out_as_in() -> None:
     def older(fields: dict[str, Any]) -> None:
         fields["format"] = 2

@@ -1,5 +1,6 @@
 """One task's work, called as Spark calls it, on a store in a folder."""
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,14 @@ def test_what_is_counted_for_a_task_is_given_with_its_first_shard(setup: TaskSet
     assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 3, 3, (99,))
     assert two.counters == (("keys_touched", 3),)
     assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 0, 0, (None,))
+
+
+def test_each_shard_acks_the_time_and_host_of_its_task(setup: TaskSetup, writer: StreamWriter) -> None:
+    rows = [batch(*((2, key, 10) for key in range(2_000))), batch((3, 8, 99))]
+    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(rows)))
+    assert two.milliseconds > 0
+    assert (two.milliseconds, two.host) == (three.milliseconds, three.host)
+    assert two.host == socket.gethostname()
 
 
 def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -> None:

@@ -37,14 +37,14 @@ def test_words_survive_their_bytes() -> None:
 
 
 def test_the_partitions_of_an_unkeyed_shard_are_one_ack() -> None:
-    one = ShardAck(Shard(1), changes=(CHANGE,), rows_in=4, rows_out=4, event_times_us=(7, None), milliseconds=9)
-    other = ShardAck(Shard(1), changes=(CHANGE,), rows_in=2, rows_out=2, event_times_us=(3, None), milliseconds=20)
+    one = ShardAck(Shard(1), (), (CHANGE,), 4, 4, event_times_us=(7, None), milliseconds=9, host="a")
+    other = ShardAck(
+        Shard(1), (), (CHANGE,), rows_in=2, rows_out=2, event_times_us=(3, None), milliseconds=20, host="b"
+    )
     third = ShardAck(Shard(0), rows_in=1)
     assert merged([one, third, other]) == {
         Shard(0): third,
-        Shard(1): ShardAck(
-            Shard(1), changes=(CHANGE, CHANGE), rows_in=6, rows_out=6, event_times_us=(7, None), milliseconds=20
-        ),
+        Shard(1): ShardAck(Shard(1), (), (CHANGE, CHANGE), 6, 6, event_times_us=(7, None), milliseconds=20, host="b"),
     }
 
 
