@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.quantities import milliseconds, size_bytes
-from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.address import StoreAddress, check_url
 
 _NO_OPTIONS: Any = Field(default_factory=dict, repr=False)
 _DURATIONS = ("checkpoint_interval", "event_interval", "timeout", "grace_period")
@@ -73,6 +73,9 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
             # What an environment variable holds is known, and checked, only where the resource is used.
             if option in given and not isinstance(given[option], dg.EnvVar):
                 milliseconds(given[option], option)
+        url = given.get("url")
+        if isinstance(url, str) and not isinstance(url, dg.EnvVar):
+            check_url(url)
         return given
 
     @property

@@ -36,14 +36,29 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
     Nothing is read or written yet; see `prove_atomic_create`. `storage_options` are those of s3fs; only `s3:` has any.
     Raises `InvalidPipelineError` for a store whose atomic create has not been proved.
     """
+    check_url(url)
+    scheme, rest = _split(url)
+    if scheme == "s3":
+        return _s3(rest, storage_options or {})
+    if storage_options:
+        raise InvalidPipelineError(
+            f"a {scheme} store takes no storage options: remove them. options={sorted(storage_options)}"
+        )
+    if scheme == "memory":
+        return MemoryObjectStore(rest.strip("/"))
+    return LocalObjectStore(_folder(rest), SystemClock().unique)
+
+
+def check_url(url: str) -> None:
+    """Raise `InvalidPipelineError` for a URL that names no store. Nothing is opened, and no library loaded."""
     scheme, rest = _split(url)
     match scheme:
         case "file":
-            store: ObjectStore = LocalObjectStore(_folder(rest), SystemClock().unique)
+            _folder(rest)
         case "s3":
-            return _s3(rest, storage_options or {})
+            s3_place(rest)
         case "memory":
-            store = MemoryObjectStore(rest.strip("/"))
+            pass
         case "s3a" | "s3n":
             raise InvalidPipelineError(
                 f"{scheme} is Hadoop's word for S3, which this store does not go through: write s3://bucket/folder. "
@@ -56,11 +71,6 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
                 "needs an atomic create that was proved against a real server, and an imitated one loses data. "
                 f"scheme={scheme}"
             )
-    if storage_options:
-        raise InvalidPipelineError(
-            f"a {scheme} store takes no storage options: remove them. options={sorted(storage_options)}"
-        )
-    return store
 
 
 def _s3(rest: str, options: Mapping[str, object]) -> ObjectStore:

@@ -100,6 +100,29 @@ def test_a_length_of_time_that_makes_no_sense_is_refused_when_the_resource_is_ma
         checkpoints(**options)
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("gs://bucket/checkpoints", "scheme=gs"),
+        ("s3a://bucket/checkpoints", "write s3://"),
+        ("s3:///checkpoints", "s3://bucket/folder"),
+        ("file://relative/folder", "absolute folder"),
+        ("/data/checkpoints", "named by a URL"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused_when_the_resource_is_made(url: str, reason: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=reason):
+        CheckpointCoordinatorResource(url=url)
+
+
+def test_a_url_in_an_environment_variable_is_refused_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = CheckpointCoordinatorResource(url=dg.EnvVar("STORE_URL"))
+    monkeypatch.setenv("STORE_URL", "gs://bucket/checkpoints")
+    with pytest.raises(dg.DagsterError) as refused, dg.build_resources({"checkpoints": given}):
+        pass
+    assert "scheme=gs" in str(refused.value.__cause__)
+
+
 @pytest.mark.parametrize("options", [{"retained": 0}, {"tolerable_failures": -1}, {"max_lag": 0}])
 def test_a_count_that_makes_no_sense_is_refused_when_the_resource_is_made(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
