@@ -29,7 +29,8 @@ class EpochContext:
     `shards` (adjacent, of `of` in all) are those whose rows it is given. `watermark_us` is the watermark of the epoch
     before: no row below it is expected any more; None: it has not begun. `memory_bytes` is about what an operator may
     hold beside its state tables. What it counts in `counters`, under the names it declares, is shown with the epoch.
-    `forked_at` is how far the streams had come that this one was forked from, all together.
+    `forked_at` is how far the streams had come that this one was forked from, all together. `event_times_us` has the
+    greatest event time of each input in the epochs before; None, or nothing: there was none.
     """
 
     epoch: Epoch
@@ -39,6 +40,7 @@ class EpochContext:
     memory_bytes: int
     counters: Counter[str] = field(default_factory=Counter)
     forked_at: int = 0
+    event_times_us: tuple[int | None, ...] = ()
 
     @classmethod
     def behind(cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int) -> "EpochContext":
@@ -50,6 +52,7 @@ class EpochContext:
             watermark_us=shown.watermark_us,
             memory_bytes=memory_bytes,
             forked_at=sum(ancestor.epoch for ancestor in shown.ancestors),
+            event_times_us=shown.event_times_us,
         )
 
     @property

@@ -184,7 +184,14 @@ class ProcessKit:
         epoch, shards = Epoch(manifest.version + 1), tuple(map(Shard, range(manifest.shards)))
         budget = self._engine.budget
         watermark_us = manifest.watermark_us
-        context = EpochContext(epoch, shards, len(shards), watermark_us, memory_bytes=budget.soft_bytes)
+        context = EpochContext(
+            epoch,
+            shards,
+            len(shards),
+            watermark_us,
+            memory_bytes=budget.soft_bytes,
+            event_times_us=(self._greatest_us,),
+        )
         late = [self._late.slice(0, 0)]
         file = FileId(Term(1), epoch, shards[0], attempt)
         with open_state(self._store, manifest, shards, file, self._engine, operator.logged) as state:

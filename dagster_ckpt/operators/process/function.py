@@ -56,8 +56,10 @@ class ProcessFunction(ABC):
     def timers_within(self) -> timedelta | None:
         """How long after the event time of a row the timers lie that are set because of it; None: it sets no timers.
 
-        So far `on_end="flush"` moves the watermark past the newest row. A timer that lies further is not refused, it
-        only stays. A stream that sets timers needs an event time.
+        So far `on_end="flush"` moves the watermark past the newest row: all timers that rows have set are fired. A
+        timer further than that after the stream's newest row is refused when it is set. A timer may set the next one
+        as far after itself; the flush fires what lies within reach of the newest row, and the rest of a chain waits for
+        later rows. A stream that sets timers needs an event time.
         """
         return None
 

@@ -1,5 +1,7 @@
 """Event-time timers, as a call of a process function sets them."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,6 +11,31 @@ from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.process.call_keys import CallKeys, spelled
 from dagster_ckpt.operators.process.due import DueTimeline
 from dagster_ckpt.operators.process.layout import TIME, entries
+from dagster_ckpt.protocol.edits import WATERMARK_US_MAX
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How late a timer may be set, so that the flush at the end of the input fires each that rows have set.
+
+    `newest_us` is the greatest event time of the stream so far (None: there is none), `within_us` how far beyond it, or
+    beyond the timer that is fired, a timer may lie. The watermark goes no further than `WATERMARK_US_MAX`.
+    """
+
+    newest_us: int | None
+    within_us: int
+
+    def latest_us(self, count: int, fired_us: Positions | None) -> Positions:
+        """The latest time of each of so many timers; `fired_us` are the times of the timers that set them, if any."""
+        by_rows = _NEVER if self.newest_us is None else min(self.newest_us + self.within_us, WATERMARK_US_MAX)
+        if fired_us is None:
+            return np.full(count, by_rows)
+        within_us = min(self.within_us, WATERMARK_US_MAX)
+        by_timers = np.minimum(fired_us, WATERMARK_US_MAX - within_us) + within_us
+        latest: Positions = np.maximum(by_rows, by_timers)
+        return latest
 
 
 class Timers:
@@ -18,19 +45,25 @@ class Timers:
     there is no timer. They raise `InvalidPipelineError` for what does not fit.
     """
 
-    def __init__(self, timeline: DueTimeline, keys: CallKeys, where: str, fired_us: Positions | None = None) -> None:
+    def __init__(
+        self, timeline: DueTimeline, keys: CallKeys, where: str, reach: Reach, fired_us: Positions | None = None
+    ) -> None:
         """`fired_us`: the call is given timers, not rows; of each key the time of its one."""
         self._timeline = timeline
         self._keys = keys
         self._where = where
+        self._reach = reach
         self._fired_us = fired_us
 
     def set(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
         """Have these keys given to `on_watermark` once the watermark has reached these times.
 
-        In `on_watermark` itself a time must lie after that of the timer that was given, or it would never end.
+        A time is at most `timers_within` after the newest event time of the stream so far: further than that the
+        flush at the end of the input does not go. In `on_watermark` it may also be that much after the timer that was
+        given, and it must lie after that one, or it would never end.
         """
         which, times_us = self._pairs(keys, times)
+        self._check_reach(which, times_us)
         if self._fired_us is not None:
             early = np.flatnonzero(times_us <= self._fired_us[which])
             if len(early):
@@ -52,6 +85,26 @@ class Timers:
             to_come = np.flatnonzero(times_us > self._fired_us[which])
             which, times_us = which[to_come], times_us[to_come]
         self._timeline.delete(self._keys.hashes[which], self._entries(which, times_us))
+
+    def _check_reach(self, which: Positions, times_us: Positions) -> None:
+        fired_us = None if self._fired_us is None else self._fired_us[which]
+        latest_us = self._reach.latest_us(len(which), fired_us)
+        beyond = np.flatnonzero(times_us > latest_us)
+        if len(beyond) == 0:
+            return
+        first = beyond[0]
+        key = spelled(take(self._keys.keys, which[beyond[:1]]), 0)
+        time = spelled_time(times_us[first], self._type)
+        if latest_us[first] == _NEVER:
+            raise InvalidPipelineError(
+                "a timer goes by event time, and no row of the stream had one so far: set timers for rows with an "
+                f"event time. key={key}, time={time}, {self._where}"
+            )
+        raise InvalidPipelineError(
+            "this timer lies further than `timers_within` after the newest row, so on_end='flush' would not fire it: "
+            f"declare a longer `timers_within`, or set an earlier time. key={key}, time={time}, "
+            f"latest={spelled_time(latest_us[first], self._type)}, {self._where}"
+        )
 
     @property
     def _type(self) -> pa.DataType:

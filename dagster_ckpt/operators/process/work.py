@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.event_time import newest_us
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.call_keys import CallKeys
@@ -19,7 +21,7 @@ from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunct
 from dagster_ckpt.operators.process.keyed_state import KeyedState
 from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.out import Out
-from dagster_ckpt.operators.process.timers import Timers
+from dagster_ckpt.operators.process.timers import Reach, Timers
 from dagster_ckpt.protocol.manifest import Pipeline, StateTableSpec
 
 TIMERS_FIRED = "timers_fired"
@@ -28,6 +30,8 @@ KEYS_EXPIRED = "keys_expired"
 """Keys whose state was forgotten."""
 
 _BEGUN = "_process_begun"
+_NEWEST_US = "_process_newest_us"
+"""The greatest event time of the rows that the task has taken in in this epoch; not there before the first."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class EpochWork:
     def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
         """Call `on_rows` with rows of which none is late."""
         keys = CallKeys.of(hashes, rows.select(self._keys))
+        self._see(rows)
         if self.expiry is not None:
             assert self.event_time is not None, "checks lets no state expire without an event time"
             self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
@@ -135,8 +140,22 @@ class EpochWork:
         KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
 
     def _reached(self, keys: CallKeys, where: str, fired_us: Positions | None) -> KeyedState:
-        timers = None if self.timers is None else Timers(self.timers, keys, where, fired_us)
+        timers = None if self.timers is None else Timers(self.timers, keys, where, self._reach, fired_us)
         return KeyedState(self.function.state, self.state, keys, where, timers)
+
+    def _see(self, rows: pa.Table) -> None:
+        if self.event_time is None:
+            return
+        counters, newest = self.context.counters, newest_us(rows.column(self.event_time))
+        if newest is not None:
+            counters[_NEWEST_US] = max(newest, counters.get(_NEWEST_US, newest))
+
+    @property
+    def _reach(self) -> Reach:
+        assert self.function.timers_within is not None, "a function with timers says how far they lie"
+        of_epoch = self.context.counters.get(_NEWEST_US)
+        known = [us for us in (*self.context.event_times_us, of_epoch) if us is not None]
+        return Reach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))
 
     @cached_property
     def _told(self) -> ProcessContext:

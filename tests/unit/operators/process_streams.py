@@ -74,7 +74,14 @@ class ProcessStream:
         parameters = json.loads(json.dumps(pipeline.parameters))
         operator = ProcessOperator.from_pipeline(replace(pipeline, parameters=parameters), self.function)
         self.epochs += 1
-        context = EpochContext(Epoch(self.epochs), (Shard(0),), 1, self.watermark_us, memory_bytes=self.memory_bytes)
+        context = EpochContext(
+            Epoch(self.epochs),
+            (Shard(0),),
+            1,
+            self.watermark_us,
+            memory_bytes=self.memory_bytes,
+            event_times_us=(self.greatest_us,),
+        )
         for batch in batches:
             late = operator.on_rows(0, colliding(batch), batch, self.state, context)
             self.late += plain(batch.take(pa.array(late)))

@@ -35,7 +35,10 @@ class Recorder(ProcessFunction):
     log: list[tuple[str, int]] = field(default_factory=list)
 
     output = CALLS
-    timers_within = timedelta(microseconds=10)
+
+    @property
+    def timers_within(self) -> timedelta:
+        return timedelta(microseconds=max(10, self.after, self.again or 0))
 
     def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
         self.log.append(("rows", rows.num_rows))
