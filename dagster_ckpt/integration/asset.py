@@ -10,7 +10,7 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
 from dagster_ckpt.integration.crash_loop_check import check_spec
-from dagster_ckpt.integration.names import IO_MANAGER_KEY, is_plain, op_name_of, pool_name_of
+from dagster_ckpt.integration.names import IO_MANAGER_KEY, is_plain, op_name_of
 from dagster_ckpt.integration.options import stream_options
 from dagster_ckpt.integration.parameters import read_parameters
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
@@ -108,7 +108,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         hooks=options.get("hooks"),
         op_tags=options.get("op_tags"),
         retry_policy=options.get("retry_policy"),
-        pool=options.get("pool") or pool_name_of(key),
+        pool=options.get("pool"),
     )(_compute(streaming, own_config if user_schema is None else None))
     return made.with_attributes(asset_key_replacements={made_as: key})
 

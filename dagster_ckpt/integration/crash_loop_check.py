@@ -1,14 +1,14 @@
 """The check that every streaming asset has: `no_crash_loop`, on the Checks tab of its page in Dagster's UI.
 
 It belongs to the asset's own step. A run passes it with the first epoch that it commits, and again with its result. The
-recovery sensor fails it where it has given up, and where it goes on but something does not answer: an event of no run,
-newer than those of the runs that failed.
+recovery sensor fails it where it has given up, where it goes on but something does not answer, and where Dagster never
+lets a run begin: an event of no run, newer than those of the runs that failed.
 """
 
 import dagster as dg
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.integration.recovery import GaveUp, Unavailable
+from dagster_ckpt.integration.recovery import GaveUp, PoolView, Unavailable
 
 CHECK = "no_crash_loop"
 
@@ -22,8 +22,9 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
         CHECK,
         asset=key,
         description="Fails where the recovery sensor has stopped starting the stream again, because its runs fail over "
-        "and over at the same epoch; and while the store or Spark's master does not answer, where the sensor goes on. "
-        "Passes with the next committed epoch.",
+        "and over at the same epoch; while the store or Spark's master does not answer, where the sensor goes on; and "
+        "where its run waits for a slot of a pool that a run which has ended still holds. Passes with the next "
+        "committed epoch.",
     )
 
 
@@ -77,6 +78,20 @@ def evaluation_unavailable(
             _ERROR: error,
             _RUN: dg.MetadataValue.dagster_run(run.run_id),
         },
+    )
+
+
+def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: PoolView) -> dg.AssetCheckEvaluation:
+    """What the sensor reports of a run for which Dagster will never have a slot."""
+    why = f"run {', '.join(pool.ended)} has ended and still holds one" if pool.ended else "its limit is 0"
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"The Dagster run waits for a slot of the pool {pool.name!r} and will get none: {why}. Free it on "
+        f"Dagster's page of the pool (Deployment, Concurrency), or raise the limit: dagster instance concurrency set "
+        f"{pool.name} {pool.limit + 1}. limit={pool.limit}, held_by={list(pool.holders)}",
+        metadata={_LAST_EPOCH: int(epoch), _RUN: dg.MetadataValue.dagster_run(run.run_id)},
     )
 
 

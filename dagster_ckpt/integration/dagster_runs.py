@@ -55,13 +55,14 @@ _UNFINISHED_MAX = 1_000
 
 @dataclass(frozen=True)
 class StreamAsset:
-    """A streaming asset as the sensor knows it: its stream's name, its op, and the job that runs it alone."""
+    """A streaming asset as the sensor knows it: its stream's name, its op, the job that runs it alone, and its pool."""
 
     key: dg.AssetKey
     stream: str
     op_name: str
     job_name: str
     mode: Mode
+    pool: str | None = None
 
 
 def unfinished_runs(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:

@@ -1,4 +1,4 @@
-"""Names that Dagster sees: of ops, jobs, sensors and pools, made from asset keys; our resource key and run tags.
+"""Names that Dagster sees: of ops, jobs and sensors, made from asset keys; our resource key and run tags.
 
 Dagster refuses in an op's name what it allows in an asset key (dots, slashes, letters outside ASCII), so those get a
 name of their own that no other key can have.
@@ -71,11 +71,6 @@ def is_plain(key: dg.AssetKey) -> bool:
 def job_name_of(key: dg.AssetKey, prefix: str | None = None) -> str:
     """The name of the job that runs this stream alone. Not the op's: Dagster wants the two to differ."""
     return "_".join(part for part in (prefix, op_name_of(key), "job") if part)
-
-
-def pool_name_of(key: dg.AssetKey) -> str:
-    """The concurrency pool of this stream; limited to one Dagster run, it keeps a second one in the queue."""
-    return f"dagster_ckpt/{op_name_of(key)}"
 
 
 def unfit(run_id: str, stream: str) -> str:

@@ -41,6 +41,9 @@ The same for a run that Dagster took from its queue and whose worker was never h
 killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
 """
 
+STUCK_MS = 60_000
+"""A run that has ended frees its slot itself, a moment later; one that still holds it after so long was killed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
@@ -142,6 +145,11 @@ class RunView:
     before: SameError | None = None
     unavailable: int = 0
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be waiting for its turn to work."""
+        return not self.opened and self.state in {RunState.WAITING, RunState.STARTED}
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
@@ -170,11 +178,30 @@ class LeaseView:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool of Dagster's that has no slot for the stream's newest run: `limit` slots, all held by those runs.
+
+    `ended` are the holders that have ended: such a slot is never freed by itself.
+    """
+
+    name: str
+    limit: int
+    holders: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether waiting is no use."""
+        return self.limit == 0 or bool(self.ended)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamView:
     """All that the decision may know. `lease` is None for a stream that was never opened.
 
     `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched. `new_code`: the asset
-    has another code version now than when that run was launched.
+    has another code version now than when that run was launched. `pool`: what keeps a run that has not opened the
+    stream from working; None where nothing does.
     """
 
     mode: Mode
@@ -183,6 +210,7 @@ class StreamView:
     lease: LeaseView | None
     progressed: bool = False
     new_code: bool = False
+    pool: PoolView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +260,8 @@ class Verdict:
     """What to do, and why, in words for a person.
 
     `declare_failed`: tell Dagster that the newest run is dead, before anything is launched. `gave_up`: nothing is
-    launched, and the stream's check must say why. `unavailable`: the check must say what does not answer.
+    launched, and the stream's check must say why. `unavailable`: the check must say what does not answer. `stuck`: the
+    check must say that this pool has no slot for the run, and will not have one by itself.
     """
 
     reason: str
@@ -240,6 +269,7 @@ class Verdict:
     launch: Launch | None = None
     gave_up: GaveUp | None = None
     unavailable: Unavailable | None = None
+    stuck: PoolView | None = None
 
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
@@ -263,8 +293,7 @@ def _decided(view: StreamView, recovery: Recovery) -> Verdict:
         return _never_run(view)
     match run.state:
         case RunState.WAITING | RunState.CANCELED:
-            waiting = run.state is RunState.WAITING
-            return Verdict("its Dagster run waits to start" if waiting else "canceled: a person must start it again")
+            return _not_due(view, run)
         case RunState.LAUNCHED | RunState.STARTED:
             return _started(view, run, recovery)
         case RunState.FAILED:
@@ -326,7 +355,20 @@ def _idle_ms(run: RunView, lease: LeaseView) -> int:
     return min(lease.silent_ms, run.same_ms) if run.others_done else 0
 
 
+def _not_due(view: StreamView, run: RunView) -> Verdict:
+    if run.state is RunState.CANCELED:
+        return Verdict("canceled: a person must start it again")
+    return Verdict("its Dagster run waits to start") if view.pool is None else _waits_for_slot(run, view.pool)
+
+
+def _waits_for_slot(run: RunView, pool: PoolView) -> Verdict:
+    stuck = pool if pool.is_stuck and run.same_ms >= STUCK_MS else None
+    return Verdict(f"its Dagster run waits for a slot of the pool {pool.name!r}", stuck=stuck)
+
+
 def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    if view.pool is not None and run.state is RunState.STARTED:
+        return _waits_for_slot(run, view.pool)
     if not run.reached:
         return Verdict("its Dagster run is busy with other steps")
     if view.lease is not None and view.lease.lives:

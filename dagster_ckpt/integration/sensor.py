@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.integration.crash_loop_check import evaluation_failed, evaluation_unavailable, report
+from dagster_ckpt.integration.crash_loop_check import (
+    evaluation_failed,
+    evaluation_stuck,
+    evaluation_unavailable,
+    report,
+)
 from dagster_ckpt.integration.dagster_runs import (
     StreamAsset,
     code_version_of,
@@ -30,6 +35,7 @@ from dagster_ckpt.integration.names import (
     op_name_of,
     stream_name_of,
 )
+from dagster_ckpt.integration.pools import full_pool
 from dagster_ckpt.integration.recovery import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
@@ -92,7 +98,7 @@ def build_recovery_sensor(
 def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
     options = require_streaming(asset).options
     key = asset.key
-    stream = StreamAsset(key, stream_name_of(key), op_name_of(key), job_name_of(key, name), options.mode)
+    stream = StreamAsset(key, stream_name_of(key), op_name_of(key), job_name_of(key, name), options.mode, asset.op.pool)
     return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
 
 
@@ -144,6 +150,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory) -> Judged:
         lease=lease_view(sight, seen.lease, memory.watched_ms, watched.options.recovery, tick.instance_id),
         progressed=_progressed(run, sight),
         new_code=run is not None and code_version_of(run) not in {None, watched.code_version},
+        pool=None if run is None or view is None or not view.may_wait else full_pool(instance, asset, run.run_id),
     )
     verdict = decide(stream_view, watched.options.recovery)
     after, launch = memory.remember(asset.stream, seen), verdict.launch
@@ -172,6 +179,10 @@ def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, sight: Sight, ve
         failed = evaluation_unavailable(asset.key, run, sight.epoch, verdict.unavailable)
         if report(instance, run, failed):
             log.warning("a stream waits for an answer. stream=%s, reason=%s", asset.stream, verdict.reason)
+    elif verdict.stuck is not None:
+        failed = evaluation_stuck(asset.key, run, sight.epoch, verdict.stuck)
+        if report(instance, run, failed):
+            log.error("a stream waits for a slot that stays taken. stream=%s, reason=%s", asset.stream, verdict.reason)
 
 
 def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:

@@ -3,7 +3,7 @@ import re
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.names import job_name_of, op_name_of, pool_name_of, stream_name_of
+from dagster_ckpt.integration.names import job_name_of, op_name_of, stream_name_of
 
 STRANGE = [
     ["a.b"],
@@ -28,7 +28,6 @@ def test_an_ordinary_key_keeps_dagsters_own_op_name(path: list[str]) -> None:
 def test_a_strange_key_gets_a_name_dagster_takes(path: list[str]) -> None:
     key = dg.AssetKey(path)
     assert re.fullmatch("[A-Za-z0-9_]+", op_name_of(key))
-    assert re.fullmatch(r"\S+", pool_name_of(key))
 
 
 def test_distinct_strange_keys_get_distinct_names() -> None:

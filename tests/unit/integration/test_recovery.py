@@ -12,6 +12,7 @@ from dagster_ckpt.integration.recovery import (
     GaveUp,
     Launch,
     LeaseView,
+    PoolView,
     Recovery,
     RunState,
     RunView,
@@ -360,6 +361,24 @@ def test_an_epoch_or_new_code_begins_the_pauses_of_an_outage_again() -> None:
 def test_a_stream_that_must_not_be_relaunched_is_not_relaunched_after_an_outage() -> None:
     verdict = judge(replace(ran(RunState.FAILED), error=NO_ANSWER), LAPSED, recovery=Recovery(max_attempts=0))
     assert (verdict.launch, verdict.gave_up) == (None, GaveUp(1, NO_ANSWER, same=False))
+
+
+@pytest.mark.parametrize("state", [RunState.WAITING, RunState.STARTED])
+def test_a_run_that_waits_for_a_slot_of_a_pool_is_not_timed_out_and_is_reported_only_where_waiting_is_no_use(
+    state: RunState,
+) -> None:
+    busy = PoolView("spark", 1, ("other",))
+    run = ran(state, opened=False, same_ms=10**9)
+    for pool, stuck in (
+        (busy, None),
+        (replace(busy, ended=("other",)), replace(busy, ended=("other",))),
+        (PoolView("spark", 0, ()), PoolView("spark", 0, ())),
+    ):
+        verdict = decide(StreamView(NOW, False, run, LAPSED, pool=pool), Recovery())
+        assert (verdict.launch, verdict.declare_failed, verdict.stuck) == (None, False, stuck)
+        assert "pool 'spark'" in verdict.reason
+        soon = decide(StreamView(NOW, False, replace(run, same_ms=59_999), LAPSED, pool=pool), Recovery())
+        assert soon.stuck is None, "a run that has just ended frees its slot itself"
 
 
 def test_new_code_gets_all_attempts_anew_also_where_they_were_used_up() -> None:

@@ -48,7 +48,7 @@ def test_a_bare_decorator_makes_an_ordinary_asset() -> None:
     # Dagster gives the output of every asset check its default IO manager, which nothing ever uses.
     assert departures.required_resource_keys == {"spark", "checkpoints", "state", "epochs", "io_manager"}
     assert departures.op.name == "departures"
-    assert departures.op.pool == "dagster_ckpt/departures"
+    assert departures.op.pool is None, "a slot of an op leaks with its worker: no pool that the user has not asked for"
 
 
 def test_its_defaults_are_those_of_the_documentation() -> None:
