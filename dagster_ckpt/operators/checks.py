@@ -92,6 +92,11 @@ def check_event_time(event_time: str | None, schema: pa.Schema) -> None:
             )
 
 
+def check_column(name: str, use: str, schema: pa.Schema) -> None:
+    """The input has this column, once. `use` says in the error what it is for."""
+    _field(name, use, schema)
+
+
 def check_state_names(keys: Iterable[str], state: Iterable[str]) -> None:
     """No key has the name of a column that the state needs for itself."""
     for key in set(keys).intersection(state):

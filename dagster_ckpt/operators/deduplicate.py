@@ -35,8 +35,9 @@ class Deduplicate:
     """One row of each key.
 
     First: of the epoch that saw the key first, the row with the least event time; a row of a later epoch never takes
-    its place. Last: the row with the greatest event time, whatever epoch it came in. Ties are settled by the other
-    columns, so neither the order of an epoch's rows nor how they are cut shows.
+    its place. Last: the row with the greatest event time, whatever epoch it came in. With `by` those columns go before
+    the event time, the first of them first. Ties are settled by the other columns (`RowChoice`), so neither the order
+    of an epoch's rows nor how they are cut shows.
 
     After `expire_after_us` of event time a key is forgotten, and a row that comes then begins it anew. The first rows
     are a table that only grows then, with one row for each life of a key; the last rows leave the table. Rows below the
@@ -55,10 +56,13 @@ class Deduplicate:
         event_time: str | None = None,
         expire_after_us: int | None = None,
         late: str = DROP,
+        by: tuple[str, ...] = (),
     ) -> "Deduplicate":
         """Check the operator; raises `InvalidPipelineError`. The output has all columns of the input."""
         _check(keys, source.schema, keep, event_time, expire_after_us, late)
-        rows = _rows(source.schema, keys, Keep(keep), event_time, expire_after_us)
+        _check_by(by, keys, source.schema, keep, event_time, expire_after_us)
+        order = tuple(dict.fromkeys((*by, *([] if event_time is None else [event_time]))))
+        rows = _rows(source.schema, keys, Keep(keep), order, event_time, expire_after_us)
         expiry_checks.check_names_are_free(source.schema, rows.added)
         kept_late = late_tables(late, [source], [event_time])
         pipeline = Pipeline(
@@ -68,6 +72,7 @@ class Deduplicate:
                 "event_time": event_time,
                 "expire_after_us": expire_after_us,
                 "late": str(late),
+                **({"by": list(by)} if by else {}),
             },
             inputs=(source,),
             keys=keys,
@@ -88,6 +93,7 @@ class Deduplicate:
             options["event_time"],
             options["expire_after_us"],
             options["late"],
+            tuple(options.get("by", ())),
         )
 
     @property
@@ -139,17 +145,51 @@ def _check(
     expiry_checks.check_total_order(schema)
     if keep not in tuple(Keep):
         raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
-    if keep == Keep.LAST:
-        expiry_checks.check_event_time_for("deduplicate with keep='last'", event_time, schema)
     expiry_checks.check_expiry("deduplicate", expire_after_us, late, event_time, schema)
 
 
+def _check_by(
+    by: tuple[str, ...],
+    keys: tuple[str, ...],
+    schema: pa.Schema,
+    keep: str,
+    event_time: str | None,
+    expire_after_us: int | None,
+) -> None:
+    """`by` has columns that tell the rows of a key apart, and a row that expires is never replaced by an older one."""
+    for name in by:
+        checks.check_column(name, "deduplicate by=", schema)
+        if name in keys or by.count(name) > 1:
+            raise InvalidPipelineError(
+                "order the rows of a key by other columns than the key's, each once. "
+                f"column={name}, by={', '.join(by)}, keys={', '.join(keys)}"
+            )
+    if keep != Keep.LAST:
+        return
+    if not by and event_time is None:
+        raise InvalidPipelineError(
+            "deduplicate with keep='last' needs an order: call with_watermark(column, delay) before it, or name the "
+            "columns that say which row is the newest, such as by='version'. by=None, event_time=None"
+        )
+    if expire_after_us is not None and by and by[0] != event_time:
+        raise InvalidPipelineError(
+            "expire_after goes by the event time of the row that is kept, and a newer row by= another column may have "
+            f"an earlier one: leave expire_after out, or put the event time first. by={', '.join(by)}, "
+            f"event_time={event_time}"
+        )
+
+
 def _rows(
-    schema: pa.Schema, keys: tuple[str, ...], keep: Keep, event_time: str | None, expire_after_us: int | None
+    schema: pa.Schema,
+    keys: tuple[str, ...],
+    keep: Keep,
+    order: tuple[str, ...],
+    event_time: str | None,
+    expire_after_us: int | None,
 ) -> KeptRows | FirstRows:
-    if event_time is None or (keep is Keep.FIRST and expire_after_us is None):
-        return KeptRows.first(schema, keys, event_time)
     if keep is Keep.LAST:
-        return KeptRows.newest(schema, keys, event_time, expire_after_us)
-    assert expire_after_us is not None, "first rows that stay are kept rows"
-    return FirstRows(schema, keys, event_time, expire_after_us)
+        return KeptRows.newest(schema, keys, order, expire_after_us)
+    if expire_after_us is None:
+        return KeptRows.first(schema, keys, order)
+    assert event_time is not None, "checks lets no key expire without an event time"
+    return FirstRows(schema, keys, event_time, expire_after_us, order)

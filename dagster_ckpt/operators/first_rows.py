@@ -39,6 +39,7 @@ class FirstRows(OnlyGrows):
     keys: tuple[str, ...]
     event_time: str
     expire_after_us: int
+    order: tuple[str, ...]
 
     @cached_property
     def seen(self) -> StateTableSpec:
@@ -99,7 +100,7 @@ class FirstRows(OnlyGrows):
 
     @property
     def _choice(self) -> RowChoice:
-        return RowChoice(self.keys, self.event_time, End.LEAST)
+        return RowChoice(self.keys, self.order, End.LEAST)
 
     def _forget(self, state: State, context: EpochContext) -> None:
         """Forget the keys whose life is over, before a row of the epoch is looked at."""

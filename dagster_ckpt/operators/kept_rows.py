@@ -36,19 +36,19 @@ class KeptRows:
     lives: TimeToLive | None
 
     @classmethod
-    def first(cls, columns: pa.Schema, keys: tuple[str, ...], event_time: str | None) -> "KeptRows":
-        """The first row of each key, of an input with these columns."""
+    def first(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
+        """The first row of each key by these columns, of an input with `columns`."""
         spec = StateTableSpec(ROWS, columns.append(pa.field(FIRST_EPOCH, pa.int64(), nullable=False)), keys)
-        return cls(spec, columns, RowChoice(keys, event_time, End.LEAST), None)
+        return cls(spec, columns, RowChoice(keys, order, End.LEAST), None)
 
     @classmethod
     def newest(
-        cls, columns: pa.Schema, keys: tuple[str, ...], event_time: str, expire_after_us: int | None
+        cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...], expire_after_us: int | None
     ) -> "KeptRows":
-        """The row with the greatest event time of each key, for ever or for so long."""
+        """The greatest row of each key by these columns: for ever, or for so long after the first of them."""
         spec = StateTableSpec(ROWS, columns, keys)
-        lives = None if expire_after_us is None else TimeToLive(spec, event_time, expire_after_us)
-        return cls(spec, columns, RowChoice(keys, event_time, End.GREATEST), lives)
+        lives = None if expire_after_us is None else TimeToLive(spec, order[0], expire_after_us)
+        return cls(spec, columns, RowChoice(keys, order, End.GREATEST), lives)
 
     @property
     def tables(self) -> tuple[StateTableSpec, ...]:

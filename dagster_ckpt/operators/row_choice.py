@@ -15,13 +15,14 @@ from dagster_ckpt.operators.row_order import furthest_rows
 
 @dataclass(frozen=True)
 class RowChoice:
-    """The row whose event time lies furthest to one end; of several, the one by the other columns, as they come.
+    """The row whose `order` columns are furthest to one end, the first of them first; ties go by the other columns.
 
-    A row without event time comes after all others at either end.
+    Those are compared in the order of the input's columns, its keys left out. Null comes after all values at either
+    end. So any two rows that differ have an order of their own, whatever epoch they came in.
     """
 
     keys: tuple[str, ...]
-    event_time: str | None
+    order: tuple[str, ...]
     end: End
 
     def of_groups(self, rows: pa.Table, order: Positions, sizes: Positions) -> Positions:
@@ -38,9 +39,8 @@ class RowChoice:
         return wins
 
     def _columns(self, rows: pa.Table) -> list[pa.Array]:
-        names = [name for name in rows.column_names if name not in self.keys and name != self.event_time]
-        times = [] if self.event_time is None else [self.event_time]
-        return [flat(rows.column(name)) for name in (*times, *names)]
+        others = [name for name in rows.column_names if name not in self.keys and name not in self.order]
+        return [flat(rows.column(name)) for name in (*self.order, *others)]
 
 
 def in_time(times: pa.Array, context: EpochContext) -> tuple[Positions, Positions]:

@@ -305,21 +305,26 @@ class Stream:
         keep: str = "first",
         expire_after: Duration | None = None,
         *,
+        by: str | Sequence[str] | None = None,
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
         """One row of each key: the first one, or the newest by event time (`keep="last"`).
 
+        `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
+        the first of them decides, then the next. Ties go by the event time, then by the other columns in their order.
+
         With `expire_after` a key is forgotten that much event time after its row. Then of `"first"` the table grows by
         a row for each life of a key, and of `"last"` the row leaves the table.
         """
         expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
+        order = () if by is None else (by,) if isinstance(by, str) else tuple(by)
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late)
+            return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
 
-        return self._with_step(Step("deduplicate", build, on_end=OnEnd(on_end)))
+        return self._with_step(Step("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
 
     def process(
         self,

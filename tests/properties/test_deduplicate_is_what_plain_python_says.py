@@ -2,7 +2,7 @@
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -45,9 +45,9 @@ def total(value: Any) -> Any:
     return (value is None, value.encode() if isinstance(value, str) else value or 0)
 
 
-def best(rows: Iterable[Row], keep: str, times: bool) -> Row:
+def best(rows: Iterable[Row], keep: str, times: bool, by: Sequence[str] = ()) -> Row:
     """The row that is kept of these."""
-    names = [*(["at"] if times else []), "v", "f", *([] if times else ["at"]), "s"]
+    names = list(dict.fromkeys([*by, *(["at"] if times else []), "v", "f", "at", "s"]))
     if keep == "first":
         return min(rows, key=lambda row: [total(row[name]) for name in names])
     return max(rows, key=lambda row: [(row[name] is not None, total(row[name])) for name in names])
@@ -58,6 +58,7 @@ class Oracle:
     keep: str
     times: bool
     expire_after_us: int | None
+    by: tuple[str, ...] = ()
     kept: dict[Key, Row] = field(default_factory=dict)
 
     def epoch(self, rows: Iterable[Row], watermark_us: int | None) -> tuple[list[Row], list[Row]]:
@@ -77,9 +78,11 @@ class Oracle:
             self._forget(watermark_us)
         for key, its in new.items():
             if self.keep == "last":
-                self.kept[key] = best([*its, *([self.kept[key]] if key in self.kept else [])], "last", self.times)
+                self.kept[key] = best(
+                    [*its, *([self.kept[key]] if key in self.kept else [])], "last", self.times, self.by
+                )
             elif key not in self.kept:
-                self.kept[key] = best(its, "first", self.times)
+                self.kept[key] = best(its, "first", self.times, self.by)
                 out.append(self.kept[key])
         if self.keep == "last":
             self._forget(watermark_us)
@@ -110,9 +113,13 @@ def agree(stream: Stream, oracle: Oracle, cut: list[list[list[Row]]]) -> None:
 @st.composite
 def operators(draw: st.DrawFn) -> tuple[Deduplicate, Oracle]:
     keep, times, expire_after_us = draw(st.sampled_from(["first", "last"])), draw(st.booleans()), draw(EXPIRIES)
-    times = times or keep == "last" or expire_after_us is not None
-    operator = Deduplicate.build(KEYS, InputSpec((), SCHEMA), keep, "at" if times else None, expire_after_us)
-    return operator, Oracle(keep, times, expire_after_us)
+    by = draw(st.sampled_from([(), (), ("s",), ("f", "v"), ("at", "s")]))
+    if keep == "last" and expire_after_us is not None and by[:1] != ("at",):
+        by = ()
+    times = times or (keep == "last" and not by) or expire_after_us is not None
+    event_time = "at" if times else None
+    operator = Deduplicate.build(KEYS, InputSpec((), SCHEMA), keep, event_time, expire_after_us, by=by)
+    return operator, Oracle(keep, times, expire_after_us, by)
 
 
 @examples(100)

@@ -6,7 +6,8 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.deduplicate import DUPLICATES, Deduplicate
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.compatibility import breaking_changes
+from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
 from tests.unit.operators.keyed_streams import TIME, Row, Stream, in_any_order, replayed
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", TIME)])
@@ -179,7 +180,7 @@ def test_rows_of_every_type_have_an_order(type_: pa.DataType, ascending: list[An
         ((), {}, "call key_by"),
         (("x",), {}, "key=x, type=double"),
         (("k",), {"keep": "newest"}, "keep the first or the last row of a key. keep='newest'"),
-        (("k",), {"keep": "last"}, "keep='last' goes by event time: call with_watermark(column, delay)"),
+        (("k",), {"keep": "last"}, "keep='last' needs an order: call with_watermark(column, delay)"),
         (("k",), {"expire_after_us": 5}, "with expire_after goes by event time: call with_watermark(column, delay)"),
         (("k",), {"event_time": "k"}, "event time must be a timestamp: cast the column. column=k"),
         (("k",), {"event_time": "at", "expire_after_us": 0}, "above zero. step=deduplicate, expire_after_us=0"),
@@ -207,3 +208,78 @@ def test_a_column_whose_values_have_no_order_is_refused() -> None:
 def test_late_rows_have_a_table_where_they_are_kept() -> None:
     operator = Deduplicate.build(("k",), InputSpec((), SCHEMA), late="keep", **EXPIRING)
     assert [table.name for table in operator.pipeline.tables] == ["seen", "new", "_late_0"]
+
+
+VERSIONED = pa.schema([("k", pa.string()), ("version", pa.int64()), ("v", pa.int64()), ("at", TIME)])
+
+
+def versioned(*rows: tuple[Any, ...]) -> pa.Table:
+    return batch(*rows, schema=VERSIONED)
+
+
+def test_ties_of_the_newest_row_go_by_the_first_other_column_that_differs_and_nulls_lose() -> None:
+    rows = [("a", None, 9, 5), ("a", 1, None, 5), ("a", 1, 2, 5)]
+    for cut in ([rows], [rows[2:], rows[:2]], [[each] for each in rows]):
+        one = stream(VERSIONED, keep="last", event_time="at")
+        for each in cut:
+            one.epoch(versioned(*each))
+        assert one.table() == [{"k": "a", "version": 1, "v": 2, "at": 5}]
+
+
+def test_the_newest_row_by_a_version_wins_whatever_its_event_time_and_its_epoch() -> None:
+    one = stream(VERSIONED, keep="last", by=("version",))
+    one.epoch(versioned(("a", 2, 1, 50), ("b", None, 1, 9)))
+    assert one.epoch(versioned(("a", 1, 2, 90))) == [], "an older version that comes later"
+    one.epoch(versioned(("a", 3, 3, 10), ("b", 0, 2, 1)))
+    assert in_any_order(one.table()) == in_any_order(
+        [{"k": "a", "version": 3, "v": 3, "at": 10}, {"k": "b", "version": 0, "v": 2, "at": 1}]
+    )
+
+
+def test_rows_of_one_version_go_by_their_event_time_then_by_the_other_columns() -> None:
+    one = stream(VERSIONED, keep="last", event_time="at", by=("version",))
+    one.epoch(versioned(("a", 1, 9, 4), ("a", 1, 3, 5), ("a", 1, 2, 5)))
+    assert one.table() == [{"k": "a", "version": 1, "v": 3, "at": 5}]
+
+
+def test_the_first_row_of_an_epoch_goes_by_the_columns_named_too() -> None:
+    one = stream(VERSIONED, event_time="at", by=("v", "version"))
+    one.epoch(versioned(("a", 1, 2, 1), ("a", 2, 1, 9), ("a", 1, 1, 9)))
+    assert one.table() == [{"k": "a", "version": 1, "v": 1, "at": 9}]
+
+
+def test_a_changed_order_is_a_changed_pipeline_and_none_is_the_pipeline_of_before() -> None:
+    def pipeline(*by: str) -> Pipeline:
+        return Deduplicate.build(("k",), InputSpec((), VERSIONED), "last", "at", by=by).pipeline
+
+    assert pipeline().parameters == {"keep": "last", "event_time": "at", "expire_after_us": None, "late": "drop"}
+    assert breaking_changes(pipeline(), pipeline("version")) == ("by was added",)
+    assert breaking_changes(pipeline("v"), pipeline("v", "version")) == ('by was ["v"], now it is ["v", "version"]',)
+    assert breaking_changes(pipeline("v"), pipeline("v")) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": "last"}, "deduplicate with keep='last' needs an order: .* name the columns that say which row"),
+        ({"by": ("versoin",)}, "the input has no such column.* column=versoin, use=deduplicate by="),
+        ({"by": ("k",)}, "by other columns than the key's, each once. column=k, by=k, keys=k"),
+        ({"by": ("v", "v")}, "each once. column=v"),
+        (
+            {"keep": "last", "by": ("version",), **EXPIRING},
+            "a newer row by= another column may have an earlier one: .* by=version, event_time=at",
+        ),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=message):
+        stream(VERSIONED, **options)
+
+
+def test_an_order_that_begins_with_the_event_time_may_expire() -> None:
+    one = stream(VERSIONED, keep="last", by=("at", "v"), **EXPIRING)
+    one.epoch(versioned(("a", 9, 1, 5), ("a", 1, 2, 5)))
+    assert one.table() == [{"k": "a", "version": 1, "v": 2, "at": 5}]
+    one.epoch(versioned(("b", 1, 1, 20)))
+    one.epoch()
+    assert [row["k"] for row in one.table()] == ["b"]
