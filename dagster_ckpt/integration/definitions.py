@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from dagster_ckpt.integration.distinct_ops import with_distinct_ops
 from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.names import IO_MANAGER_KEY
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
@@ -26,9 +27,10 @@ def build_streaming_definitions(
     `name` is put before the names of the jobs and the sensor, for a second call in one location. The location's
     executor is left alone. Raises `InvalidPipelineError` for an asset that @streaming_asset did not make.
     """
+    assets = with_distinct_ops(assets)
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
     return dg.Definitions(
-        assets=list(assets),
+        assets=assets,
         sensors=[build_recovery_sensor(assets, name=name)],
         resources={key: resource for key, resource in given.items() if resource is not None},
     )

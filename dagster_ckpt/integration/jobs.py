@@ -16,7 +16,7 @@ def streaming_job(asset: dg.AssetsDefinition, name: str | None = None) -> Job:
     """The job that runs this stream alone; `name` is put before the job's."""
     options = require_streaming(asset).options
     return dg.define_asset_job(
-        job_name_of(asset.key, name),
+        job_name_of(asset.op.name, name),
         selection=dg.AssetSelection.assets(asset.key),
         executor_def=dg.in_process_executor,
         tags={**options.run_tags, STREAM_TAG: stream_name_of(asset.key)},

@@ -5,6 +5,7 @@ name of their own that no other key can have.
 """
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 
 import dagster as dg
@@ -59,8 +60,7 @@ def op_name_of(key: dg.AssetKey) -> str:
     name = _dagsters_name(key)
     if is_plain(key):
         return name
-    digest = sha256("\0".join(key.path).encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_FOREIGN.sub('_', name).strip('_')}_{digest}".lstrip("_")
+    return f"{_FOREIGN.sub('_', name).strip('_')}_{_digest(key)}".lstrip("_")
 
 
 def is_plain(key: dg.AssetKey) -> bool:
@@ -68,9 +68,18 @@ def is_plain(key: dg.AssetKey) -> bool:
     return _NAME.fullmatch(_dagsters_name(key)) is not None
 
 
-def job_name_of(key: dg.AssetKey, prefix: str | None = None) -> str:
+def job_name_of(op_name: str, prefix: str | None = None) -> str:
     """The name of the job that runs this stream alone. Not the op's: Dagster wants the two to differ."""
-    return "_".join(part for part in (prefix, op_name_of(key), "job") if part)
+    return "_".join(part for part in (prefix, op_name, "job") if part)
+
+
+def distinct_names(names: Mapping[dg.AssetKey, str]) -> dict[dg.AssetKey, str]:
+    """Names that are all different: of keys that share one, the one with the fewest parts keeps it, in any order."""
+    distinct: dict[dg.AssetKey, str] = {}
+    for key in sorted(names, key=lambda key: (len(key.path), key.path)):
+        taken = names[key] in distinct.values()
+        distinct[key] = f"{names[key]}_{_digest(key)}" if taken else names[key]
+    return distinct
 
 
 def unfit(run_id: str, stream: str) -> str:
@@ -81,6 +90,10 @@ def unfit(run_id: str, stream: str) -> str:
 def stream_name_of(key: dg.AssetKey) -> str:
     r"""The stream's name for people: the asset key's parts joined by `/`. A slash inside a part is written `\/`."""
     return name_of(key.path)
+
+
+def _digest(key: dg.AssetKey) -> str:
+    return sha256("\0".join(key.path).encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _dagsters_name(key: dg.AssetKey) -> str:

@@ -32,7 +32,6 @@ from dagster_ckpt.integration.names import (
     DRAIN_TAG,
     LAUNCHED_FOR_TAG,
     job_name_of,
-    op_name_of,
     stream_name_of,
 )
 from dagster_ckpt.integration.pools import full_pool
@@ -98,7 +97,9 @@ def build_recovery_sensor(
 def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
     options = require_streaming(asset).options
     key = asset.key
-    stream = StreamAsset(key, stream_name_of(key), op_name_of(key), job_name_of(key, name), options.mode, asset.op.pool)
+    stream = StreamAsset(
+        key, stream_name_of(key), asset.op.name, job_name_of(asset.op.name, name), options.mode, asset.op.pool
+    )
     return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
 
 

@@ -54,6 +54,14 @@ def test_everything_is_wired_and_the_locations_executor_is_left_alone() -> None:
     assert defs.resolve_implicit_global_asset_job_def().executor_def == dg.multi_or_in_process_executor
 
 
+def test_assets_that_dagster_spells_alike_are_at_home_in_one_location() -> None:
+    flat, nested = a_stream("a__b"), a_stream("b", key_prefix="a")
+    defs = build_streaming_definitions([flat, nested], checkpoints=checkpoints(), spark=SPARK)
+    dg.Definitions.validate_loadable(defs)
+    jobs = [defs.resolve_job_def(name) for name in ("a__b_job", "a__b_59b271ae_job")]
+    assert [job.asset_layer.executable_asset_keys for job in jobs] == [{flat.key}, {nested.key}]
+
+
 def test_it_can_be_called_twice_in_one_location() -> None:
     shared = checkpoints()
     first = build_streaming_definitions([a_stream("a")], checkpoints=shared, spark=SPARK)

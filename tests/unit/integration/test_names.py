@@ -3,7 +3,7 @@ import re
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.names import job_name_of, op_name_of, stream_name_of
+from dagster_ckpt.integration.names import distinct_names, job_name_of, op_name_of, stream_name_of
 
 STRANGE = [
     ["a.b"],
@@ -36,9 +36,18 @@ def test_distinct_strange_keys_get_distinct_names() -> None:
 
 
 def test_a_job_has_another_name_than_its_op() -> None:
-    key = dg.AssetKey(["departures"])
-    assert job_name_of(key) == "departures_job"
-    assert job_name_of(key, "eu") == "eu_departures_job"
+    assert job_name_of("departures") == "departures_job"
+    assert job_name_of("departures", "eu") == "eu_departures_job"
+
+
+def test_keys_that_dagster_spells_alike_get_different_names_in_any_order() -> None:
+    keys = [dg.AssetKey(path) for path in (["a__b"], ["a", "b"], ["a-_b"], ["c"])]
+    _, nested, hyphen, other = keys
+    names = distinct_names({key: op_name_of(key) for key in keys})
+    assert len(set(names.values())) == 4
+    assert (names[hyphen], names[other]) == ("a__b", "c"), "of one part, and the first of those"
+    assert distinct_names({key: op_name_of(key) for key in reversed(keys)}) == names
+    assert distinct_names({nested: "a__b"}) == {nested: "a__b"}, "alone it keeps the name that it always had"
 
 
 def test_a_slash_inside_a_part_is_not_the_one_between_parts() -> None:
