@@ -16,6 +16,7 @@ from dagster_ckpt.integration.parameters import read_parameters
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.run_config import RESERVED, config_class
 from dagster_ckpt.integration.step import run_step
+from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
 from dagster_ckpt.integration.upstream_assets import upstream_ins
 from dagster_ckpt.runtime.mode import Mode
@@ -110,7 +111,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         retry_policy=options.get("retry_policy"),
         pool=options.get("pool"),
     )(_compute(streaming, own_config if user_schema is None else None))
-    return made.with_attributes(asset_key_replacements={made_as: key})
+    return StreamingAssetsDefinition.of(made.with_attributes(asset_key_replacements={made_as: key}))
 
 
 def _check(streaming: StreamingFunction, options: AssetOptions) -> None:

@@ -9,15 +9,13 @@ from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.names import IO_MANAGER_KEY
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.sensor import build_recovery_sensor
-
-_STATE = LsmStateBackendResource()
-"""One object for all calls: Dagster merges definitions that share a resource only where it is the very same."""
+from dagster_ckpt.integration.streaming_assets import DEFAULT_STATE
 
 
 def build_streaming_definitions(
     assets: Sequence[dg.AssetsDefinition],
     checkpoints: CheckpointCoordinatorResource | None = None,
-    state: LsmStateBackendResource | None = _STATE,
+    state: LsmStateBackendResource | None = DEFAULT_STATE,
     spark: object | None = None,
     name: str | None = None,
 ) -> dg.Definitions:

@@ -82,6 +82,20 @@ def test_the_resource_that_starts_spark_at_once_works_as_well(place: Place) -> N
     assert place.table() == {"a": (1, 1)}
 
 
+def test_materialize_needs_no_resources_but_checkpoints_and_spark(place: Place) -> None:
+    read: list[int] = []
+
+    @dg.asset
+    def reader(counts: pa.Table) -> None:
+        read.append(counts.num_rows)
+
+    place.drop(("a", 1), ("b", 2))
+    resources = {"checkpoints": CheckpointCoordinatorResource(url=place.url), "spark": place.spark}
+    assert dg.materialize([place.counts(), reader], resources=resources, instance=place.instance).success
+    assert place.table() == {"a": (1, 1), "b": (1, 2)}
+    assert read == [2]
+
+
 def test_a_run_that_finds_nothing_new_repeats_the_newest_epoch(place: Place) -> None:
     counts = place.counts()
     place.drop(("a", 1))

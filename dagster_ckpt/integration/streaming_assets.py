@@ -1,0 +1,45 @@
+"""A streaming asset's definition: an ordinary one that has defaults for two of its resources."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.names import IO_MANAGER_KEY
+from dagster_ckpt.integration.resources import LsmStateBackendResource
+
+DEFAULT_STATE = LsmStateBackendResource()
+_DEFAULTS: Mapping[str, dg.ResourceDefinition] = {
+    # One object each: Dagster takes two assets with a resource of one key only where it is the very same.
+    "state": DEFAULT_STATE.get_resource_definition(),
+    IO_MANAGER_KEY: epochs_of_checkpoints,
+}
+
+
+class StreamingAssetsDefinition(dg.AssetsDefinition):
+    """Where the location has nothing under `state` or `epochs`, it brings the default.
+
+    `dg.Definitions` and `dg.materialize` hand the location's resources to `with_resources`. A default that the asset
+    had before that would conflict with a resource of the location's.
+    """
+
+    @classmethod
+    def of(cls, assets: dg.AssetsDefinition) -> "StreamingAssetsDefinition":
+        """The same definition with the defaults."""
+        with warnings.catch_warnings():
+            # Dagster passes on its own new attributes, and warns whoever does so.
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            warnings.simplefilter("ignore", dg.PreviewWarning)
+            return cls(**assets.get_attributes_dict())
+
+    @staticmethod
+    def dagster_internal_init(**attributes: Any) -> "StreamingAssetsDefinition":
+        """How Dagster makes a copy, with a prefixed key for instance: the copy has the defaults too."""
+        return StreamingAssetsDefinition.of(dg.AssetsDefinition.dagster_internal_init(**attributes))
+
+    def with_resources(self, resource_defs: Mapping[str, dg.ResourceDefinition]) -> "StreamingAssetsDefinition":
+        known = {*resource_defs, *self.resource_defs}
+        missing = {key: default for key, default in _DEFAULTS.items() if key not in known}
+        return StreamingAssetsDefinition.of(super().with_resources({**resource_defs, **missing}))
