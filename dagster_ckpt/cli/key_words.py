@@ -1,6 +1,6 @@
 """Keys as people write them on a command line: `carrier=UA`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -10,16 +10,28 @@ from dagster_ckpt.protocol.manifest import Manifest
 
 def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
     """The values of each column that is named, in their order. Raises `InvalidPipelineError` for what is no value."""
+    keys = manifest.pipeline.keys
+    known = {name for spec in manifest.pipeline.tables for name in spec.keys}.union(keys)
     texts: dict[str, list[str | None]] = {}
     for word in words:
-        name, equals, value = word.partition("=")
-        texts.setdefault(name.strip(), []).append(value if equals else None)
-    keys = manifest.pipeline.keys
+        name, value = _name_and_value(word, known)
+        texts.setdefault(name, []).append(value)
     for name, values in texts.items():
         if keys and name not in keys and values == [None] and not did_you_mean(name, keys):
             raise InvalidPipelineError(f"a key is COLUMN=VALUE: write --key {keys[0]}={name}. key={list(keys)}")
     types = {field.name: field.type for spec in manifest.pipeline.tables for field in spec.schema}
     return {name: _values(name, values, types.get(name, pa.string())) for name, values in texts.items()}
+
+
+def _name_and_value(word: str, known: Collection[str]) -> tuple[str, str | None]:
+    """What is before and behind the equals sign; None where there is none. A column's name may have one, too."""
+    if word in known:
+        return word, None
+    for name in sorted(known, key=len, reverse=True):
+        if word.startswith(f"{name}="):
+            return name, word[len(name) + 1 :]
+    name, equals, value = word.partition("=")
+    return name.strip(), value if equals else None
 
 
 def _values(name: str, texts: list[str | None], type_: pa.DataType) -> pa.Array:

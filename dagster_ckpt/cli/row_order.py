@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.operators.windowed_state import WINDOW_START
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
@@ -11,14 +12,14 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 def by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The rows in the order of the key; as they come where not all of its columns are there."""
     order = _order(table, keys)
-    return table.sort_by(order) if order else table
+    return _sorted(table, order) if order else table
 
 
 def by_epoch_and_key(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The rows of a change log, epoch after epoch, in the order of the key; what a row was comes before what it is."""
     order = _order(changes, keys)
     # An append-only stream has no key, and its rows have an order of their own.
-    return changes.sort_by([(EPOCH, "ascending"), *order, (CHANGE_TYPE, "descending")]) if order else changes
+    return _sorted(changes, [(EPOCH, "ascending"), *order, (CHANGE_TYPE, "descending")]) if order else changes
 
 
 def _order(table: pa.Table, keys: Sequence[str]) -> list[tuple[str, str]]:
@@ -26,3 +27,10 @@ def _order(table: pa.Table, keys: Sequence[str]) -> list[tuple[str, str]]:
         return []
     windows = [WINDOW_START] if WINDOW_START in table.column_names and WINDOW_START not in keys else []
     return [(column, "ascending") for column in (*keys, *windows)]
+
+
+def _sorted(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
+    # By number: Arrow takes a name that begins with a dot or a bracket for a path.
+    columns = {str(number): table.column(name) for number, (name, _) in enumerate(order)}
+    directions = [(str(number), direction) for number, (_, direction) in enumerate(order)]
+    return table.take(pc.sort_indices(pa.table(columns), sort_keys=directions))
