@@ -3,17 +3,21 @@
 from dataclasses import dataclass
 from itertools import accumulate
 
+from pyspark.errors import AnalysisException
+
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.protocol.manifest import SourceIdentity
-from dagster_ckpt.runtime.dataflow import union_of
+from dagster_ckpt.protocol.manifest import Pipeline, SourceIdentity
+from dagster_ckpt.runtime.dataflow import union_of, words_of_epochs
+from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.pipeline import build_operator
-from dagster_ckpt.runtime.plan import analysed_plan, leaves, refuse_stateful_steps
+from dagster_ckpt.runtime.plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.session import is_local, is_session_of_a_stream
 from dagster_ckpt.runtime.sources import Source, sources_of
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import StreamJob
+from dagster_ckpt.runtime.task import TaskSetup
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,32 @@ def check_stream(job: StreamJob) -> CheckedStream:
         together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in running.inputs])))
     sources = sources_of(job.asset, session, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
-    return CheckedStream(running, sources, build_operator(job.asset, running, identities))
+    operator = build_operator(job.asset, running, identities)
+    _check_plan(job, running, operator.pipeline)
+    return CheckedStream(running, sources, operator)
+
+
+def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
+    """What Spark finds wrong with a plan, as one of our errors."""
+    return InvalidPipelineError(f"Spark cannot run this as a stream. asset={asset}, reason={error}")
+
+
+def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
+    """Have Spark analyse the whole plan that will run, and check it as a streaming one; only its layout is made up."""
+    layout = Layout.keyed(1, 1) if pipeline.keys else Layout.unkeyed(1)
+    setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
+    frames = [stream.frame for stream in running.inputs]
+    try:
+        check_streams(words_of_epochs(frames, pipeline, setup))
+    except AnalysisException as error:
+        raise cannot_run(job.asset, error) from error
+    except Exception as error:
+        if type(error).__name__ != "PicklingError":  # of a module that nothing here may import
+            raise
+        raise InvalidPipelineError(
+            "the process function cannot be sent to Spark's tasks: leave out what lives in one process, such as locks, "
+            f"connections and sessions, and open it in on_rows. reason={error}, asset={job.asset}"
+        ) from error
 
 
 def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:

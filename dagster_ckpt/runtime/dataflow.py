@@ -12,38 +12,43 @@ from dagster_ckpt.runtime.ack_rows import ACK_ROW_OF_SPARK
 from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 from dagster_ckpt.runtime.task import TaskSetup, epoch_task
 
+_NUMBERED = "_column_"
+
 
 def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
     """A streaming DataFrame with one row for each shard's word; collecting a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan: so Spark plans a micro-batch once, and reads only the columns they need.
     """
-    rows = [
-        frame.select([_column(name) for name in source.schema.names])
-        for frame, source in zip(inputs, pipeline.inputs, strict=True)
-    ]
+    names = [source.schema.names for source in pipeline.inputs]
+    rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
     if setup.layout.tasks is None:
-        [unkeyed] = rows
-        return unkeyed.mapInArrow(epoch_task(setup), ACK_ROW_OF_SPARK)
+        [unkeyed], [unkeyed_names] = rows, names
+        return unkeyed.mapInArrow(epoch_task(setup, unkeyed_names), ACK_ROW_OF_SPARK)
     hashed = [
-        frame.withColumn(HASH, F.xxhash64(*map(_column, keys)))
-        for frame, keys in zip(rows, keys_of_inputs(pipeline), strict=True)
+        frame.withColumn(HASH, F.xxhash64(*(_number(its.index(key)) for key in keys)))
+        for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True)
     ]
-    together = hashed[0] if len(hashed) == 1 else _union(rows, hashed)
+    if len(hashed) == 1:
+        together, columns = hashed[0], [*names[0], HASH]
+    else:
+        together = _union(rows, hashed)
+        columns = together.columns
     shuffled = together.repartitionById(setup.layout.tasks, F.expr(setup.layout.partition_in_sql()))
-    return shuffled.mapInArrow(epoch_task(setup), ACK_ROW_OF_SPARK)
+    return shuffled.mapInArrow(epoch_task(setup, columns), ACK_ROW_OF_SPARK)
 
 
 def words_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
     """A DataFrame with the words of an epoch without rows, which is the driver's own: each task works its shards."""
     tasks = setup.layout.tasks
     assert tasks is not None, "nothing waits in an unkeyed stream"
-    return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, rowless=True), ACK_ROW_OF_SPARK)
+    return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
 
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
     """Several inputs in one plan, in the order in which `words_of_epochs` has them: its sources are the query's."""
-    return _union(inputs, [frame.withColumn(HASH, F.lit(0)) for frame in inputs])
+    rows = [_numbered(frame, frame.columns) for frame in inputs]
+    return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows])
 
 
 def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
@@ -53,12 +58,18 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
     for number, frame in enumerate(hashed):
         columns = [F.lit(number).cast("int").alias(INPUT), F.col(HASH)]
         for other, type_ in enumerate(types):
-            own = F.struct(*(_column(name) for name in type_.names)) if other == number else F.lit(None).cast(type_)
+            own = F.struct(*type_.names) if other == number else F.lit(None).cast(type_)
             columns.append(own.alias(columns_of_input(other)))
         sides.append(frame.select(columns))
     return reduce(DataFrame.union, sides)
 
 
-def _column(name: str) -> Column:
-    """The column of exactly this name, dots and all."""
-    return F.col(f"`{name.replace('`', '``')}`")
+def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The columns of these names, called by number: in a name Spark takes a dot for a field, a backtick for a quote."""
+    by_place = frame.toDF(*(f"{_NUMBERED}{place}" for place in range(len(frame.columns))))
+    places = [frame.columns.index(name) for name in names]
+    return by_place.select([_number(place).alias(f"{_NUMBERED}{number}") for number, place in enumerate(places)])
+
+
+def _number(number: int) -> Column:
+    return F.col(f"{_NUMBERED}{number}")

@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
 from dagster_ckpt.runtime.arrow_batches import limit_batches
-from dagster_ckpt.runtime.checked import CheckedStream, check_stream
+from dagster_ckpt.runtime.checked import CheckedStream, cannot_run, check_stream
 from dagster_ckpt.runtime.collecting import CollectorThread
 from dagster_ckpt.runtime.dataflow import words_of_epochs, words_of_own_epoch
 from dagster_ckpt.runtime.driver import CommittedEpoch, DriverSetup, EpochDriver
@@ -243,9 +243,7 @@ class _Run:
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._let_out(query, driver) or (ending, reason)
         except AnalysisException as error:
-            raise InvalidPipelineError(
-                f"Spark cannot run this as a stream. asset={self._job.asset}, reason={error}"
-            ) from error
+            raise cannot_run(self._job.asset, error) from error
         finally:
             if not query.close(self._job.options.drain_ms / 1000):
                 driver.abort("the run was interrupted")

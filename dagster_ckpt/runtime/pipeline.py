@@ -56,7 +56,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
                 "Arrow has no such type, so no row of it can reach a task: cast the column or leave it out. "
                 f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
             ) from error
-        if field.name.casefold() == HASH:  # to Spark, which adds it, case is nothing
+        if field.name == HASH:
             raise InvalidPipelineError(
                 f"this name carries the key's hash: rename the column. asset={asset}, column={field.name}"
             )

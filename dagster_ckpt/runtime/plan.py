@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame as AnyDataFrame
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -14,6 +15,8 @@ _EXPIRES = 'Stream(df).with_watermark(...).key_by(...).deduplicate(expire_after=
 _JOINS = "Stream(left).key_by(...).interval_join(Stream(right).key_by(...), ...), or join, instant_join, window_join"
 _PROCESSES = "Stream(df).key_by(...).process(...)"
 _NOTHING_YET = "nothing in this release"
+
+_CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 
 _STATEFUL = {
     "Aggregate": ("groupBy().agg() or distinct()", _COUNTS),
@@ -74,6 +77,20 @@ def refuse_stateful_steps(asset: str, plan: Any) -> None:
             _refuse(asset, *_STATEFUL[name])
         if name == "Join" and all(child.isStreaming() for child in _children(node)):
             _refuse(asset, "a join of two streams", _JOINS)
+
+
+def check_streams(frame: AnyDataFrame) -> None:
+    """Raise Spark's `AnalysisException` where it would refuse to start the DataFrame as a query that appends.
+
+    Not where the user has told Spark to check nothing.
+    """
+    session = frame.sparkSession
+    if str(session.conf.get(_CHECKS, "true")).lower() == "false":
+        return
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+    checker.checkForStreaming(plan, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
 
 
 def refuse_unknown_state(asset: str) -> None:

@@ -6,7 +6,7 @@ with the query's plan (`TaskSetup`); what is not, as a property of the epoch's S
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
@@ -65,11 +65,12 @@ class EpochOrder:
 
 
 def epoch_task(
-    setup: TaskSetup, *, rowless: bool = False
+    setup: TaskSetup, columns: Sequence[str] | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out.
 
-    A task of a `rowless` epoch, which is the driver's own, takes no row in: what Spark gives it only makes it run.
+    `columns` are what the columns of the rows are really called, in their order. None: the epoch is the driver's own,
+    and its tasks take no row in; what Spark gives them only makes them run.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,9 +79,11 @@ def epoch_task(
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
         order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
-        if rowless:
-            batches = (batch.slice(0, 0) for batch in batches)
-        yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), batches))
+        rows = (
+            batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
+            for batch in batches
+        )
+        yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), rows))
 
     return work
 

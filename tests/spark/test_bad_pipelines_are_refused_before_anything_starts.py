@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,15 @@ class Twice(ProcessFunction):
     def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> None: ...
 
 
+class Through(ProcessFunction):
+    """Each row as it came."""
+
+    output = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        return rows
+
+
 COLLATED: dict[str, Callable[[Stream], Stream]] = {
     "key": lambda s: s.key_by("v", "name").aggregate(n=agg.count()),
     "least": lambda s: s.key_by("v").aggregate(n=agg.min("name")),
@@ -61,10 +71,6 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
     "a type Arrow lacks": (lambda s: s, "column=span, type=interval year"),
     "a static frame": (lambda s: replace(s, frame=s.frame.sparkSession.range(3)), "spark.readStream, not spark.read"),
     "the hash's own name": (lambda s: replace(s, frame=s.frame.selectExpr("v _hash")), "column=_hash"),
-    "the hash's own name to Spark": (
-        lambda s: replace(s, frame=s.frame.selectExpr("k", "v _HASH")).key_by("k").aggregate(x=agg.sum("_HASH")),
-        "column=_HASH",
-    ),
     "the epoch's own name to Spark": (lambda s: replace(s, frame=s.frame.selectExpr("v _Epoch")), "column=_Epoch"),
     "keys of two types": (
         lambda s: timed(s, "k").interval_join(timed(s, "v"), "0s", "1s", "semi"),
@@ -148,6 +154,20 @@ def test_a_stream_spark_itself_cannot_run_is_a_clear_error(stream: StreamUnderTe
 
     with pytest.raises(InvalidPipelineError, match=r"Spark cannot run this as a stream.*asset=flights/delays"):
         stream.run(function)
+    assert not stream.folder.exists()
+
+
+class Locked(Through):
+    """It holds what cannot be sent to another process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def test_a_process_function_that_cannot_be_sent_to_tasks_is_refused(stream: StreamUnderTest, inbox: Path) -> None:
+    with pytest.raises(InvalidPipelineError, match=r"cannot be sent to Spark's tasks.*lock.*asset=flights/delays"):
+        stream.run(lambda spark: Stream(stream_of(spark, inbox).frame.select("k", "v")).key_by("k").process(Locked()))
+    assert not stream.folder.exists()
 
 
 def test_a_frame_of_another_session_is_refused(
