@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt.operators.inputs import keys_of_inputs
@@ -11,8 +11,6 @@ from dagster_ckpt.protocol.manifest import Pipeline
 from dagster_ckpt.runtime.ack_rows import ACK_ROW_OF_SPARK
 from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 from dagster_ckpt.runtime.task import TaskSetup, epoch_task
-
-_NUMBERED = "_column_"
 
 
 def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
@@ -25,10 +23,10 @@ def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: Task
     if setup.layout.tasks is None:
         [unkeyed], [unkeyed_names] = rows, names
         return unkeyed.mapInArrow(epoch_task(setup, unkeyed_names), ACK_ROW_OF_SPARK)
-    hashed = [
-        frame.withColumn(HASH, F.xxhash64(*(_number(its.index(key)) for key in keys)))
-        for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True)
-    ]
+    hashed = []
+    for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True):
+        numbered = dict(zip(its, frame.columns, strict=True))
+        hashed.append(frame.withColumn(HASH, F.xxhash64(*(numbered[key] for key in keys))))
     if len(hashed) == 1:
         together, columns = hashed[0], [*names[0], HASH]
     else:
@@ -66,10 +64,9 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
 
 def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """The columns of these names, called by number: in a name Spark takes a dot for a field, a backtick for a quote."""
-    by_place = frame.toDF(*(f"{_NUMBERED}{place}" for place in range(len(frame.columns))))
-    places = [frame.columns.index(name) for name in names]
-    return by_place.select([_number(place).alias(f"{_NUMBERED}{number}") for number, place in enumerate(places)])
-
-
-def _number(number: int) -> Column:
-    return F.col(f"{_NUMBERED}{number}")
+    there = frame.columns
+    by_number = [f"_column_{number}" for number in range(len(there))]
+    numbered = dict(zip(reversed(there), reversed(by_number), strict=True))  # the first of a name
+    wanted = [numbered[name] for name in names]
+    renamed = frame.toDF(*by_number)
+    return renamed if wanted == by_number else renamed.select(wanted)
