@@ -39,8 +39,8 @@ at_most = click.option(
 only_columns = click.option(
     "--columns",
     metavar="A,B,...",
-    callback=lambda _context, _option, given: None if given is None else [name.strip() for name in given.split(",")],
-    help="Only these columns, in this order.",
+    callback=lambda _context, _option, given: None if given is None else values.names(given),
+    help="Only these columns, in this order; names with commas as a JSON list.",
 )
 fencing = click.option("--fence", is_flag=True, help="Stop a live writer instead of refusing.")
 unasked = click.option("--yes", is_flag=True, help="Do not ask.")

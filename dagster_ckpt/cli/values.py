@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -31,6 +32,17 @@ def shards(text: str) -> int:
     if not can_be_shards(value) or value > SHARDS_MAX:
         raise click.BadParameter(f"{value} is not a power of two from 1 to {SHARDS_MAX}.")
     return value
+
+
+def names(text: str) -> list[str]:
+    """Names of columns: `a,b`, or, where one has a comma or a space around it, `["a,b", " c"]`."""
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = None
+    if isinstance(listed, list) and listed and all(isinstance(name, str) for name in listed):
+        return listed
+    return [name.strip() for name in text.split(",")]
 
 
 def time(text: str) -> datetime:

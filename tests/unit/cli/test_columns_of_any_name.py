@@ -3,6 +3,7 @@ import pytest
 
 from dagster_ckpt.cli.key_words import keys_in
 from dagster_ckpt.cli.row_order import by_epoch_and_key, by_key
+from dagster_ckpt.cli.values import names
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.manifest import InputSpec, Manifest
@@ -11,9 +12,25 @@ from tests.worlds.manifests import a_manifest
 NAMES = ["x=y", "x", " around ", ".dot", "[0]", "a.b", ""]
 
 
-def manifest_of(names: list[str]) -> Manifest:
-    schema = pa.schema([(name, pa.int64()) for name in names])
-    operator = RunningAggregate.build(tuple(names), {"n": agg.count()}, InputSpec((), schema), None, None)
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a, b", ["a", "b"]),
+        ('["x,y", " a", "b"]', ["x,y", " a", "b"]),
+        ("[0]", ["[0]"]),
+        ("[0],a", ["[0]", "a"]),
+        ('"a"', ['"a"']),
+        ("[]", ["[]"]),
+        ("1", ["1"]),
+    ],
+)
+def test_columns_are_named_with_commas_between_them_or_as_json(text: str, columns: list[str]) -> None:
+    assert names(text) == columns
+
+
+def manifest_of(columns: list[str]) -> Manifest:
+    schema = pa.schema([(name, pa.int64()) for name in columns])
+    operator = RunningAggregate.build(tuple(columns), {"n": agg.count()}, InputSpec((), schema), None, None)
     return a_manifest(pipeline=operator.pipeline)
 
 
