@@ -30,7 +30,8 @@ def check_columns(schema: pa.Schema) -> None:
             raise InvalidPipelineError(f"the change log adds this column itself: rename yours. column={name}")
         if name.casefold() in seen:
             raise InvalidPipelineError(
-                f"Spark could not tell these columns apart: rename one. columns={seen[name.casefold()]}, {name}"
+                "a Spark session that is not case-sensitive could not tell these columns apart: rename one. "
+                f"columns={seen[name.casefold()]}, {name}"
             )
         seen[name.casefold()] = name
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
-from dagster_ckpt.errors import CheckpointDeclinedError
+from dagster_ckpt.errors import CheckpointDeclinedError, InvalidPipelineError
 from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream import Stream
 from tests.spark.input_files import drop
@@ -82,6 +82,14 @@ def test_case_sensitivity_is_the_users(stream: StreamUnderTest, user: SparkSessi
 
     stream.run(function)
     assert stream.rows() == [{"high": "b", "n": 1}]
+
+    def both(spark: SparkSession) -> Stream:
+        return Stream(spark.readStream.schema("k string, K string").parquet(str(inbox)))
+
+    other = StreamUnderTest(user, stream.root, "both")
+    with pytest.raises(InvalidPipelineError, match=r"not case-sensitive could not tell .*apart.*columns=k, K"):
+        other.run(both)
+    assert not other.folder.exists(), "readers of other sessions could not choose between the two"
 
 
 def test_the_users_functions_get_arrow_as_the_user_has_set_it(

@@ -53,7 +53,7 @@ GIVEN: dict[str, Any] = {
         ),
         (
             {"late": "keep", "source": InputSpec((), pa.schema([*SCHEMA, ("V", pa.int8())]))},
-            "Spark could not tell these columns apart: rename one. columns=v, V",
+            "could not tell these columns apart: rename one. columns=v, V",
         ),
     ],
 )
