@@ -107,7 +107,10 @@ def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column and what is found out about it once. `stored` may be narrower than its type: see `widths`."""
+    """A column and what is found out about it once.
+
+    `stored` may be narrower than its type: see `widths`. Of a nested type, less within it could be null then.
+    """
 
     stored: pa.Array
     type: pa.DataType
@@ -120,7 +123,7 @@ class Column:
     @cached_property
     def plain(self) -> "Plain | None":
         """As `plain`; of a narrow column its numbers, signed."""
-        if not self.is_narrow:
+        if not self.is_narrow or pa.types.is_nested(self.type):
             return plain(self.stored)
         return None if self.stored.null_count else self.stored.to_numpy()
 

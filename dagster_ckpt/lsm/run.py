@@ -49,8 +49,8 @@ class Run:
     key is null, or says nothing. `before_column`, of logged runs alone, is what each key had before the epoch: the
     value columns, or null where it had no row. The table's columns have one chunk each.
 
-    A file keeps integers as narrow as they are: `schema` then says what the table's really are. Those of
-    `before_column` stay narrow.
+    A file keeps integers as narrow as they are, and may be of when fewer values could be null: `schema` then says what
+    the table's columns really are. Those of `before_column` stay as they are in the file.
 
     `guard` checks what lies in a file, the whole of a column or only some rows of it; None: nothing is to be checked.
     What lies there beside the columns: `stored_directory`, `stored_bloom`, the least and greatest hash (`bounds`) and
@@ -125,7 +125,7 @@ class Run:
             return rows
         for at, name in enumerate(wanted):
             # One by one: a new table would be validated, with the bytes beside this slice, which are not checked.
-            if self._columns[name].is_narrow:
+            if self._columns[name].is_narrow or rows.field(at).nullable != self.schema.field(name).nullable:
                 rows = rows.set_column(at, self.schema.field(name), self._columns[name].whole())
         return rows
 

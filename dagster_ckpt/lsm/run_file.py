@@ -134,7 +134,7 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
         batch.column(0),
         batch.column(1) if descriptor.tombstones else None,
         batch.column(columns) if batch.num_columns > columns else None,
-        None if schema.types == batch.schema.types[2:columns] else schema,
+        None if schema.equals(pa.schema(list(batch.schema)[2:columns])) else schema,
         guard=blocks,
         stored_directory=Directory(least, descriptor.directory_shift, first),
         stored_bloom=Bloom(least, descriptor.bloom_shift, words) if descriptor.bloom_words else None,
@@ -161,14 +161,14 @@ def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
 
 
 def _may_be_stored_as(file: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether these are a file's columns where it should have those: integers may be narrower."""
+    """Whether these are a file's columns where it should have those: integers may be narrower, and fewer be null."""
     return len(file) == len(wanted) and all(map(_may_be_field, file, wanted))
 
 
 def _may_be_field(stored: pa.Field, wanted: pa.Field) -> bool:
     if stored.name == wanted.name == BEFORE and stored.type.num_fields == wanted.type.num_fields:
         return all(map(_may_be_field, stored.type, wanted.type))
-    is_same = stored.name == wanted.name and stored.nullable == wanted.nullable
+    is_same = stored.name == wanted.name and (wanted.nullable or not stored.nullable)
     return is_same and may_be_narrow(stored.type, wanted.type)
 
 

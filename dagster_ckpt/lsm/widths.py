@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.nullability import widens
+
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
 _HASH_BYTES = 8
 _VARIABLE_BYTES = 16
@@ -43,8 +45,8 @@ def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
-    """Whether a column of this type may be stored as that one."""
-    if stored == type_:
+    """Whether a column of this type may be stored as that one: a file may be of when less within it could be null."""
+    if widens(stored, type_):
         return True
     is_number = pa.types.is_integer(type_) or _is_time(type_)
     return stored in _NARROW and is_number and stored.bit_width < type_.bit_width

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from dagster_ckpt.nullability import widens
 from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
 
 
@@ -12,8 +13,8 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     """Each change, in words, that leaves the state (or an append-only stream's files) not understood; none: go on.
 
     Inputs may gain or lose columns as long as what is kept of them stays the same, and so may the table of a stream
-    without state: its older files simply have other columns. A column that stays must keep its type. Nullability may
-    change.
+    without state: its older files simply have other columns. A column that stays must keep its type, but more within it
+    may be null than before. Of a state table no column may lose its nulls: they may be there. Any other column may.
     """
     return tuple(_changes(before, after))
 
@@ -70,6 +71,7 @@ def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...
         if (table.keys, table.sort) != (other.keys, other.sort):
             yield f"state table {table.name} was sorted by {_listed(table.keys)}, now by {_listed(other.keys)}"
         yield from _types(f"state table {table.name}'s column", table.schema, other.schema)
+        yield from _lost_nulls(f"state table {table.name}'s column", table.schema, other.schema)
         yield from _names(f"state table {table.name}'s column", table.schema, other.schema)
     for name in now:
         yield f"state table {name} was added"
@@ -77,8 +79,14 @@ def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...
 
 def _types(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
     for name in before.names:
-        if name in after.names and before.field(name).type != after.field(name).type:
+        if name in after.names and not widens(before.field(name).type, after.field(name).type):
             yield f"{what} {name} was {before.field(name).type}, now it is {after.field(name).type}"
+
+
+def _lost_nulls(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
+    for name in before.names:
+        if name in after.names and before.field(name).nullable and not after.field(name).nullable:
+            yield f"{what} {name} could be null, now it cannot"
 
 
 def _names(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:

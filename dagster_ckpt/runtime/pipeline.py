@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
+from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
@@ -46,7 +47,10 @@ def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> Ste
 
 
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
-    """A DataFrame's columns as Arrow brings them to a task. Each may be null: what Spark says of that can change."""
+    """A DataFrame's columns as Arrow brings them to a task.
+
+    Each may be null, and all within it: what Spark says of that can change, and does not hold within a null.
+    """
     fields = []
     for field in schema.fields:
         try:
@@ -61,7 +65,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
                 f"this name carries the key's hash: rename the column. asset={asset}, column={field.name}"
             )
         fields.append(arrow.with_nullable(True))
-    return pa.schema(fields)
+    return all_nullable_within(pa.schema(fields))
 
 
 def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:

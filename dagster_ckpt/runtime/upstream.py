@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.manifest import Manifest
@@ -60,7 +61,8 @@ def read_changes(session: SparkSession, downstream: Downstream, newest: Manifest
 def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what: Read, schema: pa.Schema) -> DataFrame:
     with as_active(session):
         _register(session, downstream)
-        reader = session.readStream.format(FORMAT).schema(from_arrow_schema(schema))
+        # An upstream of an earlier release may promise what it no longer does once this one has opened it.
+        reader = session.readStream.format(FORMAT).schema(from_arrow_schema(all_nullable_within(schema)))
         key = json.dumps(key_of(newest.pipeline))
         return reader.option("path", newest.stream).option("read", what).option("key", key).load()
 

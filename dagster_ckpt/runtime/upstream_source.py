@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.nullability import widens
 from dagster_ckpt.operators.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest, Pipeline
@@ -67,11 +68,12 @@ class Planned:
     def is_of(self, pipelines: Sequence[Pipeline]) -> bool:
         """Whether rows of streams with these pipelines, the newest last, are what was planned on.
 
-        Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there.
+        Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there. Within
+        a column less may be null than was planned with.
         """
         newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
         own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
-        there = all(field.name in newest.names and newest.field(field.name).type == field.type for field in own)
+        there = all(field.name in newest.names and widens(newest.field(field.name).type, field.type) for field in own)
         return there and all(key_of(pipeline) == self.key for pipeline in pipelines)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.append_merges import FileMerge
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
@@ -40,7 +41,7 @@ def merge(
     """
     try:
         sources = _opened(store, choice.files, has_time)
-        first, last, schema = _agreeing([source.schema_arrow for source in sources])
+        first, last, schema = _agreeing([all_nullable_within(source.schema_arrow) for source in sources])
         if last - first < 2:
             return None
         data, rows = _written(sources[first:last], schema, chunk_bytes, has_time)

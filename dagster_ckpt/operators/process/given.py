@@ -3,13 +3,15 @@
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import flat
+from dagster_ckpt.lsm.columns import by_itself, flat
+from dagster_ckpt.nullability import differs_in_nulls_alone
 
 
 def with_columns(given: object, schema: pa.Schema, where: str) -> pa.Table:
     """These columns of the table, one array each. `where` says which method, and of what: the end of the message.
 
-    Raises `InvalidPipelineError` for a column that is missing, has another type, or a null it must not have.
+    A nested column may say otherwise than `schema` what within it can be null: what is null there counts. Raises
+    `InvalidPipelineError` for a column that is missing, has another type, or a null it must not have.
     """
     if not isinstance(given, pa.Table):
         raise InvalidPipelineError(f"give a pyarrow.Table. given={type(given).__name__}, {where}")
@@ -49,7 +51,7 @@ def _names(given: object) -> list[str]:
 
 
 def _of_type(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
-    if column.type != field.type:
+    if not differs_in_nulls_alone(column.type, field.type):
         raise InvalidPipelineError(
             f"this column has another type than was declared: cast it, or declare it so. column={field.name}, "
             f"type={column.type}, declared={field.type}, {where}"
@@ -59,7 +61,44 @@ def _of_type(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
             f"this column was declared without nulls and has some: fill them, or declare it nullable. "
             f"column={field.name}, nulls={column.null_count}, {where}"
         )
-    return column
+    if column.type == field.type:
+        return column
+    if (path := _undeclared_nulls(by_itself(column), field.type)) is not None:
+        raise InvalidPipelineError(
+            "what this column holds was declared without nulls and has some: fill them, or declare it nullable. "
+            f"column={field.name}, within={path}, declared={field.type}, {where}"
+        )
+    return _redeclared(column, field)
+
+
+def _undeclared_nulls(column: pa.Array, type_: pa.DataType) -> str | None:
+    """Where within the column a null is that its type does not allow; None: nowhere.
+
+    What lies below a null does not count: there is nothing that could be null.
+    """
+    values = by_itself(column.drop_null())
+    if pa.types.is_struct(type_):
+        parts = values.flatten()
+    elif pa.types.is_map(type_):
+        parts = [values.keys, values.items]
+    else:
+        parts = [values.flatten()] if type_.num_fields else []
+    fields = [type_.key_field, type_.item_field] if pa.types.is_map(type_) else map(type_.field, range(len(parts)))
+    for part, field in zip(parts, fields, strict=True):
+        if part.null_count and not field.nullable:
+            return str(field.name)
+        if (below := _undeclared_nulls(part, field.type)) is not None:
+            return f"{field.name}.{below}"
+    return None
+
+
+def _redeclared(column: pa.Array, field: pa.Field) -> pa.Array:
+    """The same values in the field's type, which differs in what may be null alone.
+
+    A cast refuses nulls that lie below a null; the bytes of a batch say nothing of what may be null.
+    """
+    data = pa.record_batch([column], names=[field.name]).serialize()
+    return pa.ipc.read_record_batch(data, pa.schema([field])).column(0)
 
 
 def _listed(names: list[str]) -> str:

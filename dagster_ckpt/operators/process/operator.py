@@ -11,6 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.event_time import late_rows
 from dagster_ckpt.operators.late import DROP, late_tables
@@ -66,7 +67,7 @@ class ProcessOperator(OnlyGrows):
             inputs=(source,),
             keys=keys,
             tables=(*tables, *late_tables(late, (source,), (event_time,))),
-            output=function.output,
+            output=all_nullable_within(function.output),
             appends=True,
         )
         return cls(pipeline, function)
@@ -146,7 +147,7 @@ def _tables(
             tables.append(timeline(TIMERS, key_fields, type_))
         if expire_after_us is not None:
             tables.extend([seen_table(key_fields, type_), timeline(EXPIRY, key_fields, type_)])
-    return [*tables, out_table(function.output)]
+    return [*tables, out_table(all_nullable_within(function.output))]
 
 
 def _from_parameters(pipeline: Pipeline) -> tuple[str | None, str, int | None]:

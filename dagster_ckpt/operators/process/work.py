@@ -1,6 +1,6 @@
 """One epoch of a process function: when its methods are called, and with what."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -77,7 +77,7 @@ class EpochWork:
             self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
         where = self._where("on_rows")
         state = self._reached(keys, where, None)
-        made = called(lambda: self.function.on_rows(rows, state, self._told), self.pipeline.output, keys, where)
+        made = self._called(lambda: self.function.on_rows(rows, state, self._told), keys, where)
         if self.timers is not None:
             self.timers.write()
         self.out.put(made)
@@ -130,11 +130,15 @@ class EpochWork:
         where = self._where("on_watermark")
         state = self._reached(keys, where, times_us)
         given = timers.select([*self._keys, TIME])
-        made = called(lambda: self.function.on_watermark(given, state, self._told), self.pipeline.output, keys, where)
+        made = self._called(lambda: self.function.on_watermark(given, state, self._told), keys, where)
         self.context.counters[TIMERS_FIRED] += timers.num_rows
         if self.expiry is not None:
             self.expiry.kept(keys, times_us)
         return made
+
+    def _called(self, call: Callable[[], object], keys: CallKeys, where: str) -> pa.Table:
+        """What the call returns, as the stream's table has it."""
+        return called(call, self.function.output, keys, where).cast(self.pipeline.output)
 
     def _forget(self, keys: CallKeys) -> None:
         KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()

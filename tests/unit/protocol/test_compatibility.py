@@ -35,7 +35,7 @@ def test_nothing_changed() -> None:
         {"inputs": an_input(EXTRA)},
         {"inputs": an_input(SWAPPED)},
         {"inputs": an_input(STRICT)},
-        {"output": STRICT, "tables": a_table(STRICT)},
+        {"output": STRICT},
         {"parameters": {"mean_delay": {"column": "delay", "function": "avg"}}},
     ],
 )
@@ -73,6 +73,7 @@ def test_an_append_only_stream_may_gain_lose_and_reorder_columns(output: pa.Sche
             {"tables": a_table(SWAPPED)},
             "state table total's columns were in the order carrier, delay, now delay, carrier",
         ),
+        ({"tables": a_table(STRICT)}, "state table total's column carrier could be null, now it cannot"),
         ({"output": EXTRA}, "column extra was added"),
         ({"output": FEWER}, "column delay was removed"),
         ({"output": RETYPED}, "column delay was double, now it is float"),
@@ -91,3 +92,32 @@ def test_inputs_are_numbered_where_there_are_several() -> None:
     two = replace(PIPELINE, inputs=an_input() * 2)
     changed = replace(two, inputs=(*an_input(), *an_input(RETYPED)))
     assert breaking_changes(two, changed) == ("input 1's column delay was double, now it is float",)
+
+
+STRICT_ITEM = pa.struct([pa.field("x", pa.int32(), nullable=False)])
+ITEM = pa.struct([pa.field("x", pa.int32())])
+WIDENED = [
+    (pa.list_(pa.field("element", pa.string(), nullable=False)), pa.list_(pa.string())),
+    (STRICT_ITEM, ITEM),
+    (pa.list_(STRICT_ITEM), pa.list_(ITEM)),
+    (pa.map_(pa.string(), pa.field("value", STRICT_ITEM, nullable=False)), pa.map_(pa.string(), ITEM)),
+    (pa.map_(STRICT_ITEM, pa.int32()), pa.map_(ITEM, pa.int32())),
+    (pa.list_(pa.field("item", pa.int8(), nullable=False), 3), pa.list_(pa.int8(), 3)),
+    (pa.struct([pa.field("a", pa.large_list(STRICT_ITEM), nullable=False)]), pa.struct([("a", pa.large_list(ITEM))])),
+]
+
+
+def of_nested(type_: pa.DataType) -> Any:
+    schema = ROWS.append(pa.field("nested", type_))
+    return replace(PIPELINE, inputs=an_input(schema), tables=a_table(schema), output=schema)
+
+
+@pytest.mark.parametrize(("strict", "wide"), WIDENED)
+def test_more_within_a_column_may_become_null_and_not_less(strict: pa.DataType, wide: pa.DataType) -> None:
+    assert breaking_changes(of_nested(strict), of_nested(wide)) == ()
+    assert f"column nested was {wide}, now it is {strict}" in breaking_changes(of_nested(wide), of_nested(strict))
+
+
+def test_a_nested_column_keeps_its_types_and_names() -> None:
+    for other in (pa.struct([("x", pa.int64())]), pa.struct([("y", pa.int32())]), pa.list_(pa.int32())):
+        assert f"column nested was {ITEM}, now it is {other}" in breaking_changes(of_nested(ITEM), of_nested(other))
