@@ -48,6 +48,7 @@ from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import open_session, own_interrupts
 from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.spark_errors import missing_input_named
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.upstream_source import Downstream
 from dagster_ckpt.storage.opening import Opening, Takeover
@@ -136,7 +137,7 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
         started = spark_session(resources["spark"])
     spark = open_session(started)
     parameters = step.streaming.parameters
-    with naming(asset=step.stream_name):
+    with naming(asset=step.stream_name), missing_input_named(step.stream_name):
         wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
         made = step.streaming.function(**parameters.arguments(step.context, spark, config, resources, upstreams))

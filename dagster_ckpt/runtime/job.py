@@ -39,6 +39,7 @@ from dagster_ckpt.runtime.query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.session import is_alive
 from dagster_ckpt.runtime.sources import positions_by_source
+from dagster_ckpt.runtime.spark_errors import explained
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
@@ -219,7 +220,8 @@ class _Run:
                 )
                 return self._back_off()
             if not self._may_try_again("an epoch", error):
-                raise
+                session = self._job.stream.frame.sparkSession
+                raise explained(self._job.asset, self._checked.sources, error, session) from error.__cause__
             return self._back_off()
 
     def _is_only_slow(self, error: Exception) -> bool:

@@ -96,6 +96,16 @@ def test_materialize_needs_no_resources_but_checkpoints_and_spark(place: Place) 
     assert read == [2]
 
 
+def test_missing_input_folder_is_named_with_the_asset(place: Place) -> None:
+    @streaming_asset(name="counts")
+    def counts(spark: SparkSession) -> Stream:
+        return Stream(spark.readStream.schema("k string").parquet(str(place.folder / "nowhere")))
+
+    failure = failure_of(place.run(counts))
+    assert "CheckpointError: what the stream reads is not there" in failure
+    assert failure.strip().endswith(f"asset=counts, path={place.folder / 'nowhere'}")
+
+
 def test_a_run_that_finds_nothing_new_repeats_the_newest_epoch(place: Place) -> None:
     counts = place.counts()
     place.drop(("a", 1))

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dagster_ckpt.errors import CheckpointDeclinedError, StoreUnavailableError
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, StoreUnavailableError
 from dagster_ckpt.runtime import job
 from dagster_ckpt.runtime.query import EpochQuery
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks
@@ -76,7 +76,7 @@ def test_a_process_of_sparks_that_comes_up_too_late_costs_none_of_the_tries(
     assert stream.rows() == expected(0)
     fill(inbox, 1, 1)
     starts = iter(range(1000))
-    with pytest.raises(StreamingQueryException, match="connect back"):
+    with pytest.raises(CheckpointError, match=r"asset=flights/delays, sources=.*inbox.*connect back"):
         stream.run(totals(inbox), replace(FAST, tolerable_failures=0, timeout_ms=100, backoff_ms_max=30))
 
 
