@@ -52,6 +52,8 @@ def streaming_asset(
     - `checkpoint_interval`: the time between two epochs of a continuous run; by default the coordinator resource's.
     - `shards`: hash partitions of the keys, a power of two, 8 by default; counts only when the stream is created, later
       `dagster-ckpt reshard` changes it.
+    - `tasks`: how many tasks work the shards of an epoch at most, never more than there are shards; by default as many
+      as all executors that the application may have can run at once, with dynamic allocation too.
     - `run_for`: a continuous run ends cleanly after this long (12 hours), and the recovery sensor starts the next.
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.

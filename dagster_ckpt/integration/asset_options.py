@@ -28,6 +28,7 @@ class OwnOptions(TypedDict, total=False):
     checkpoint_interval: Duration | None
     max_epochs_per_batch: int
     shards: int
+    tasks: int | None
     mode: str
     run_for: Duration
     autostart: bool

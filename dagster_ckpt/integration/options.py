@@ -17,7 +17,8 @@ _DAGSTERS_TAGS = ("dagster/", ".dagster/")
 class StreamOptions:
     """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's.
 
-    `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in.
+    `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in. `tasks` is how many tasks work
+    the shards at most, None for as many as the cluster allows.
     """
 
     mode: Mode
@@ -28,9 +29,10 @@ class StreamOptions:
     run_tags: Mapping[str, str]
     recovery: Recovery
     max_epochs_per_batch: int
+    tasks: int | None
 
 
-def stream_options(
+def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
     *,
     mode: str = Mode.AVAILABLE_NOW,
     shards: int = 8,
@@ -40,6 +42,7 @@ def stream_options(
     run_tags: Mapping[str, str] | None = None,
     recovery: Recovery | None = None,
     max_epochs_per_batch: int = 100,
+    tasks: int | None = None,
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
@@ -57,6 +60,7 @@ def stream_options(
         run_tags=_run_tags(run_tags or {}),
         recovery=_recovery(recovery),
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
+        tasks=_tasks(tasks),
     )
 
 
@@ -86,6 +90,15 @@ def _epochs(epochs: object) -> int:
             f"max_epochs_per_batch={epochs!r}"
         )
     return epochs
+
+
+def _tasks(tasks: object) -> int | None:
+    if tasks is not None and (type(tasks) is not int or tasks < 1):
+        raise InvalidPipelineError(
+            "tasks is how many of Spark's tasks work the shards of an epoch at most: 1 or more, or leave it out for as "
+            f"many as the cluster allows. tasks={tasks!r}"
+        )
+    return tasks
 
 
 def _recovery(recovery: object) -> Recovery:

@@ -29,6 +29,7 @@ from dagster_ckpt.integration.names import (
     stream_name_of,
     unfit,
 )
+from dagster_ckpt.integration.options import StreamOptions
 from dagster_ckpt.integration.parent import die_with_parent
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource, spark_session
 from dagster_ckpt.integration.result import final_result
@@ -47,9 +48,10 @@ from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.session import open_session, own_interrupts
-from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.spark_errors import missing_input_named
+from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstream_source import Downstream
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
@@ -154,8 +156,13 @@ def _downstream(step: Step, spark: SparkSession) -> Downstream:
         address=step.coordinator.address,
         folder=folder_of(step.key.path),
         epochs_max=step.streaming.options.max_epochs_per_batch,
-        tasks=spark.sparkContext.defaultParallelism,
+        tasks=_reading_tasks(step.streaming.options, spark),
     )
+
+
+def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
+    """How many tasks read an upstream: those that work the shards, and where there are more cores now, one on each."""
+    return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
 def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
@@ -221,6 +228,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         tolerable_failures=coordinator.tolerable_failures,
         grace_ms=coordinator.grace_ms,
         max_lag=coordinator.max_lag,
+        tasks_max=options.tasks,
         engine=EngineOptions(
             memory_limit_bytes=step.state.memory_limit_bytes,
             io_threads=step.state.io_threads,

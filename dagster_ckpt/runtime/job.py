@@ -43,6 +43,7 @@ from dagster_ckpt.runtime.spark_errors import explained
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.task import TaskSetup
+from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.runtime.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.state.memory import MemoryBudget
@@ -105,6 +106,7 @@ class _Run:
     _root: ObjectStore
     _writer: StreamWriter
     _coordinator: CheckpointCoordinator
+    _layout: Layout
     _drain: DrainWatch
 
     def __init__(
@@ -234,6 +236,7 @@ class _Run:
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_the_end(self) -> JobResult:
+        self._layout = self._laid_out()  # once: an epoch of our own has the tasks that the query has
         scratch = self._scratch()
         driver = EpochDriver(self._driver_setup(scratch))
         query = EpochQuery(driver.work)
@@ -359,7 +362,7 @@ class _Run:
             coordinator=self._coordinator,
             scratch=scratch,
             sources=self._checked.sources,
-            layout=self._layout(),
+            layout=self._layout,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
             horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
             on_commit=self._committed,
@@ -376,17 +379,17 @@ class _Run:
         return TaskSetup(
             address=self._job.address,
             folder=self._job.folder,
-            layout=self._layout(),
+            layout=self._layout,
             event_times=tuple(None if each is None else each.column for each in event_times),
             engine=self._job.options.engine,
             code=self._job.stream.code,
         )
 
-    def _layout(self) -> Layout:
+    def _laid_out(self) -> Layout:
         if not self._checked.operator.pipeline.keys:
             return Layout.unkeyed(self._writer.manifest.shards)
-        cores = self._job.stream.frame.sparkSession.sparkContext.defaultParallelism
-        return Layout.keyed(self._writer.manifest.shards, self._job.options.tasks_max or cores)
+        tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
+        return Layout.keyed(self._writer.manifest.shards, tasks_max)
 
     def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
         options, pipeline = self._job.options, self._checked.operator.pipeline

@@ -25,9 +25,9 @@ class JobOptions:
 
     `tolerable_failures` is how many times in a row an epoch may fail and be tried again, each time after `pause_ms`.
     `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how many tasks an
-    epoch has at most, None: as many as Spark has cores. `grace_ms` is for how long an epoch can still be read after it
-    ceased to be retained; `max_lag` how many epochs a stream that reads this one may be behind before the change log is
-    no longer kept for it. `engine` is how each of Spark's Python workers works.
+    epoch has at most, None: as many as the application's executors may come to run at once. `grace_ms` is for how long
+    an epoch can still be read after it ceased to be retained; `max_lag` how many epochs a stream that reads this one
+    may be behind before the change log is no longer kept for it. `engine` is how each of Spark's Python workers works.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW

@@ -49,3 +49,8 @@ def test_an_assets_own_checkpoint_interval_overrides_the_resources(monkeypatch: 
 
 def test_an_asset_without_a_checkpoint_interval_takes_the_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     assert job_of(monkeypatch).options.checkpoint_interval_ms == 10_000
+
+
+@pytest.mark.parametrize("tasks", [None, 1, 24])
+def test_an_assets_own_number_of_tasks_is_used(monkeypatch: pytest.MonkeyPatch, tasks: int | None) -> None:
+    assert job_of(monkeypatch, tasks=tasks).options.tasks_max == tasks
