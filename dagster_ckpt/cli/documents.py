@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 
 import pyarrow as pa
 
+from dagster_ckpt.cli.far_times import rows_of
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
@@ -29,14 +30,14 @@ def read(info: EpochInfo, table: pa.Table, limit: int | None) -> Document:
         "epoch": info.epoch,
         "columns": _columns(table.schema),
         "rows": table.num_rows,
-        "data": shown.to_pylist(),
+        "data": rows_of(shown),
     }
 
 
 def changes(stream: str, table: pa.Table, limit: int | None) -> Document:
     """A change log; `rows` counts all of its rows, `data` holds the first `limit`, or all."""
     shown = table if limit is None else table.slice(0, limit)
-    return {"stream": stream, "columns": _columns(table.schema), "rows": table.num_rows, "data": shown.to_pylist()}
+    return {"stream": stream, "columns": _columns(table.schema), "rows": table.num_rows, "data": rows_of(shown)}
 
 
 def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Document:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
+from dagster_ckpt.cli.far_times import read_times
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.manifest import Manifest
 
@@ -38,6 +39,8 @@ def _values(name: str, texts: list[str | None], type_: pa.DataType) -> pa.Array:
     try:
         return pa.array(texts, pa.string()).cast(type_)
     except pa.ArrowException as error:
+        if (far := read_times(texts, type_)) is not None:
+            return far
         raise InvalidPipelineError(
             f"this cannot be read as a value of the column. column={name!r}, type={type_}, reason={str(error)!r}"
         ) from None

@@ -7,6 +7,7 @@ import pyarrow as pa
 from rich.markup import escape
 
 from dagster_ckpt.cli import plain, sources, writers
+from dagster_ckpt.cli.far_times import values_of
 from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
@@ -175,7 +176,7 @@ def reshard(info: EpochInfo) -> None:
 def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
     limit = _ROWS if limit is None else limit
     shown = table_of(column(field.name, is_number=_is_number(field.type)) for field in table.schema)
-    columns = [each.to_pylist() for each in table.slice(0, limit).columns]
+    columns = [values_of(each, between=" ") for each in table.slice(0, limit).columns]
     for row in zip(*columns, strict=True):
         shown.add_row(*map(_cell, row))
     if shown.columns:
