@@ -1,0 +1,46 @@
+"""One Spark and one Dagster instance for all examples, and a temporary folder in which they put their data."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.runtime.session import announce_settings
+from tests.dagster.conftest import NOTHING_PRINTED
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patched:
+        # Spark's workers import the class of a process function, as examples/README.md says.
+        patched.setenv("PYTHONPATH", str(EXAMPLES), prepend=os.pathsep)
+        announce_settings(os.environ)
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("OFF")
+        yield spark
+        spark.stop()
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> dg.DagsterInstance:
+    return dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster")), overrides=NOTHING_PRINTED)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the examples put what they make."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / "dagster-ckpt-examples"
