@@ -12,12 +12,24 @@ A fork's collector also lets go of the pin by which the fork keeps an ancestor's
 names one of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
 
 It decides from the store alone; what it remembers is nothing. `protocol.retention` says what is garbage.
+
+It needs no room to make room. Both objects that it writes are empty, which a full disk still takes. A store may refuse
+them all the same (a quota, a server that is read-only for a while):
+
+    refused             instead                                     so it
+    `collector.json`    the latest time of an object that is known  takes what is old for younger, and some of it stays
+    `trimmed.json`      all manifests and change logs stay, as for  removes the state of retired epochs, and files that
+                        a subscriber that is far behind             no manifest names
+
+What is removed then may be the room for both: it makes another pass.
 """
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest import IndexedList, Manifest
@@ -28,6 +40,7 @@ from dagster_ckpt.protocol.names import (
     TRIMMED,
     fork_pin_name,
     is_probe_name,
+    lease_name,
     manifest_name,
     parse_lease_name,
     parse_manifest_name,
@@ -54,11 +67,15 @@ from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import find_pin, read_pins
 from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
 
+_log = logging.getLogger(__name__)
+
 GRACE_MS = 3_600_000
 MAX_LAG = 10_000
 _COARSE_MS = 1_000
 """Some stores know whole seconds only: an age may be that much less than it looks."""
 _TRIES_MAX = 5
+_WRITE_MS = 5_000
+"""For so long a write is tried again: a pass can do without."""
 
 _Named = tuple[set[str], set[StreamUuid]]
 """Files of the stream's own, and the other streams of which some are named."""
@@ -78,6 +95,20 @@ class Collected:
     leftovers: int = 0
     cut_off: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+
+    @property
+    def objects(self) -> int:
+        return self.manifests + self.files + self.leases + self.leftovers
+
+    def after(self, earlier: "Collected") -> "Collected":
+        """What both passes removed, and what this one, the later, found of subscribers."""
+        return replace(
+            self,
+            manifests=self.manifests + earlier.manifests,
+            files=self.files + earlier.files,
+            leases=self.leases + earlier.leases,
+            leftovers=self.leftovers + earlier.leftovers,
+        )
 
 
 class _OvertakenError(Exception):
@@ -103,23 +134,31 @@ class Collector:
         Raises `CorruptStateError` where a manifest, a pin or a subscriber that says what is needed cannot be read: then
         nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
         """
+        collected = Collected()
         for _ in range(_TRIES_MAX):
             try:
-                return self._pass(writer)
+                found, refused = self._pass(writer)
             except _OvertakenError:
                 continue
+            collected = found.after(collected)
+            if not (refused and found.objects):
+                return collected
+        if collected.objects:
+            return collected
         raise CorruptStateError(
             f"a manifest is missing that must be there; nothing was removed. Restore it from a backup, or wait until "
             f"its epoch is retired. store={self.chain.store.url}"
         )
 
-    def _pass(self, writer: Term | None) -> Collected:
+    def _pass(self, writer: Term | None) -> tuple[Collected, bool]:
+        """What one pass removed, and whether the store refused what it wanted to write."""
         store = self.chain.store
         names = self._tries().until_answered(lambda: list(store.list("")))
         newest = self.chain.newest()
         if newest is None:
-            return Collected()
-        now_ms = self._now_ms()
+            return Collected(), False
+        takes_writes = self._writes(partial(store.put, COLLECTOR, b""))
+        now_ms = self._now_ms() if takes_writes else self._latest_known_ms(newest)
         first = self._first(names, newest)
         # Below the first one there is nothing left to stay: where none is known to be retired, the bound says only 1.
         last = max(first, bound(newest, self._retired(first, newest, now_ms)))
@@ -129,6 +168,9 @@ class Collector:
         needed |= self._logged(log, last, newest)
         self._pinned()  # one that is damaged is found before anything is removed
         self._let_go_of_snapshots(names, newest)
+        if first < log and not self._is_marked_as_trimmed():
+            needed |= self._logged(first, log, newest)
+            takes_writes, log = False, first
         manifests = self._retire(first, log)
         pinned, pinned_ancestors = self._pinned()
         needed |= pinned
@@ -140,13 +182,37 @@ class Collector:
         leftovers = self._tries().until_answered(
             lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
         )
-        return Collected(manifests, len(files), len(old), leftovers, cut_off, gone)
+        return Collected(manifests, len(files), len(old), leftovers, cut_off, gone), not takes_writes
+
+    def _writes(self, write: Callable[[], object]) -> bool:
+        """Write, if the store takes it: whether it did. What it did not answer may happen yet, and harms nothing."""
+        patience = self.chain.patience
+        brief = replace(patience, total_ms=min(patience.total_ms, _WRITE_MS))
+        try:
+            Tries(self.chain.clock, brief).until_answered(write)
+        except StoreUnavailableError as error:
+            _log.warning("the store takes no writes, so only a part of the garbage is collected. reason=%s", error)
+            return False
+        return True
 
     def _now_ms(self) -> int:
         """The store's own time: that of an object just written."""
-        store, tries = self.chain.store, self._tries()
-        tries.until_answered(lambda: store.put(COLLECTOR, b"{}"))
-        return tries.until_answered(lambda: store.modified_ms(COLLECTOR))
+        return self._modified_ms(COLLECTOR)
+
+    def _latest_known_ms(self, newest: Manifest) -> int:
+        """A time of the store's that has passed: what is old by it is old."""
+        written = manifest_name(newest.version), lease_name(newest.term), COLLECTOR
+        times = [time for name in written if (time := self._modified_ms_if_there(name)) is not None]
+        if not times:
+            raise _OvertakenError  # others have gone on for so long that the newest manifest was retired
+        return max(times)
+
+    def _is_marked_as_trimmed(self) -> bool:
+        """Whether there is the mark without which no manifest may go; made here if the store takes it."""
+        store = self.chain.store
+        if self._writes(partial(store.put_if_absent, TRIMMED, b"")):
+            return True
+        return self._tries().until_answered(lambda: store.exists(TRIMMED))
 
     def _first(self, names: list[str], newest: Manifest) -> Version:
         """The oldest manifest there is. A list may be late, so the one below it is asked for."""
@@ -277,14 +343,10 @@ class Collector:
 
     def _retire(self, first: Version, last: Version) -> int:
         """Delete the manifests from `first` up to but not including `last`: oldest first, each confirmed."""
-        if first >= last:
-            return 0
-        store, tries = self.chain.store, self._tries()
-        tries.until_answered(lambda: store.put_if_absent(TRIMMED, b"{}"))
         for version in map(Version, range(first, last)):
             # Its answer confirms it. What lies there a moment later is a sleeper's, on the number that was just freed.
             self._delete(manifest_name(version))
-        return last - first
+        return max(0, last - first)
 
     def _is_old_advice(self, name: str, newest: Manifest, now_ms: int) -> bool:
         """Whether the object is the lease of an earlier term, or was left by a probe, and has been for long."""
@@ -307,6 +369,12 @@ class Collector:
 
     def _modified_ms(self, name: str) -> int:
         return self._tries().until_answered(lambda: self.chain.store.modified_ms(name))
+
+    def _modified_ms_if_there(self, name: str) -> int | None:
+        try:
+            return self._modified_ms(name)
+        except ObjectMissingError:
+            return None
 
     def _delete(self, name: str) -> None:
         self._tries().until_answered(lambda: self.chain.store.delete(name))

@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
 from dagster_ckpt.protocol.edits import resharded, rolled_back
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Retained, RunRef
-from dagster_ckpt.protocol.names import TRIMMED, file_of, manifest_name, parse_manifest_name, pin_name
+from dagster_ckpt.protocol.names import file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.pin import Pin, encode_pin
 from dagster_ckpt.protocol.retention import log_bound
 from dagster_ckpt.protocol.subscriber import Subscriber
@@ -162,12 +162,9 @@ class YoungestFirst(Collector):
     """Manifests go from above."""
 
     def _retire(self, first: Version, last: Version) -> int:
-        if first >= last:
-            return 0
-        self.chain.store.put_if_absent(TRIMMED, b"{}")
         for version in range(last - 1, first - 1, -1):
             self._delete(manifest_name(Version(version)))
-        return last - first
+        return max(0, last - first)
 
 
 class DoesNotConfirm(Collector):
@@ -183,10 +180,8 @@ class DoesNotConfirm(Collector):
 class LeavesNoSign(Collector):
     """Nothing says that the stream was trimmed."""
 
-    def _retire(self, first: Version, last: Version) -> int:
-        for version in range(first, last):
-            self._delete(manifest_name(Version(version)))
-        return max(0, last - first)
+    def _is_marked_as_trimmed(self) -> bool:
+        return True
 
 
 class FilesFirst(Collector):

@@ -425,6 +425,132 @@ def test_leases_of_earlier_terms_and_leftovers_of_probes_go_when_they_are_old(wo
     assert left not in world.names
 
 
+@dataclass
+class Refusing(FaultyStore):
+    """A store that can be read and deleted from, and takes no object: a quota is used up, or puts get a 503."""
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        if self.takes(data):
+            return super().put_if_absent(name, data)
+        raise StoreUnavailableError(f"no space left: free some. {name=}")
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        if not self.takes(data):
+            raise StoreUnavailableError(f"no space left: free some. {name=}")
+        super().put(name, data)
+
+    def takes(self, data: bytes | memoryview) -> bool:
+        return False
+
+
+class FullDisk(Refusing):
+    """Takes an entry of a folder, but no byte."""
+
+    def takes(self, data: bytes | memoryview) -> bool:
+        return not data
+
+
+class FullUntilFreed(Refusing):
+    """A quota that lets nothing in until something is gone."""
+
+    def takes(self, data: bytes | memoryview) -> bool:
+        return any(call.verb == "delete" for call in self.calls)
+
+
+def collect_in(store: ObjectStore, world: World) -> Collected:
+    """A pass of the stream's writer, which sees that store in the place of its own."""
+    return Collector(ManifestChain(store, world.clock, IMPATIENT), world.root, GRACE_MS).collect(world.writer.term)
+
+
+def test_on_a_full_disk_all_garbage_is_collected(world: World) -> None:
+    world.commit(40)
+    world.wait()
+    full = FullDisk(world.store)
+    collected = collect_in(full, world)
+    assert collected.manifests > 20
+    assert collected.files > 80
+    assert world.collect_mine() == Collected()
+    assert world.is_whole()
+
+
+def test_a_store_that_refuses_all_writes_is_collected_by_the_latest_time_known(world: World) -> None:
+    world.commit(40)
+    world.wait()
+    world.collect_mine()
+    world.commit(100)
+    last_ms = world.store.modified_ms(manifest_name(world.writer.manifest.version))
+    world.wait()  # the store's clock went on, but no object shows it
+    refusing = Refusing(world.store)
+    collected = collect_in(refusing, world)
+    assert collected.manifests > 0
+    assert collected.files > 0
+    assert world.is_whole()
+    first = world.chain.read(Version(world.versions[0]))
+    given_up_ms = world.store.modified_ms(manifest_name(Version(first.version + RETAINED)))
+    assert last_ms - given_up_ms < GRACE_MS + 2 * EPOCH_MS, "it goes on to the grace period"
+    assert last_ms - given_up_ms >= GRACE_MS, "an epoch is kept for the grace period before that time"
+
+
+def test_without_room_for_the_mark_of_a_trimmed_stream_only_state_goes(world: World) -> None:
+    world.commit(100)
+    before = world.names
+    refusing = Refusing(world.store)
+    collected = collect_in(refusing, world)
+    gone = before - world.names
+    assert gone
+    assert all(name.startswith("state/") for name in gone)
+    assert collected == Collected(files=len(gone))
+    assert world.versions == list(range(1, 102))
+    assert TRIMMED not in world.names
+    assert world.is_whole()
+
+
+def test_room_that_a_pass_makes_is_used_to_collect_the_rest(world: World) -> None:
+    world.commit(100)
+    world.wait()
+    quota = FullUntilFreed(world.store)
+    collected = collect_in(quota, world)
+    assert collected.manifests > 80
+    assert collected.files > 2 * 80
+    assert world.collect_mine() == Collected()
+    assert world.is_whole()
+
+
+def test_a_store_that_refuses_writes_and_has_no_garbage_is_left_as_it_is(world: World) -> None:
+    world.commit(3)
+    before = world.names
+    refusing = Refusing(world.store)
+    assert collect_in(refusing, world) == Collected()
+    assert world.names == before
+
+
+def test_a_kill_at_any_call_leaves_a_refusing_store_whole(world: World) -> None:
+    class Killed(BaseException):
+        pass
+
+    world.commit(100)
+    killed_at = 0
+    while True:
+        left = killed_at
+
+        def decide(call: Call) -> Fault:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return Fault.NONE
+
+        refusing = Refusing(world.store, decide)
+        try:
+            collect_in(refusing, world)
+            break
+        except Killed:
+            assert world.is_whole()
+            assert world.versions == list(range(1, 102))
+        killed_at += 7
+    assert killed_at > 100
+
+
 def test_an_empty_folder_has_no_garbage() -> None:
     root, clock = MemoryObjectStore(uuid4().hex), StillClock()
     store = folder_store(root, FOLDER)
