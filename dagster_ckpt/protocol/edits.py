@@ -24,6 +24,7 @@ from dagster_ckpt.protocol.manifest import (
     SourcePosition,
     Statistics,
 )
+from dagster_ckpt.protocol.source_moves import Moves, positions_gone_on
 from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
 ABANDONED_MAX = 1000
@@ -160,8 +161,11 @@ def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     )
 
 
-def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> Manifest:
-    """The parent's epoch under a new term. Of the empty stream any pipeline can make something."""
+def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
+    """The parent's epoch under a new term. Of the empty stream any pipeline can make something.
+
+    The positions take the identities that the pipeline has for their sources, of which some were moved.
+    """
     version = Version(parent.version + 1)
     return replace(
         parent,
@@ -174,17 +178,18 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp) -> 
         owner=owner,
         pipeline=pipeline,
         runs=parent.runs if parent.epoch != EMPTY else _no_runs(pipeline, parent.shards),
+        sources=positions_gone_on(parent.sources, pipeline, moves),
     )
 
 
-def rolled_back(parent: Manifest, target: Manifest | None, root_run: str) -> Manifest:
+def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves: Moves = ()) -> Manifest:
     """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
 
     What lies between is abandoned; it stays readable until it is retired. `root_run` asked for it, and will not be
     obeyed again.
     """
     epoch = EMPTY if target is None else target.epoch
-    shown = _emptied(parent) if target is None else _shown(parent, target)
+    shown = _emptied(parent) if target is None else _shown(parent, target, moves)
     return replace(
         shown,
         kind=ManifestKind.ROLLBACK,
@@ -280,7 +285,7 @@ def _emptied(opening: Manifest) -> Manifest:
     )
 
 
-def _shown(opening: Manifest, target: Manifest) -> Manifest:
+def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
     """What `target` shows, under what the new writer brings."""
     return replace(
         target,
@@ -292,6 +297,7 @@ def _shown(opening: Manifest, target: Manifest) -> Manifest:
         owner=opening.owner,
         pipeline=opening.pipeline,
         ancestors=opening.ancestors,
+        sources=positions_gone_on(target.sources, opening.pipeline, moves),
     )
 
 

@@ -70,6 +70,12 @@ class Record(Generic[T]):
 
         return Codec(decode, encode)
 
+    def lists(self, value: Json) -> dict[str, list[Any]]:
+        """What `columns` has written, as a list for each field: no value is made of them."""
+        fields = _exactly({"count": COUNT, **self.fields}, value)
+        count = _decoded("count", COUNT, fields["count"])
+        return {name: list(_decoded_column(name, codec, fields[name], count)) for name, codec in self.fields.items()}
+
     def columns(self) -> Codec[tuple[T, ...]]:
         """Many values, a column for each field: small and fast to read. A column of one value is written once."""
         assert not self.added, f"a column is never absent. type={self.type.__name__}"

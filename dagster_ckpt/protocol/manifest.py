@@ -139,7 +139,10 @@ class IndexRef:
 
 @dataclass(frozen=True, slots=True)
 class FileSeen:
-    """One input file a file source has handed out: its address as Spark spells it, and its modification time."""
+    """One input file a file source has handed out: its address as Spark spells it, and its modification time.
+
+    The address is redacted (`protocol.redaction`): what may be a secret is never kept.
+    """
 
     path: str
     modified_ms: int
@@ -155,10 +158,10 @@ class IndexedList(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """What makes a source the same source after a restart: page 2 of the byte format in `docs/`.
+    """What makes a source the same source after a restart: what it reads, never how that is reached.
 
-    `options` are the options that choose what is read, sorted, secrets left out; `ordinal` counts equal sources in plan
-    order.
+    `address` has no user, password or parameters (`protocol.redaction`). `options` are the options that choose what is
+    read, sorted; `ordinal` counts equal sources in plan order.
     """
 
     format: str
@@ -168,11 +171,21 @@ class SourceIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesMoved:
+    """The first `entries` of the files that a source has seen are now below `new` instead of `old`."""
+
+    old: str
+    new: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePosition:
     """How far one source has been read.
 
     `current` and `previous` are the source's own offset JSON (None: no position yet); `initial` is the text of the
-    source's own initial-offset log where it keeps one; `files` what a file source has seen.
+    source's own initial-offset log where it keeps one; `files` what a file source has seen, under the addresses that
+    they had then: `moved` says, oldest first, where those are now.
     """
 
     source: SourceIdentity
@@ -180,6 +193,7 @@ class SourcePosition:
     previous: str | None = None
     initial: str | None = None
     files: IndexedList[FileSeen] = field(default_factory=IndexedList)
+    moved: tuple[FilesMoved, ...] = ()
 
 
 @dataclass(frozen=True)

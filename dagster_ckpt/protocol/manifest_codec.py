@@ -43,6 +43,7 @@ from dagster_ckpt.protocol.manifest import (
     Consumed,
     EpochRange,
     FileSeen,
+    FilesMoved,
     IndexedList,
     IndexRef,
     InputSpec,
@@ -198,7 +199,9 @@ POSITION = Record(
         "previous": optional(TEXT),
         "initial": optional(TEXT),
         "files": _indexed(FILES_SEEN),
+        "moved": sequence(Record(FilesMoved, {"old": TEXT, "new": TEXT, "entries": COUNT}).codec()),
     },
+    added={"moved": []},
 ).codec()
 PIPELINE = Record(
     Pipeline,
@@ -357,10 +360,19 @@ def decode_entries(codec: Codec[tuple[T, ...]], data: bytes, name: str) -> tuple
     return unpack(data, name, lambda value: _entries(codec, value), bytes_max=0)
 
 
+def decode_columns(record: Record[Any], data: bytes, name: str) -> dict[str, list[Any]]:
+    """The entries of an index object as a list for each field. As `decode_entries` otherwise."""
+    return unpack(data, name, lambda value: record.lists(_entries_of(value)), bytes_max=0)
+
+
 def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:
+    return codec.decode(_entries_of(value))
+
+
+def _entries_of(value: Json) -> Json:
     if value.keys() != {"entries"}:
         raise UnknownFieldError(f"unknown fields: {', '.join(sorted(value))}")
-    return codec.decode(value["entries"])
+    return value["entries"]
 
 
 def pack(fields: dict[str, Json]) -> bytes:

@@ -37,6 +37,7 @@ from dagster_ckpt.protocol.manifest import (
 from dagster_ckpt.protocol.names import file_of
 from dagster_ckpt.protocol.references import ancestors_named, references, runs_of
 from dagster_ckpt.protocol.resharding import shows_alike
+from dagster_ckpt.protocol.source_moves import same_but_for_names, sources_of
 from dagster_ckpt.protocol.upstream import backfill_of, consumed_of
 
 Form = Callable[[Manifest], bool]
@@ -338,20 +339,29 @@ def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
 
 
 def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
-    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0."""
+    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0.
+
+    Sources may be called otherwise: as the new pipeline calls them.
+    """
     if child.kind is ManifestKind.ROLLBACK:
         shown = {EMPTY, *lineage_epochs(parent)}
         undone = parent.epoch == child.epoch or any(
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )
         return child.epoch in shown and undone
-    return child.kind is ManifestKind.OPEN and _content(child) == _content(parent)
+    same_sources = same_but_for_names(parent.sources, child.sources, sources_of(child.pipeline.inputs))
+    return (
+        child.kind is ManifestKind.OPEN
+        and same_sources
+        and _content(replace(child, sources=())) == _content(replace(parent, sources=()))
+    )
 
 
 def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
     """Who goes back to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
     to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
-    return not to_empty or child.sources == beginnings(parent.sources)
+    wanted = sources_of(child.pipeline.inputs)
+    return not to_empty or same_but_for_names(beginnings(parent.sources), child.sources, wanted)
 
 
 def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:

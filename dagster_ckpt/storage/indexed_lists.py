@@ -8,16 +8,16 @@ manifest names.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.json_codec import Codec
+from dagster_ckpt.protocol.json_codec import Codec, Record
 from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef
-from dagster_ckpt.protocol.manifest_codec import ENTRIES_MAX, decode_entries, encode_pieces
+from dagster_ckpt.protocol.manifest_codec import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
 from dagster_ckpt.protocol.names import INDEX, file_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
@@ -48,6 +48,15 @@ class IndexedLists(Generic[Entry]):
     def entries(self, listed: IndexedList[Entry]) -> tuple[Entry, ...]:
         """All entries, oldest first. Raises `CorruptStateError` where an index object is missing or damaged."""
         return (*self._read(listed.index), *listed.tail)
+
+    def columns(self, listed: IndexedList[Entry], record: Record[Entry]) -> Iterator[dict[str, list[Any]]]:
+        """All entries, oldest first, as a list for each field of `record`: an index object at a time, then the tail.
+
+        Takes no more memory than the largest object. For entries that name no file. Raises as `entries` does.
+        """
+        for ref in listed.index:
+            yield decode_columns(record, self._bytes(ref), ref.name)
+        yield {name: [getattr(entry, name) for entry in listed.tail] for name in record.fields}
 
     def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
         """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
@@ -91,6 +100,10 @@ class IndexedLists(Generic[Entry]):
         return tuple(entry for ref in index for entry in self._read_one(ref))
 
     def _read_one(self, ref: IndexRef) -> tuple[Entry, ...]:
+        entries = decode_entries(self.codec, self._bytes(ref), ref.name)
+        return entries if ref.ancestor is None else tuple(_lying_in(ref.ancestor, entry) for entry in entries)
+
+    def _bytes(self, ref: IndexRef) -> bytes:
         try:
             data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.name))
         except ObjectMissingError:
@@ -100,8 +113,7 @@ class IndexedLists(Generic[Entry]):
                 f"an index object is {'missing' if data is None else 'damaged'}: restore it from a backup, or go back "
                 f"to an epoch {_without(ref)}. object={ref.name}, store={self.store.url}"
             )
-        entries = decode_entries(self.codec, data, ref.name)
-        return entries if ref.ancestor is None else tuple(_lying_in(ref.ancestor, entry) for entry in entries)
+        return data
 
 
 def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:

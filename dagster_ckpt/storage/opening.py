@@ -20,6 +20,7 @@ from dagster_ckpt.protocol.lineage import lineage, lineage_epochs, ranges
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.manifest_rules import check_successor, malformed, stream_stays_itself
 from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import BEATS_PER_TIMEOUT, read_lease
@@ -44,7 +45,7 @@ class Opening:
 
     `shards` counts only where the stream is created. `retained` is how many epochs stay readable. `may_fence` is the
     one term that may be fenced without waiting. `from_epoch` is gone back to once for each `root_run`: the Dagster run
-    that all its retries and relaunches stem from.
+    that all its retries and relaunches stem from. `moves` says where what a source read before is now.
     """
 
     stream: str
@@ -58,6 +59,7 @@ class Opening:
     take_over: Takeover = Takeover.NEVER
     may_fence: Term | None = None
     from_epoch: Epoch | None = None
+    moves: Moves = ()
 
     def __post_init__(self) -> None:
         if not can_be_shards(self.shards):
@@ -164,7 +166,7 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
             newest.shards,
             opening.shards,
         )
-    successor = opened(newest, opening.owner, opening.pipeline, _stamp(chain.clock))
+    successor = opened(newest, opening.owner, opening.pipeline, _stamp(chain.clock), opening.moves)
     if opening.from_epoch is None or opening.root_run in newest.rollbacks:
         _check_pipeline(newest, opening)
         return successor
@@ -173,7 +175,7 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     target = _retained(chain, newest, opening.from_epoch)
     _check_sound(target, newest)
     _check_pipeline(target, opening)
-    return rolled_back(successor, target, opening.root_run)
+    return rolled_back(successor, target, opening.root_run, opening.moves)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -243,11 +245,12 @@ def _named(owner: Owner) -> str:
 def _check_pipeline(shown: Manifest, opening: Opening) -> None:
     if shown.epoch == EMPTY:
         return  # there is no state that it could not fit
-    changes = breaking_changes(shown.pipeline, opening.pipeline)
+    changes = breaking_changes(pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves), opening.pipeline)
     if changes:
         raise IncompatibleStateError(
             f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
-            f"Change it back; or begin again from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
+            'Change it back; where a source\'s folder or bucket has moved, say moved={"old": "new"}; or begin again '
+            "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
             f"or keep the old stream and begin a new one with fork(..., epoch=0). stream={shown.stream}"
         )
 

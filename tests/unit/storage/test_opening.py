@@ -11,7 +11,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Term, Version
 from dagster_ckpt.protocol.lease import Lease, encode_lease
-from dagster_ckpt.protocol.manifest import EpochRange, Manifest, ManifestKind, Owner
+from dagster_ckpt.protocol.manifest import EpochRange, Manifest, ManifestKind, Owner, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.names import TRIMMED, lease_name, manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectStore
@@ -454,3 +454,31 @@ def test_an_opening_that_fails_has_changed_nothing(world: World) -> None:
 
 def _objects(store: ObjectStore) -> dict[str, bytes]:
     return {name: store.get(name) for name in store.list("")}
+
+
+def test_a_stream_of_an_earlier_commit_goes_on_with_other_brokers() -> None:
+    """Its source was known by the broker list: another one cost the state."""
+    world = World()
+    topic = (("subscribe", "departures"),)
+    of_before, now = SourceIdentity("kafka", "a:9092,b:9092", topic), SourceIdentity("kafka", "", topic)
+    reads = [replace(PIPELINE, inputs=(replace(PIPELINE.inputs[0], sources=(each,)),)) for each in (of_before, now)]
+    writer = world.open(an_opening(pipeline=reads[0]))
+    read = SourcePosition(of_before, current='{"departures":{"0":7}}', initial="0")
+    writer.commit(an_edit(writer.manifest, sources=(read,)))
+    writer.close("the test goes on")
+    opened = world.open(an_opening("run-2", pipeline=reads[1])).manifest
+    assert opened.sources == (replace(read, source=now),)
+    assert world.chain.newest() == opened
+
+
+def test_a_moved_folder_goes_on_where_it_is_named_and_is_known_from_then_on() -> None:
+    world = World()
+    old, new = SourceIdentity("parquet", "file:/old/in"), SourceIdentity("parquet", "file:/new/in")
+    reads = [replace(PIPELINE, inputs=(replace(PIPELINE.inputs[0], sources=(each,)),)) for each in (old, new)]
+    writer = world.open(an_opening(pipeline=reads[0]))
+    writer.commit(an_edit(writer.manifest, sources=(SourcePosition(old, current="0"),)))
+    writer.close("the test goes on")
+    with pytest.raises(IncompatibleStateError, match=r"no longer reads parquet file:/old/in.*say moved="):
+        world.open(an_opening("run-2", pipeline=reads[1]))
+    world.open(an_opening("run-3", pipeline=reads[1], moves=(("file:/old", "file:/new"),))).close("the test goes on")
+    assert world.open(an_opening("run-4", pipeline=reads[1])).manifest.sources == (SourcePosition(new, current="0"),)
