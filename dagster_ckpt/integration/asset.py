@@ -58,6 +58,8 @@ def streaming_asset(
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.
     - `recovery`: how it comes back after a crash, a `Recovery(...)`.
+    - `moved`: where the folders or buckets are now that its sources were read from, `{"old": "new"}`: the stream goes
+      on there. Needed for one start; it may stay.
     - `max_epochs_per_batch`: how many epochs of an upstream one of its own takes in at most, 100 by default.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated

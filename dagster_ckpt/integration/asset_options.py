@@ -34,6 +34,7 @@ class OwnOptions(TypedDict, total=False):
     autostart: bool
     run_tags: Mapping[str, str] | None
     recovery: Recovery
+    moved: Mapping[str, str] | None
 
 
 class AssetOptions(OwnOptions, total=False):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
 from dagster_ckpt.integration.recovery import Recovery
+from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.mode import Mode
 
@@ -18,7 +19,8 @@ class StreamOptions:
     """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's.
 
     `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in. `tasks` is how many tasks work
-    the shards at most, None for as many as the cluster allows.
+    the shards at most, None for as many as the cluster allows. `moved` says where the folders are now that sources were
+    read from.
     """
 
     mode: Mode
@@ -30,6 +32,7 @@ class StreamOptions:
     recovery: Recovery
     max_epochs_per_batch: int
     tasks: int | None
+    moved: Mapping[str, str]
 
 
 def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
@@ -43,6 +46,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
     recovery: Recovery | None = None,
     max_epochs_per_batch: int = 100,
     tasks: int | None = None,
+    moved: Mapping[str, str] | None = None,
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
@@ -61,6 +65,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
         recovery=_recovery(recovery),
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
         tasks=_tasks(tasks),
+        moved=_moved({} if moved is None else moved),
     )
 
 
@@ -81,6 +86,18 @@ def _shards(shards: int) -> int:
             f"shards={shards!r}"
         )
     return shards
+
+
+def _moved(moved: object) -> Mapping[str, str]:
+    addresses = [*moved, *moved.values()] if isinstance(moved, Mapping) else [None]
+    if not all(type(address) is str and address.strip("/ ") for address in addresses):
+        raise InvalidPipelineError(
+            "moved says of a source's folder where it was and where it is now: "
+            'moved={"s3a://old/departures": "s3a://new/departures"}. '
+            f"moved={redacted_text(repr(moved))}"
+        )
+    assert isinstance(moved, Mapping)
+    return dict(moved)
 
 
 def _epochs(epochs: object) -> int:

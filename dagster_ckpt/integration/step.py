@@ -47,6 +47,7 @@ from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark_errors import missing_input_named
 from dagster_ckpt.runtime.stream import Stream
@@ -139,7 +140,7 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
         started = spark_session(resources["spark"])
     spark = open_session(started)
     parameters = step.streaming.parameters
-    with naming(asset=step.stream_name), missing_input_named(step.stream_name):
+    with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
         wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
         made = step.streaming.function(**parameters.arguments(step.context, spark, config, resources, upstreams))
@@ -244,6 +245,7 @@ def _job(step: Step, stream: Stream) -> StreamJob:
         folder=folder_of(step.key.path),
         opening=opening,
         options=job_options,
+        moved=step.streaming.options.moved,
     )
 
 

@@ -26,7 +26,8 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
-from dagster_ckpt.protocol.manifest_codec import FILES_SEEN
+from dagster_ckpt.protocol.manifest_codec import FILE_SEEN, FILES_SEEN
+from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, cannot_run, check_stream
 from dagster_ckpt.runtime.collecting import CollectorThread
@@ -36,9 +37,11 @@ from dagster_ckpt.runtime.engines import check_cache
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.query import EpochQuery, did_not_start
+from dagster_ckpt.runtime.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
+from dagster_ckpt.runtime.seen_files import spelled_now
 from dagster_ckpt.runtime.session import is_alive
-from dagster_ckpt.runtime.sources import positions_by_source
+from dagster_ckpt.runtime.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.spark_errors import explained
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks, JobResult, StreamJob
@@ -82,13 +85,19 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     an error the lease is left to lapse, so that the sensor sees a stream that must be recovered. `CorruptStateError`
     says how to go back to an epoch that does without what is damaged.
     """
+    with secrets_left_out():
+        return _run_stream(job, hooks, clock)
+
+
+def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     checked = check_stream(job)
     job = replace(job, stream=checked.stream)
     remove_abandoned()
     root = job.address.open()
     store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
-    opening = job.opening(checked.operator.pipeline)
+    moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
+    opening = replace(job.opening(checked.operator.pipeline), moves=moves)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
     run = _Run(job, checked, upstreams, hooks, clock, pulse)
@@ -193,7 +202,7 @@ class _Run:
         coordinator.fail_try(str(error))
         if coordinator.may_try_again:
             failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
-            _LOG.warning(_TRIED_AGAIN, what, self._job.asset, failures, tolerated, error)
+            _LOG.warning(_TRIED_AGAIN, what, self._job.asset, failures, tolerated, redacted_text(str(error)))
         return coordinator.may_try_again
 
     def _try(self) -> JobResult | None:
@@ -342,17 +351,18 @@ class _Run:
             self._clock.sleep_ms(min(left_ms, round(_TICK_S * 1000)))
 
     def _scratch(self) -> Scratch:
-        manifest = self._writer.manifest
+        manifest, session = self._writer.manifest, self._job.stream.frame.sparkSession
         positions = positions_by_source(self._checked.sources, manifest)
         store = with_ancestors(self._writer.store, self._root, manifest.ancestors)
         lists = IndexedLists(store, FILES_SEEN, self._clock)
         files = {
-            index: lists.entries(position.files)
+            index: spelled_now(
+                self._job.asset, lists.columns(position.files, FILE_SEEN), position.moved, source, session
+            )
             for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
             if source.reads_files
         }
-        conf = conf_of(self._job.stream.frame.sparkSession)
-        return forge(self._checked.sources, positions, files, manifest.batch_id, conf, self._clock.unique())
+        return forge(self._checked.sources, positions, files, manifest.batch_id, conf_of(session), self._clock.unique())
 
     def _driver_setup(self, scratch: Scratch) -> DriverSetup:
         operator = self._checked.operator

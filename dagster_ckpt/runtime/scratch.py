@@ -15,14 +15,17 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.protocol.manifest import FileSeen, SourcePosition
+from dagster_ckpt.protocol.redaction import redacted_file
 from dagster_ckpt.runtime.sources import Source
 
 _PREFIX = "dagster-ckpt-scratch-"
@@ -122,7 +125,11 @@ class Scratch:
         version, *lines = log.read_text(encoding="utf-8").split("\n")
         assert version == _VERSION, f"another layout of Spark's file log. version={version}"
         entries = [json.loads(line) for line in lines]
-        return [FileSeen(entry["path"], entry["timestamp"]) for entry in entries if entry["batchId"] == number]
+        return [
+            FileSeen(redacted_file(entry["path"]), entry["timestamp"])
+            for entry in entries
+            if entry["batchId"] == number
+        ]
 
     def _folder(self, source: Source) -> Path:
         return self._root / "checkpoint" / "sources" / str(source.number)
@@ -140,27 +147,43 @@ def conf_of(session: SparkSession) -> dict[str, str]:
 def forge(
     sources: Sequence[Source],
     positions: Sequence[SourcePosition],
-    files: Mapping[int, Sequence[FileSeen]],
+    files: Mapping[int, Iterable[pa.Table]],
     batch_id: int | None,
     conf: Mapping[str, str],
     unique: str,
 ) -> Scratch:
     """A folder from which Spark goes on after `batch_id` (None: the stream has done no batch yet) from these positions.
 
-    `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen.
+    `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen,
+    spelled as Spark does (`seen_files`), in pieces: no more than one is held.
     `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` are 32 hexadecimal digits nobody
     else draws.
     """
     root, lock = _own_folder()
-    folder = root / "checkpoint"
-    last_batch = max(batch_id or 0, _FIRST_BATCH)
+    made = Scratch(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
+    try:
+        _fill(root / "checkpoint", made.last_batch, sources, positions, files, conf, unique)
+    except BaseException:
+        made.remove()
+        raise
+    return made
+
+
+def _fill(
+    folder: Path,
+    last_batch: int,
+    sources: Sequence[Source],
+    positions: Sequence[SourcePosition],
+    files: Mapping[int, Iterable[pa.Table]],
+    conf: Mapping[str, str],
+    unique: str,
+) -> None:
     lines = [_NO_POSITION] * sum(len(source.lines) for source in sources)
     for index, (source, position) in enumerate(zip(sources, positions, strict=True)):
         offset = position.current
         if source.reads_files and offset is not None:
             offset = _FORGED_OFFSET
-            entries = [_file_entry(file) for file in files[index]]
-            _write(folder / "sources" / str(source.number) / f"{_FORGED_LOG}.compact", [_VERSION, *entries])
+            _write_seen(folder / "sources" / str(source.number) / f"{_FORGED_LOG}.compact", files[index])
         if position.initial is not None:
             _write(folder / "sources" / str(source.number) / "0", [position.initial])
         for line in source.lines:
@@ -173,7 +196,6 @@ def forge(
     for batch in (last_batch - 1, last_batch):
         _write(folder / "offsets" / str(batch), log)
     _write(folder / "commits" / str(last_batch), [_VERSION, "{}"])
-    return Scratch(root, lock, sources, last_batch)
 
 
 def remove_abandoned() -> None:
@@ -206,8 +228,20 @@ def _log_offset(offset: str) -> int:
     return int(json.loads(offset)["logOffset"])
 
 
-def _file_entry(file: FileSeen) -> str:
-    return json.dumps({"path": file.path, "timestamp": file.modified_ms, "batchId": _FORGED_LOG})
+def _write_seen(path: Path, pieces: Iterable[pa.Table]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as log:
+        log.write(_VERSION)
+        for piece in pieces:
+            paths = piece["path"]
+            if pc.any(pc.match_substring_regex(paths, r'["\\\x00-\x1f]')).as_py():
+                quoted = pa.chunked_array([[json.dumps(each) for each in paths.to_pylist()]], pa.string())
+            else:
+                quoted = pc.binary_join_element_wise('"', paths, '"', "")
+            times = piece["modified_ms"].cast(pa.string())
+            tail = f', "batchId": {_FORGED_LOG}}}'
+            lines = pc.binary_join_element_wise('\n{"path": ', quoted, ', "timestamp": ', times, tail, "")
+            log.writelines(lines.to_pylist())
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
+from dagster_ckpt.protocol.source_moves import Moves
 from dagster_ckpt.protocol.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.runtime.plan import Leaf
 
@@ -20,13 +22,18 @@ _CHOOSING = {
     "rate-micro-batch": ("rowsperbatch", "starttimestamp"),
 }
 """The options that choose what a source reads, by its format. A source of an unknown format is known by its address
-alone: any option of it could be a secret."""
+alone: any option of it could be a secret. How a source is reached is never in here: brokers move."""
 
 _CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
-_ADDRESSES = {"kafka": "kafka.bootstrap.servers"}
+_BROKERS = {"kafka": "kafka.bootstrap.servers"}
+"""How a source is reached that is known by its options alone: its address only where two read the same."""
+
 _NOT_REPLAYABLE = ("socket", "textsocket")
-_USER_BEFORE_HOST = re.compile(r"(?<=://)[^/?#]*@|(?<=^jdbc:oracle:thin:)[^@]*(?=@)", re.IGNORECASE)
-_USER_OPTION = re.compile(r"(?<=[?&;])[^?&;=]*(?:user|uid|pass|pwd|secret|token)[^?&;=]*=[^&;]*[&;]?", re.IGNORECASE)
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+_BROKER_LIST = re.compile(r"[^/]+:\d+(,|$)")
+_PATTERN = re.compile(r"[*?\[\]{}]")
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,14 @@ class Source:
 
     `number` is its folder below `sources/` in Spark's checkpoint, `lines` its places in Spark's offset log (a plan that
     uses a source twice writes its offset twice). A file source keeps its positions as the files it has seen.
+    `path` is the address that those have in common as it was given, secrets and all: it is never written anywhere.
     """
 
     identity: SourceIdentity
     number: int
     lines: tuple[int, ...]
     reads_files: bool
+    path: str = field(default="", repr=False)
 
 
 def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
@@ -48,16 +57,30 @@ def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tup
 
     Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
     """
+    read = {leaf.number: _source(asset, session, leaf) for leaf in reversed(leaves)}
+    known_by_options = _known_by_options([source.identity for source in read.values()])
     found: dict[int, Source] = {}
     for line, leaf in enumerate(leaves):
         if leaf.number in found:
             twin = found[leaf.number]
             found[leaf.number] = replace(twin, lines=(*twin.lines, line))
             continue
-        source = _source(asset, session, leaf, line)
+        source = replace(read[leaf.number], lines=(line,))
+        if source.identity in known_by_options:
+            source = replace(source, identity=replace(source.identity, address=""))
         ordinal = sum(replace(other.identity, ordinal=0) == source.identity for other in found.values())
         found[leaf.number] = replace(source, identity=replace(source.identity, ordinal=ordinal))
     return tuple(found.values())
+
+
+def _known_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentity]:
+    """Those that their options tell from all others: two clusters may have topics of one name."""
+    reached: dict[SourceIdentity, set[str]] = {}
+    for identity in identities:
+        if identity.format in _BROKERS:
+            reached.setdefault(replace(identity, address=""), set()).add(identity.address)
+    alone = {identity for identity, addresses in reached.items() if len(addresses) == 1}
+    return {identity for identity in identities if replace(identity, address="") in alone}
 
 
 def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[SourcePosition, ...]:
@@ -72,19 +95,41 @@ def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[
         gone = [_named(identity) for identity in known if identity not in wanted]
         new = [_named(identity) for identity in wanted if identity not in known]
         raise IncompatibleStateError(
-            "the stream's inputs are not those its state was made from: restore them, or start again with rollback(0) "
-            f"or with fork(..., epoch=0) beside it. gone={gone}, new={new}"
+            'the stream\'s inputs are not those its state was made from: restore them; say moved={"old": "new"} where '
+            "a folder or a bucket has moved; or start again with rollback(0), or with fork(..., epoch=0) beside it. "
+            f"gone={gone}, new={new}"
         )
     return tuple(known.get(identity, SourcePosition(identity)) for identity in wanted)
 
 
-def without_secrets(address: str) -> str:
-    """An address without the user and password that a URL may carry, before its host or among its options."""
-    bare = _USER_OPTION.sub("", _USER_BEFORE_HOST.sub("", address))
-    return bare if bare == address else bare.rstrip("?&;")
+def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Moves:
+    """Old and new addresses as the user has said them, as identities spell them.
+
+    Raises `InvalidPipelineError` for what no folder is.
+    """
+    for address in (*moved, *moved.values()):
+        if _PATTERN.search(address):
+            raise InvalidPipelineError(
+                f"moved says where a folder was and is now, by their addresses: leave the pattern out. asset={asset}, "
+                f"address={redacted_folder(address)}"
+            )
+    return tuple((_spelled(session, old), _spelled(session, new)) for old, new in moved.items())
 
 
-def _source(asset: str, session: SparkSession, leaf: Leaf, line: int) -> Source:
+def spelled_by_spark(session: SparkSession, address: str) -> str:
+    """An address as Spark spells those of files: some letters of a path are encoded."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    return str(jvm.org.apache.hadoop.fs.Path(address).toUri().toString())
+
+
+def _spelled(session: SparkSession, address: str) -> str:
+    if _BROKER_LIST.match(address):
+        return address
+    whole = address if _URL.match(address) else _qualified(session, address)
+    return re.sub("^file:/+", "file:/", redacted_folder(whole)).rstrip("/")
+
+
+def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
     relation = leaf.relation
     if relation.getClass().getSimpleName() == "StreamingRelation":
         data_source = relation.dataSource()
@@ -108,9 +153,12 @@ def _source(asset: str, session: SparkSession, leaf: Leaf, line: int) -> Source:
             f"asset={asset}, cleanSource={options['cleansource']}"
         )
     chosen = _CHOOSING_FILES if reads_files else _CHOOSING.get(name, ())
-    address = _qualified(session, options["path"]) if reads_files else options.get(_ADDRESSES.get(name, "path"), "")
     kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
-    return Source(SourceIdentity(name, without_secrets(address), kept), leaf.number, (line,), reads_files)
+    if reads_files:
+        path = _qualified(session, options["path"])
+        return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files, path)
+    address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
+    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files)
 
 
 def _qualified(session: SparkSession, path: str) -> str:

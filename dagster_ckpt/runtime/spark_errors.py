@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointError
-from dagster_ckpt.runtime.sources import Source, without_secrets
+from dagster_ckpt.protocol.redaction import redacted_folder
+from dagster_ckpt.runtime.sources import Source
 
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
 
@@ -52,7 +53,7 @@ def _missing(asset: str, paths: Sequence[str]) -> CheckpointError:
     return CheckpointError(
         "what the stream reads is not there; nothing of the epoch in work was committed. Restore it and start again: "
         "the stream goes on from its last epoch and reads no file twice. "
-        f"asset={asset}, path={', '.join(map(without_secrets, paths))}"
+        f"asset={asset}, path={', '.join(map(redacted_folder, paths))}"
     )
 
 
@@ -60,7 +61,7 @@ def _missing_folders(sources: Sequence[Source], session: SparkSession) -> Iterat
     """The folders and patterns of file sources that match nothing now, as far as Hadoop answers."""
     jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-    for address in (source.identity.address for source in sources if source.reads_files):
+    for address in (source.path or source.identity.address for source in sources if source.reads_files):
         with suppress(Py4JError):
             path = jvm.org.apache.hadoop.fs.Path(address)
             if not path.getFileSystem(conf).globStatus(path):

@@ -1,6 +1,6 @@
 """What is run and how: the words between the Dagster surface, or a test, and the runtime."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -64,7 +64,8 @@ class StreamJob:
     """What is run: the user's stream and where it lives.
 
     `asset` is its name for people, `folder` its folder in the store. `opening` completes the writer's words with the
-    pipeline, which is known only once the stream was looked at.
+    pipeline, which is known only once the stream was looked at. `moved` says for folders that sources were read from
+    where those are now.
     """
 
     asset: str
@@ -73,6 +74,7 @@ class StreamJob:
     folder: str
     opening: Callable[[Pipeline], Opening]
     options: JobOptions
+    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 def _ignore(epoch: CommittedEpoch) -> None: ...

@@ -1,6 +1,6 @@
 """A stream of the tests: run it as often as one likes on one store, read it, look at what it left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,7 @@ class StreamUnderTest:
     epochs: list[CommittedEpoch] = field(default_factory=list)
     elsewhere: StoreAddress | None = None
     run_id: str = "run"
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> StoreAddress:
@@ -63,6 +64,7 @@ class StreamUnderTest:
             folder=folder_of(self.name.split("/")),
             opening=lambda pipeline: self._opening(pipeline, from_epoch),
             options=options,
+            moved=self.moved,
         )
         return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.plan import analysed_plan, leaves
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
+from dagster_ckpt.runtime.seen_files import table_of
 from dagster_ckpt.runtime.sources import Source, sources_of
 from tests.spark.input_files import drop
 
@@ -28,7 +29,7 @@ def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
 
 
 def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> Scratch:
-    files = {index: position.files.tail for index, position in enumerate(standing.positions)}
+    files = {index: [table_of(position.files.tail)] for index, position in enumerate(standing.positions)}
     return forge(sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2)
 
 

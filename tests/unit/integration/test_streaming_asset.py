@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import InvalidPipelineError, Recovery, Stream, streaming_asset
 from dagster_ckpt.integration import streaming_function
+from dagster_ckpt.integration.options import stream_options
 from dagster_ckpt.runtime.mode import Mode
 
 
@@ -266,3 +267,14 @@ def test_a_function_that_yields_is_refused() -> None:
 
     with pytest.raises(InvalidPipelineError, match="returns its Stream"):
         streaming_asset(yields)
+
+
+@pytest.mark.parametrize("moved", [{"file:/old": ""}, {"": "file:/new"}, {"file:/old": 3}, ["file:/old"]])
+def test_a_move_names_an_old_and_a_new_address(moved: Any) -> None:
+    with pytest.raises(InvalidPipelineError, match="where it was and where it is now"):
+        stream_options(moved=moved)
+
+
+def test_moves_are_given_to_the_stream() -> None:
+    assert stream_options(moved={"file:/old": "file:/new"}).moved == {"file:/old": "file:/new"}
+    assert stream_options().moved == {}
