@@ -12,8 +12,10 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
     3 minutes since the interruption                        recover                           recover
     canceled                                                nothing until a person starts it  the same
     success                                                 nothing                           start the next
-    did not open within 3 minutes of its start, or did
-    not start within 3 minutes of its launch                recover                           recover
+    started, has not opened, and beats until it does        nothing                           nothing
+    started, had not opened when its beat lapsed            recover                           recover
+    did not open within 3 minutes of its start without a
+    beat, or did not start within 3 minutes of its launch   recover                           recover
 
 To recover is to relaunch, until that is no use: `same_error_max` runs in a row failed with the same error, or
 `max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
@@ -40,6 +42,9 @@ START_TIMEOUT_MS = 180_000
 The same for a run that Dagster took from its queue and whose worker was never heard of: Dagster itself may have been
 killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
 """
+
+STARTING_MS_MAX = 900_000
+"""So long a run that has not opened its stream beats at most. What it waits for, Spark most likely, does not answer."""
 
 STUCK_MS = 60_000
 """A run that has ended frees its slot itself, a moment later; one that still holds it after so long was killed."""
@@ -178,6 +183,14 @@ class LeaseView:
 
 
 @dataclass(frozen=True, slots=True)
+class StartView:
+    """The beat of the newest run, which has started and has not opened the stream: not closed, unchanged so long."""
+
+    life: Life
+    silent_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """A pool of Dagster's that has no slot for the stream's newest run: `limit` slots, all held by those runs.
 
@@ -201,7 +214,8 @@ class StreamView:
 
     `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched. `new_code`: the asset
     has another code version now than when that run was launched. `pool`: what keeps a run that has not opened the
-    stream from working; None where nothing does.
+    stream from working; None where nothing does. `start`: the beat of a run that has not opened the stream; None where
+    it has none.
     """
 
     mode: Mode
@@ -211,6 +225,7 @@ class StreamView:
     progressed: bool = False
     new_code: bool = False
     pool: PoolView | None = None
+    start: StartView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,10 +388,22 @@ def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         return Verdict("its Dagster run is busy with other steps")
     if view.lease is not None and view.lease.lives:
         return Verdict("its Dagster run waits for another that is live")
+    if view.start is not None and run.state is RunState.STARTED:
+        return _starting(view, run, view.start, recovery)
     if run.same_ms < recovery.start_timeout_ms:
         return Verdict("its Dagster run has not opened it yet")
     what = "its Dagster run was launched and did not start" if run.state is RunState.LAUNCHED else "it was not opened"
     return _recover(view, run, recovery, f"{what} within {run.same_ms / 1000:g} s", run.same_ms)
+
+
+def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recovery) -> Verdict:
+    if start.life is Life.BEATING:
+        return Verdict("its Dagster run is starting")
+    if start.life is Life.LAPSED and run.same_ms >= STARTING_MS_MAX:
+        what = f"the run did not open its stream within {run.same_ms / 1000:g} s, and lived: Spark does not answer it"
+        return _wait_for_an_answer(view, run, RunError("NotOpened", what, unavailable=True), recovery, start.silent_ms)
+    what = "its process is gone" if start.life is Life.DEAD else f"it has not beaten for {start.silent_ms / 1000:g} s"
+    return _recover(view, run, recovery, f"{what}, before it opened", start.silent_ms)
 
 
 def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
@@ -432,7 +459,9 @@ def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recover
         return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=said)
     attempt, before = (0, None) if begins else (run.attempt, run.before)
     launch = Launch(attempt, _may_fence(view.lease), run.mode, before=before, unavailable=failures)
-    return Verdict(f"{why} is due", launch=launch, unavailable=said)
+    # Declared failed only now: of a run that hangs, Dagster would keep no word of why.
+    declare_failed = run.state is RunState.STARTED
+    return Verdict(f"{why} is due", declare_failed, launch=launch, unavailable=said)
 
 
 def _gave_up(run: RunView, recovery: Recovery, attempt: int, same: SameError | None) -> GaveUp | None:

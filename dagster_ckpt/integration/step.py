@@ -37,6 +37,7 @@ from dagster_ckpt.integration.run_config import RunChoice, op_config, read_choic
 from dagster_ckpt.integration.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.sight import Sight, look
+from dagster_ckpt.integration.starting import beating_until_open
 from dagster_ckpt.integration.streaming_function import StreamingFunction
 from dagster_ckpt.integration.turn import turn
 from dagster_ckpt.integration.upstream_assets import read_upstreams
@@ -54,6 +55,7 @@ from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.opening import Opening, Takeover
 from dagster_ckpt.storage.processes import this_process
 
@@ -119,18 +121,25 @@ def run_step(
         mode = mode_of_run(choice.mode, streaming.options.mode, streams)
         step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
         if not works_in_a_child(context):
-            return _work(step, _stream(step, config, resources))
+            return _run(step, config, resources)
         die_with_parent()
         if len(streams) < 2:
-            return _work(step, _stream(step, config, resources))
+            return _run(step, config, resources)
         with turn(context.run.run_id, step.clock):
             tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
-            return _work(step, _stream(step, config, resources))
+            return _run(step, config, resources)
     except (InvalidPipelineError, IncompatibleStateError):
         # Starting it again cannot mend it: the sensor leaves it to a person.
         run_id = context.run.run_id
         tag_run(context.instance, run_id, {UNFIT_TAG: unfit(run_id, stream_name_of(context.asset_key))})
         raise
+
+
+def _run(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
+    folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
+    lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
+    with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as on_open:
+        return _work(step, _stream(step, config, resources), on_open)
 
 
 def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
@@ -166,7 +175,7 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
     return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
-def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
+def _work(step: Step, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
     context = step.context
     # Dagster takes the outcome of a check there too; its annotation does not say so.
     log_event = cast(Callable[[News], None], context.log_event)
@@ -176,7 +185,10 @@ def _work(step: Step, stream: Stream) -> dg.MaterializeResult[Any]:
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
     hooks = JobHooks(
-        on_commit=lambda epoch: events.committed(_told(epoch)), stop_reason=watch.stop_reason, on_idle=events.idle
+        on_commit=lambda epoch: events.committed(_told(epoch)),
+        stop_reason=watch.stop_reason,
+        on_idle=events.idle,
+        on_open=on_open,
     )
     try:
         result = run_stream(_job(step, stream), hooks, step.clock)
@@ -249,6 +261,10 @@ def _job(step: Step, stream: Stream) -> StreamJob:
     )
 
 
+def _holder(step: Step) -> LeaseHolder:
+    return LeaseHolder(step.context.run.run_id, instance_id(step.context.instance), this_process())
+
+
 def _opening(step: Step) -> Callable[[Pipeline], Opening]:
     run, options, coordinator = step.context.run, step.streaming.options, step.coordinator
     instance = instance_id(step.context.instance)
@@ -261,7 +277,7 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
             owner=Owner(instance, step.stream_name, location_of(run)),
             pipeline=pipeline,
             shards=options.shards,
-            holder=LeaseHolder(run.run_id, instance, this_process()),
+            holder=_holder(step),
             root_run=run.root_run_id or run.run_id,
             lease_timeout_ms=options.recovery.lease_timeout_ms,
             retained=coordinator.retained,

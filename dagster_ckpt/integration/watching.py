@@ -16,13 +16,18 @@ TICK_MS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One stream as last seen: its newest lease, and all that was seen of its newest Dagster run, and since when."""
+    """One stream as last seen: its newest lease, and all that was seen of its newest Dagster run, and since when.
+
+    `start` is the beat of that run while it has not opened the stream: the run and the beat's counter.
+    """
 
     term: int
     counter: int
     lease_since_ms: int
     run: str
     run_since_ms: int
+    start: str = ""
+    start_since_ms: int = 0
 
     @property
     def lease(self) -> Watch:
@@ -57,8 +62,13 @@ class Memory:
     def remember(self, stream: str, seen: Seen) -> "Memory":
         return replace(self, streams={**self.streams, stream: seen})
 
-    def see(self, stream: str, lease: Watch, run: str) -> Seen:
-        """The stream as seen now. `run` says all there was to see of its newest Dagster run; a change counts anew."""
+    def see(self, stream: str, lease: Watch, run: str, start: str = "") -> Seen:
+        """The stream as seen now. `run` says all there was to see of its newest Dagster run, `start` of its beat.
+
+        The time of each begins again with a change.
+        """
         before = self.streams.get(stream)
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
-        return Seen(lease.term, lease.counter, lease.since_ms, run, since_ms)
+        same_start = before is not None and before.start == start
+        start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
+        return Seen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms)

@@ -145,6 +145,7 @@ class _Run:
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
         self._writer = self._open(opened)  # nothing between here and the try, or an interrupt would leave it beating
         try:
+            self._hooks.on_open()
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
             self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())

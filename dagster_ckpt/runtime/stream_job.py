@@ -82,7 +82,7 @@ def _ignore(epoch: CommittedEpoch) -> None: ...
 
 @dataclass(frozen=True)
 class JobHooks:
-    """What a run calls: `on_commit` after every epoch, in a thread of Spark's.
+    """What a run calls: `on_commit` after every epoch, in a thread of Spark's, and `on_open` once the stream is open.
 
     The others are called about every 200 ms in the thread that runs the job. `stop_reason` says why to end cleanly
     after the epoch in work, None to go on.
@@ -91,6 +91,7 @@ class JobHooks:
     on_commit: Callable[[CommittedEpoch], None] = _ignore
     stop_reason: Callable[[], str | None] = lambda: None
     on_idle: Callable[[], None] = lambda: None
+    on_open: Callable[[], None] = lambda: None
 
 
 class Ending(StrEnum):

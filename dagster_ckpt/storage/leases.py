@@ -14,6 +14,9 @@ _log = logging.getLogger(__name__)
 
 BEATS_PER_TIMEOUT = 3
 
+NOT_OPEN = Term(0)
+"""No writer has this term. Its lease is the beat of the Dagster run that has started last and has not opened yet."""
+
 
 def read_lease(store: ObjectStore, term: Term) -> Lease | None:
     """The lease of that term in the stream's folder `store`; None where there is none, or none that can be read.

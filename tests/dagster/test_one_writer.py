@@ -8,7 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
+from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.manifest import ManifestKind
+from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.leases import NOT_OPEN, read_lease
+from dagster_ckpt.storage.processes import this_process
 from tests.dagster.loadable_jobs import PLACE, a_stream_of_two_instances, one_stream
 from tests.dagster.place import Place, failure_of, until
 
@@ -171,3 +177,26 @@ def test_a_retried_dagster_run_rolls_back_once(place: Place, monkeypatch: pytest
         assert newest.rollbacks == (first.run_id,)
         assert place.table() == {"a": (3, 111)}
         assert newest.abandoned == (), "the epoch of the first try was kept"
+
+
+def test_a_run_beats_while_its_stream_is_not_open_yet_and_not_after(place: Place) -> None:
+    folder = folder_store(StoreAddress(place.url).open(), folder_of(["counts"]))
+    beats: list[Lease | None] = []
+
+    @streaming_asset(shards=2)
+    def counts(spark: SparkSession) -> Stream:
+        beats.append(read_lease(folder, NOT_OPEN))
+        return Stream(place.read(spark)).key_by("k").aggregate(total=agg.sum("v"), n=agg.count())
+
+    place.drop(("a", 1))
+    assert place.run(counts).success
+    place.drop(("a", 2))
+    second = place.run(counts)
+    assert second.success
+    first_beat, beat = beats
+    assert first_beat is None, "there was no stream yet, and a run that is refused leaves nothing behind"
+    assert beat is not None
+    assert (beat.holder.dagster_run_id, beat.holder.process, beat.closed) == (second.run_id, this_process(), None)
+    ended = read_lease(folder, NOT_OPEN)
+    assert ended is not None
+    assert ended.closed == "opened"

@@ -16,6 +16,7 @@ from dagster_ckpt.integration.recovery import (
     Recovery,
     RunState,
     RunView,
+    StartView,
     StreamView,
     Unavailable,
     Verdict,
@@ -152,6 +153,48 @@ def test_every_row_of_the_table(
     run = run and replace(run, mode=mode)
     expected = available_now if mode is NOW else continuous
     assert judge(run, lease, mode).launch == in_mode(expected, mode)
+
+
+STARTS = [
+    # the beat of a run that has not opened, the lease of the newest term, for how long it has been so, what follows
+    ("it beats, for longer than 3 minutes", StartView(Life.BEATING), CLOSED, 800_000, None),
+    ("its process is gone", StartView(Life.DEAD), CLOSED, 0, FIRST_TRY),
+    ("its beat lapsed", StartView(Life.LAPSED, 30_000), CLOSED, 40_000, FIRST_TRY),
+    ("its beat lapsed after another's lease", StartView(Life.LAPSED, 30_000), LAPSED, 40_000, RECOVER),
+    ("its beat lapsed, another's lease beats", StartView(Life.LAPSED, 30_000), LIVE, 40_000, None),
+    ("it hung until it beat no more", StartView(Life.LAPSED, 30_000), CLOSED, 930_000, replace(FIRST_TRY, attempt=0)),
+    ("it beat before its process was gone, for long", StartView(Life.DEAD), CLOSED, 930_000, FIRST_TRY),
+    ("it has no beat", None, CLOSED, 179_000, None),
+    ("it has no beat, for 3 minutes", None, CLOSED, 180_000, FIRST_TRY),
+]
+
+
+@pytest.mark.parametrize(
+    ("start", "lease", "same_ms", "launch"), [row[1:] for row in STARTS], ids=[r[0] for r in STARTS]
+)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_run_that_has_not_opened_is_judged_by_its_beat(
+    start: StartView | None, lease: LeaseView, same_ms: int, launch: Launch | None, mode: Mode
+) -> None:
+    run = replace(ran(RunState.STARTED, opened=False, same_ms=same_ms), mode=mode)
+    verdict = decide(StreamView(mode, False, run, lease, start=start), Recovery())
+    if launch is not None and not launch.attempt:
+        launch = replace(launch, unavailable=1)  # what it waited for did not answer: no attempt is used up
+    assert verdict.launch == in_mode(launch, mode)
+    assert verdict.declare_failed == (launch is not None)
+
+
+def test_a_run_that_hangs_before_its_opening_again_and_again_waits_and_is_reported() -> None:
+    run = replace(ran(RunState.STARTED, opened=False, same_ms=910_000), unavailable=3)
+    view = StreamView(NOW, False, run, CLOSED, start=StartView(Life.LAPSED, 19_999))
+    waits = decide(view, Recovery())
+    assert (waits.launch, waits.declare_failed) == (None, False), "or Dagster would keep no word of why"
+    assert waits.unavailable is not None
+    assert "did not open its stream" in str(waits.unavailable.error)
+    due = decide(replace(view, start=StartView(Life.LAPSED, 20_000)), Recovery())
+    assert due.declare_failed
+    assert due.launch is not None
+    assert (due.launch.attempt, due.launch.unavailable) == (0, 4)
 
 
 def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:

@@ -1,0 +1,154 @@
+"""What the sensor asks of the store: nearly nothing at rest, and all of it before it acts."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dagster_ckpt.ids import Term
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, encode_lease
+from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.processes import this_process
+from tests.dagster.sensor_world import ELSEWHERE, SensorWorld, a_stream, a_world
+
+FAILURE, SUCCESS, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.STARTED
+VERBS = ("get", "exists", "list", "put", "put_if_absent", "delete", "get_range", "size", "modified_ms", "folders")
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The verbs that the store is asked, in order."""
+    asked: list[str] = []
+
+    def counting(verb: str) -> Any:
+        ask = getattr(MemoryObjectStore, verb)
+
+        def counted(*args: Any) -> Any:
+            asked.append(verb)
+            return ask(*args)
+
+        return counted
+
+    for verb in VERBS:
+        monkeypatch.setattr(MemoryObjectStore, verb, counting(verb))
+    return asked
+
+
+def a_stream_with_epochs(world: SensorWorld, name: str = "s", epochs: int = 3) -> tuple[dg.DagsterRun, Term]:
+    run = world.started(name)
+    writer = world.open(name, run)
+    for _ in range(epochs):
+        world.commit(writer)
+    return run, writer.term
+
+
+def test_a_look_at_a_stream_that_has_ended_is_one_request_and_at_a_live_one_two(requests: list[str]) -> None:
+    world = a_world(a_stream("s"))
+    run, term = a_stream_with_epochs(world)
+    world.tick()
+    requests.clear()
+    world.tick()
+    assert requests == ["get", "get"], "the next manifest, and the lease"
+    world.close("s", term)
+    world.move(run, SUCCESS)
+    world.tick()
+    requests.clear()
+    world.tick()
+    assert requests == ["get"]
+
+
+def test_a_look_lists_nothing_while_epochs_come(requests: list[str]) -> None:
+    world = a_world(a_stream("s"))
+    run = world.started("s")
+    writer = world.open("s", run)
+    world.tick()
+    world.commit(writer)
+    world.commit(writer)
+    requests.clear()
+    world.tick()
+    assert requests == ["get"] * 4, "two new manifests, the one that would come next, and the lease"
+
+
+def test_what_is_remembered_is_not_trusted_for_ever_nor_before_the_sensor_acts(requests: list[str]) -> None:
+    world = a_world(a_stream("s"))
+    a_stream_with_epochs(world)
+    world.ticks(25)
+    requests.clear()
+    world.beat("s", Term(1))
+    world.tick(310)
+    assert "list" in requests, "after five minutes"
+    world.ticks(25)
+    requests.clear()
+    [_] = world.tick().run_requests or []
+    assert "list" in requests, "before a relaunch"
+
+
+def test_a_writer_that_the_sensor_did_not_see_come_is_not_declared_dead() -> None:
+    world = a_world(a_stream("s"))
+    run, _ = a_stream_with_epochs(world)
+    world.tick()
+    # Everything is removed and restored by hand while the sensor remembers: the next manifest is not there.
+    folder = world.folder("s")
+    for name in [*folder.list("manifest"), *folder.list("lease")]:
+        folder.delete(name)
+    assert world.ticks(120) == []
+    assert world.look(run).status is STARTED
+
+
+def test_streams_are_looked_at_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(*(a_stream(name) for name in ("a", "b", "c")))
+    together = threading.Barrier(3, timeout=30)
+    list_ = MemoryObjectStore.list
+    waited: set[str] = set()
+
+    def slow(store: MemoryObjectStore, prefix: str) -> Iterator[str]:
+        if threading.current_thread().name not in waited:
+            waited.add(threading.current_thread().name)
+            together.wait()
+        return list_(store, prefix)
+
+    monkeypatch.setattr(MemoryObjectStore, "list", slow)
+    result = world.tick()
+    assert str(result.skip_reason).count("never run") == 3
+
+
+def beats(world: SensorWorld, run: dg.DagsterRun, counter: int, process: Any = ELSEWHERE) -> None:
+    holder = LeaseHolder(run.run_id, "instance", process)
+    lease = Lease(Term(0), holder, 30_000, 0, counter)  # type: ignore[arg-type]
+    world.folder("s").put(lease_name(Term(0)), encode_lease(lease))
+
+
+def test_a_run_that_is_killed_before_it_opens_is_recovered_as_soon_as_its_beat_lapses() -> None:
+    world = a_world()
+    first, term = a_stream_with_epochs(world)
+    world.close("s", term)
+    world.move(first, SUCCESS)
+    run = world.started("s")
+    for counter in range(1, 40):
+        beats(world, run, counter)
+        assert world.tick(10).run_requests == []
+    assert world.ticks(25) == [], "six and a half minutes after its start, and alive"
+    assert len(world.ticks(5)) == 1
+    assert world.look(run).status is FAILURE
+
+
+def test_a_run_whose_process_is_known_to_be_gone_before_it_opened_is_recovered_at_once() -> None:
+    world = a_world()
+    run = world.started("s")
+    me = this_process()
+    beats(world, run, 1, type(me)(me.host, me.boot, me.namespace, me.pid, me.started_ticks + 1))
+    assert len(world.tick().run_requests or []) == 1
+
+
+def test_the_beat_of_another_run_says_nothing_of_this_one() -> None:
+    world = a_world()
+    zombie, run = world.started("s"), world.started("s")
+    beats(world, run, 1)
+    world.ticks(20)
+    beats(world, zombie, 7)
+    assert world.ticks(100) == []
+    assert world.look(run).status is STARTED
+    assert len(world.ticks(65)) == 1, "three minutes after its start, as without a beat"
