@@ -54,6 +54,19 @@ def counted(stream: StreamUnderTest) -> list[tuple[Any, ...]]:
     return sorted((row["k"], (row["window_start"] - START).seconds // 60, row["n"], row["total"]) for row in found)
 
 
+def test_a_sentinel_at_an_end_of_64_bits_is_a_late_row_and_does_not_move_the_watermark(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    sentinels = pa.array([-(2**63), 2**63 - 1], pa.timestamp("us", "UTC"))
+    broken = pa.table({"k": ["a", "a"], "at": sentinels, "v": pa.array([100, 200], pa.int64())})
+    drop(inbox, 0, pa.concat_tables([rows(("a", 1, 1)), broken]))
+    drop(inbox, 1, rows(("a", 2, 2)))
+    manifest = stream.run(by_five_minutes(inbox, on_end="flush")).manifest
+    assert counted(stream) == [("a", 0, 2, 3)]
+    assert manifest.statistics.total_late_rows == 2
+    assert manifest.event_times_us == (int(minute(2).timestamp() * 1_000_000),)
+
+
 def test_windows_come_out_in_an_epoch_of_the_drivers_own_when_no_more_data_comes(
     stream: StreamUnderTest, inbox: Path
 ) -> None:
