@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.nullability import all_nullable_within
@@ -15,6 +15,14 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.runtime.layout import HASH
 from dagster_ckpt.runtime.stream import StepInput, Stream
+
+_INSTEAD = {
+    "variant": "to_json({column}), and parse_json what you read of it",
+    "geometry": "ST_AsBinary({column})",
+    "geography": "ST_AsBinary({column})",
+    "time": "CAST({column} AS STRING), which keeps the order, or the microseconds of the day as a BIGINT",
+}
+"""Types of Spark's that Arrow takes for others, or that do not come back from it, and what to select instead."""
 
 
 def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
@@ -53,6 +61,12 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
     """
     fields = []
     for field in schema.fields:
+        if (name := _unsupported(field.dataType)) is not None:
+            raise InvalidPipelineError(
+                f"a stream has no {name.upper()} columns, nor such values within others: select "
+                f"`{_INSTEAD[name].format(column=field.name)}`. "
+                f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
+            )
         try:
             [arrow] = to_arrow_schema(StructType([field]), timezone="UTC")
         except PySparkException as error:
@@ -66,6 +80,20 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         fields.append(arrow.with_nullable(True))
     return all_nullable_within(pa.schema(fields))
+
+
+def _unsupported(type_: DataType) -> str | None:
+    """The first type in it that a stream cannot keep as what it is, by Spark's name; None: there is none."""
+    if (name := type_.typeName()) in _INSTEAD:
+        return name
+    within: list[DataType] = []
+    if isinstance(type_, StructType):
+        within = [field.dataType for field in type_.fields]
+    elif isinstance(type_, ArrayType):
+        within = [type_.elementType]
+    elif isinstance(type_, MapType):
+        within = [type_.keyType, type_.valueType]
+    return next((found for each in within if (found := _unsupported(each)) is not None), None)
 
 
 def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:

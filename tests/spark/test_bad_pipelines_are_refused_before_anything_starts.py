@@ -69,6 +69,18 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
     "a stateful step": (lambda s: replace(s, frame=s.frame.distinct()), "step=dropDuplicates"),
     "two columns of one name": (lambda s: replace(s, frame=s.frame.selectExpr("k", "v K")), "columns=k, K"),
     "a type Arrow lacks": (lambda s: s, "column=span, type=interval year"),
+    "a variant": (
+        lambda s: replace(s, frame=s.frame.selectExpr("k", "parse_json(k) AS j")),
+        r"no VARIANT columns.*to_json\(j\).*asset=flights/delays, column=j, type=variant",
+    ),
+    "a variant within an array": (
+        lambda s: replace(s, frame=s.frame.selectExpr("k", "array(parse_json(k)) AS j")).key_by("k").deduplicate(),
+        "no VARIANT columns.*column=j, type=array<variant>",
+    ),
+    "a time of day": (
+        lambda s: replace(s, frame=s.frame.selectExpr("k", "TIME '12:30:00' AS t")),
+        r"no TIME columns.*CAST\(t AS STRING\).*column=t, type=time\(6\)",
+    ),
     "a static frame": (lambda s: replace(s, frame=s.frame.sparkSession.range(3)), "spark.readStream, not spark.read"),
     "the hash's own name": (lambda s: replace(s, frame=s.frame.selectExpr("v _hash")), "column=_hash"),
     "the epoch's own name to Spark": (lambda s: replace(s, frame=s.frame.selectExpr("v _Epoch")), "column=_Epoch"),
