@@ -61,7 +61,8 @@ def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
         present[part.asked] = True
     there = keys if present.all() else take(keys, np.flatnonzero(present))
     values = _in_order(parts, present, schema, keys.column_names)
-    columns = [flat((there if field.name in there.column_names else values).column(field.name)) for field in schema]
+    of_key = set(there.column_names)
+    columns = [flat((there if field.name in of_key else values).column(field.name)) for field in schema]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.bloom import Bloom
-from dagster_ckpt.lsm.columns import Column, Mask, Positions, flatten, mask_of, stack, take
+from dagster_ckpt.lsm.columns import Column, Mask, Positions, by_itself, flatten, mask_of, stack, take
 from dagster_ckpt.lsm.directory import Directory, directory_of
 from dagster_ckpt.lsm.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
@@ -19,6 +19,9 @@ from dagster_ckpt.protocol.manifest import TimeRange
 
 ABSENT = -1
 """The position of a key that is not there."""
+
+_WIDE = 64
+"""From more columns on, to exchange them one by one costs more than all else: each makes a new table of all."""
 
 
 class Guard(Protocol):
@@ -123,10 +126,16 @@ class Run:
         rows = self.table.select(wanted)
         if self.schema is None:
             return rows
-        for at, name in enumerate(wanted):
-            # One by one: a new table would be validated, with the bytes beside this slice, which are not checked.
-            if self._columns[name].is_narrow or rows.field(at).nullable != self.schema.field(name).nullable:
-                rows = rows.set_column(at, self.schema.field(name), self._columns[name].whole())
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        if rows.schema.equals(schema):
+            return rows
+        if len(wanted) > _WIDE:
+            # A table is validated, and with lists the bytes beside this slice, which are not checked.
+            return pa.Table.from_arrays([by_itself(self._columns[name].whole()) for name in wanted], schema=schema)
+        for at, each in enumerate(schema):
+            # One by one, without validating the others: of few columns that is cheaper than to copy the nested ones.
+            if not rows.field(at).equals(each):
+                rows = rows.set_column(at, each, self._columns[each.name].whole())
         return rows
 
     def without_images(self) -> "Run":
@@ -288,7 +297,8 @@ def run_of(hashes: Hashes, rows: pa.Table, tombstones: Mask | None = None) -> Ru
 def tombstones_of(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
     """A run in memory that says of n distinct keys that they have no row."""
     n = len(hashes)
-    columns = [keys.column(f.name) if f.name in keys.column_names else pa.nulls(n, f.type) for f in schema]
+    named = set(keys.column_names)
+    columns = [keys.column(f.name) if f.name in named else pa.nulls(n, f.type) for f in schema]
     return run_of(hashes, pa.Table.from_arrays(columns, schema=schema), np.ones(n, dtype=np.bool_))
 
 

@@ -152,10 +152,9 @@ def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
     """The last column, where there is one more than the table has."""
     if len(file) != len(schema) + 3:
         return None
+    names = set(schema.names)
     values = [
-        schema.field(each.name).with_nullable(True)
-        for each in file.field(len(file) - 1).type
-        if each.name in schema.names
+        schema.field(each.name).with_nullable(True) for each in file.field(len(file) - 1).type if each.name in names
     ]
     return pa.field(BEFORE, pa.struct(values))
 

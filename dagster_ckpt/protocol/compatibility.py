@@ -78,23 +78,26 @@ def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...
 
 
 def _types(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
+    there = set(after.names)
     for name in before.names:
-        if name in after.names and not widens(before.field(name).type, after.field(name).type):
+        if name in there and not widens(before.field(name).type, after.field(name).type):
             yield f"{what} {name} was {before.field(name).type}, now it is {after.field(name).type}"
 
 
 def _lost_nulls(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
+    there = set(after.names)
     for name in before.names:
-        if name in after.names and before.field(name).nullable and not after.field(name).nullable:
+        if name in there and before.field(name).nullable and not after.field(name).nullable:
             yield f"{what} {name} could be null, now it cannot"
 
 
 def _names(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
+    was, now = set(before.names), set(after.names)
     for name in before.names:
-        if name not in after.names:
+        if name not in now:
             yield f"{what} {name} was removed"
     for name in after.names:
-        if name not in before.names:
+        if name not in was:
             yield f"{what} {name} was added"
     if before.names != after.names and set(before.names) == set(after.names):
         yield f"{what}s were in the order {_listed(before.names)}, now {_listed(after.names)}"

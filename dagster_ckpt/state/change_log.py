@@ -73,7 +73,7 @@ def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) ->
     for some in _few_at_once(refs):
         for data in checked(store, some):
             with pq.ParquetFile(pa.BufferReader(data)) as file:
-                there = [name for name in schema.names if name in file.schema_arrow.names]
+                there = _there(file, schema)
                 # Without a column Arrow would not say how many rows there are.
                 for batch in file.iter_batches(BATCH_ROWS, columns=there or [EPOCH]):
                     yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
@@ -86,7 +86,12 @@ def checked(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows of a file with these columns; null where the file does not have one."""
-    return pa.Table.from_arrays([_column(rows, field) for field in schema], schema=schema)
+    there = set(rows.column_names)
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _of_each(store: ObjectStore, refs: list[ChangeRef], what: Callable[[ChangeRef], T]) -> list[T]:
@@ -128,11 +133,11 @@ def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
 
 def _rows(store: ObjectStore, ref: ChangeRef, schema: pa.Schema) -> pa.Table:
     with pq.ParquetFile(pa.BufferReader(_checked(store, ref))) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
+        there = _there(file, schema)
         return in_schema(file.read(columns=there), schema)
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    if field.name not in rows.column_names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-    return rows.column(field.name).cast(field.type)
+def _there(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+    """The columns of the schema that the file has."""
+    names = set(file.schema_arrow.names)
+    return [name for name in schema.names if name in names]
