@@ -28,6 +28,7 @@ from dagster_ckpt.runtime.job_status import JobProgress
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.plan import refuse_unknown_state
 from dagster_ckpt.runtime.scratch import Advance, Scratch
+from dagster_ckpt.runtime.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
 from dagster_ckpt.runtime.watermarks import Watermarks
@@ -101,6 +102,8 @@ class EpochDriver:
             refuse_unknown_state(setup.asset)
         self._check_is_next(batch_id)
         advances = setup.scratch.advances(batch_id)
+        for advance in advances:
+            refuse_files_read_twice(setup.asset, advance.files)
         self.commit_beginnings()
         acks = self._acks(frame)
         made = self._made(acks, self._positions(advances), batch_id, began_ms)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest import FileSeen, FilesMoved
 from dagster_ckpt.protocol.redaction import redacted_file, user_of
 from dagster_ckpt.runtime.sources import Source, spelled_by_spark
@@ -28,6 +28,25 @@ SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
 _USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@"
 _NO_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)"
 _QUERY = r"(?i)\?|%3F"
+_PATTERN = re.compile(r"[*?{}\[\]\\]|%(?:2A|3F|5B|5C|5D|7B|7D)", re.IGNORECASE)
+"""What Spark takes for a pattern in a path, as its source log spells it."""
+
+
+def refuse_files_read_twice(asset: str, files: Sequence[FileSeen]) -> None:
+    """Raise `InvalidPipelineError` where Spark has read the files of one source's micro-batch more than once.
+
+    For each file whose path looks like a pattern, Spark 4.2's `DataSource` lists all files of the micro-batch once
+    more. A micro-batch of one file is read as it is.
+    """
+    if len(files) < 2:
+        return
+    found = next((file for file in files if _PATTERN.search(file.path)), None)
+    if found is not None:
+        raise InvalidPipelineError(
+            "Spark reads a micro-batch of several files more than once where a path in it has one of *?[]{}\\, so it "
+            "is not committed. Read one file at a time with .option('maxFilesPerTrigger', '1'), or rename "
+            f"the files. asset={asset}, file={found.path}, files={len(files)}"
+        )
 
 
 def spelled_now(
