@@ -76,6 +76,9 @@ class Calm:
 
 def _manifests_are_those_that_must_be(stream: "SimulatedStream") -> None:
     first, last = stream.oracle.log_bound(), len(stream.oracle.history)
+    newest = stream.oracle.newest
+    if newest is not None and newest.harvested_us != newest.watermark_us and stream.upstream is None:
+        raise BrokenPromiseError("what is due comes in the end", f"{newest.harvested_us} of {newest.watermark_us}")
     there = sorted(version for name in stream.truth.objects if (version := parse_manifest_name(name)) is not None)
     if there != list(range(first, last + 1)):
         raise BrokenPromiseError("old manifests go in the end", f"{there} are there, {first} to {last} must be")

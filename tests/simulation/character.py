@@ -8,6 +8,12 @@ from dagster_ckpt.storage.patience import Patience
 
 RESHARDS = 0.33
 """In how many worlds somebody reshards the streams now and then."""
+QUIET = 0.33
+"""In how many worlds streams have event time, and epochs that read nothing."""
+ECHOES = 0.2
+"""In how many worlds a create may be sent twice, and the second time be done long after retention."""
+FULL = 0.33
+"""In how many worlds the store takes no writes now and then."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,9 @@ class Character:
     """A world's constants. `kept` manifests, three or more, are never deleted; `runs_max` runs of a shard become one.
 
     Where somebody reshards every `reshard_ms` or so (0: nobody does) a part of their hashes may do so: `slices`.
+    `full` is how often in a second the store stops to take what is written. Where it is `quiet`, drivers make epochs of
+    their own: where sources begin, for idle inputs, at the end of the input, for what is due. `echo` is how likely the
+    create of a manifest is sent a second time.
     """
 
     append: bool
@@ -70,6 +79,9 @@ class Character:
     faults: Faults
     reshard_ms: int = 0
     slices: bool = False
+    full: float = 0.0
+    quiet: bool = False
+    echo: float = 0.0
 
 
 def character_of(chance: Random) -> Character:
@@ -107,6 +119,21 @@ def with_resharding(character: Character, chance: Random) -> Character:
         return character
     reshard_ms = round(character.grace_ms * chance.choice([0.1, 0.3, 1]))
     return replace(character, reshard_ms=reshard_ms, slices=chance.random() < 0.5)
+
+
+def with_quiet_epochs(character: Character, chance: Random) -> Character:
+    """With event time, in a share of the worlds."""
+    return replace(character, quiet=True) if chance.random() < QUIET else character
+
+
+def with_echoes(character: Character, chance: Random) -> Character:
+    """With creates that are sent twice, in a share of the worlds."""
+    return replace(character, echo=0.5) if chance.random() < ECHOES else character
+
+
+def with_a_full_store(character: Character, chance: Random) -> Character:
+    """With a store that is full at times, in a share of the worlds; drawn by itself, so that all others stay."""
+    return replace(character, full=chance.choice([0.02, 0.05])) if chance.random() < FULL else character
 
 
 def _faults(chance: Random, grace_ms: int, lease_timeout_ms: int) -> Faults:

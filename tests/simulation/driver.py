@@ -1,7 +1,7 @@
 """A Dagster run's process that writes the stream: the real protocol, driven as `runtime` drives it beside Spark."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, error_of
 from dagster_ckpt.protocol.coordinator_events import (
     Begin,
+    BeginWithoutWork,
     CommitFailed,
     CommitManifest,
     Committed,
@@ -32,6 +33,7 @@ from tests.simulation import threads
 from tests.simulation.collecting import collect_again_and_again
 from tests.simulation.job import consumed, position_after
 from tests.simulation.tasks import Decline, Inflow, Order, Task, Word
+from tests.worlds.manifests import SOURCE
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 FAILURES_MAX = 3
 BACKOFF_MS = 500
 ATTEMPTS_MAX = 2
+QUIET = 0.3
 
 
 @dataclass
@@ -89,17 +92,21 @@ class Driver:
     def live(self) -> None:
         self.begin(open_stream(self.store, self.opening, self.clock))
         self.process.spawn("collector", lambda: collect_again_and_again(self.stream, self.process, self.term))
-        failures = 0
+        failures, is_open = 0, True
         for _ in range(self.character.epochs_max):
             try:
+                if not is_open:
+                    self.start_again()
+                    is_open = True
+                self.make_quiet_epochs()
                 self.make_epoch()
                 failures = 0
             except (StoreUnavailableError, CheckpointDeclinedError, CheckpointTimeoutError):
                 failures += 1
                 if failures > FAILURES_MAX:
                     raise
+                is_open = False
                 self.clock.sleep_ms(BACKOFF_MS)
-                self.start_again()
             self.clock.sleep_ms(self.character.epoch_pause_ms)
         self.writer.close("ended")
 
@@ -118,11 +125,52 @@ class Driver:
 
     def make_epoch(self) -> None:
         """One micro-batch, as `runtime.driver` makes an epoch of it."""
-        writer = self.writer
         acks = self.acks()
         number, position = self.next_position()
-        edit = EpochEdit(acks, (position,), batch_id=number, epoch_ms=1)
-        epoch = writer.next_epoch
+        self.commit(EpochEdit(acks, (position,), batch_id=number, epoch_ms=1, delays_us=self.delays_us))
+
+    @property
+    def delays_us(self) -> tuple[int | None, ...]:
+        return (0,) if self.character.quiet else ()
+
+    def make_quiet_epochs(self) -> None:
+        """Epochs of the driver's own, now and then: where sources begin, for a watermark that moves without a row."""
+        if not self.character.quiet or self.stream.upstream is not None:
+            return
+        if not self.writer.manifest.sources:
+            self.commit_without_work((SourcePosition(SOURCE, initial='{"logOffset":0}'),))
+        elif self.chance.random() < QUIET:
+            watermark_us = self.writer.manifest.watermark_us or 0
+            self.commit_without_work(self.writer.manifest.sources, watermark_us + self.chance.randrange(2_000_000))
+        if self.chance.random() < QUIET:
+            self.harvest_if_due()
+
+    def harvest_if_due(self) -> None:
+        if self.is_due:
+            manifest = self.writer.manifest
+            acks = self.acks(reads=False)
+            edit = EpochEdit(
+                acks, manifest.sources, batch_id=manifest.batch_id or 0, epoch_ms=1, delays_us=self.delays_us
+            )
+            self.commit(edit)
+
+    @property
+    def is_due(self) -> bool:
+        manifest = self.writer.manifest
+        return manifest.harvested_us != manifest.watermark_us
+
+    def commit_without_work(self, sources: tuple[SourcePosition, ...], at_least_us: int | None = None) -> None:
+        manifest = self.writer.manifest
+        [effect] = self.tell(BeginWithoutWork(self.writer.next_epoch))
+        assert isinstance(effect, CommitManifest)
+        acks = effect.acks
+        self.commit(self.without_work(EpochEdit(acks, sources, manifest.batch_id or 0, 0, at_least_us=at_least_us)))
+
+    def without_work(self, edit: EpochEdit) -> EpochEdit:
+        return replace(edit, delays_us=self.delays_us, worked=False)
+
+    def commit(self, edit: EpochEdit) -> None:
+        writer, epoch = self.writer, self.writer.next_epoch
         try:
             manifest = writer.commit(edit)
         except CheckpointError as error:
@@ -134,8 +182,13 @@ class Driver:
         self.stream.dagster.progressed()
 
     def finish(self) -> None:
-        """All that there is to do at the end of the world."""
-        self.make_epoch()
+        """All that there is to do at the end of the world. Where something is due, that is all that comes."""
+        if self.character.quiet and consumed(self.writer.manifest):
+            self.harvest_if_due()
+        else:
+            self.make_epoch()
+            if self.character.quiet:
+                self.harvest_if_due()
 
     def next_position(self) -> tuple[int, SourcePosition]:
         """The number of the batch to make, and where its source stands after it."""
@@ -145,12 +198,12 @@ class Driver:
     def next_batch(self) -> int:
         return consumed(self.writer.manifest) + 1
 
-    def acks(self) -> tuple[ShardAck, ...]:
+    def acks(self, *, reads: bool = True) -> tuple[ShardAck, ...]:
         """Have every shard do its part. Raises where the coordinator gives the epoch up."""
         epoch = self.writer.next_epoch
         for effect in self.tell(Begin(epoch)):
             assert isinstance(effect, Work)
-            self.job = self.run(effect)
+            self.job = self.run(effect, reads=reads)
         assert self.job is not None
         for event in self.events_of(epoch, self.job):
             for effect in self.tell(event):
@@ -162,10 +215,11 @@ class Driver:
                         raise error_of(epoch, failure)
         raise CheckpointDeclinedError(f"its words were lost. {epoch=}")
 
-    def run(self, work: Work) -> Job:
+    def run(self, work: Work, *, reads: bool) -> Job:
         """Run the tasks of an epoch until each shard has had its word, the executor has died, or time is over."""
         manifest = self.writer.manifest
-        order = Order(work.epoch, manifest.term, manifest.version, manifest.nonce)
+        self.stream.oracle.worked.add((manifest.term, work.epoch))
+        order = Order(work.epoch, manifest.term, manifest.version, manifest.nonce, reads)
         job = Job(work.shards, self.world.threads.Event())
         executor = self.living_executor()
         executor.on_end.append(job.lose)

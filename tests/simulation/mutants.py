@@ -21,7 +21,7 @@ from dagster_ckpt.protocol import manifest_rules
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
-from dagster_ckpt.protocol.edits import resharded, rolled_back
+from dagster_ckpt.protocol.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Retained, RunRef
 from dagster_ckpt.protocol.names import file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.pin import Pin, encode_pin
@@ -38,6 +38,7 @@ from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
 from dagster_ckpt.storage.fork import _Fork
 from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.opening import Opening, open_again
 from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import read_pins
 from dagster_ckpt.storage.subscribers import subscribe
@@ -89,6 +90,13 @@ class NoParentCheck(ManifestChain):
 
     def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, tries: Tries) -> None:
         return
+
+
+class LooksOnlyAtTheParent(ManifestChain):
+    """A parent that is there was never retired."""
+
+    def _is_in_use(self, manifest: Manifest, tries: Tries) -> bool:
+        return self._is_there(manifest, tries)
 
 
 class TakesAwayWhatWasBuiltUpon(ManifestChain):
@@ -184,6 +192,22 @@ class LeavesNoSign(Collector):
         return True
 
 
+class TrimsWithoutTheSign(Collector):
+    """A store that has no room for the sign has lost nothing."""
+
+    def _is_marked_as_trimmed(self) -> bool:
+        super()._is_marked_as_trimmed()
+        return True
+
+
+class TrustsItsOwnClockWithoutRoom(Collector):
+    """Where nothing can be written to learn the store's time, the collector's clock tells age."""
+
+    def _latest_known_ms(self, newest: Manifest) -> int:
+        super()._latest_known_ms(newest)
+        return self.chain.clock.now_ms()
+
+
 class FilesFirst(Collector):
     """Files go before the manifests that name them."""
 
@@ -276,6 +300,40 @@ def shows_all(run: RunRef, content: Sums) -> Sums:
 
 
 # ---- the driver and its tasks
+
+
+def takes_the_stream_back(chain: ManifestChain, opening: Opening, before: Manifest, *tried: Any) -> Manifest:
+    """Whoever reopens does not look whose term it is."""
+    return open_again(chain, opening, chain.newest() or before, *tried)
+
+
+class SaysItHasWorked(Driver):
+    """An epoch without work counts as one."""
+
+    def without_work(self, edit: EpochEdit) -> EpochEdit:
+        return replace(super().without_work(edit), worked=True)
+
+
+class CountsQuietEpochs(Driver):
+    """An epoch that reads nothing takes the number of a batch."""
+
+    def without_work(self, edit: EpochEdit) -> EpochEdit:
+        return replace(super().without_work(edit), batch_id=edit.batch_id + 1)
+
+
+class RemembersWhatIsDue(Driver):
+    """What is due is known to the driver whose epoch moved the watermark, and to no other."""
+
+    has_moved = False
+
+    def commit(self, edit: EpochEdit) -> None:
+        before_us = self.writer.manifest.watermark_us
+        super().commit(edit)
+        self.has_moved = self.writer.manifest.watermark_us != before_us
+
+    @property
+    def is_due(self) -> bool:
+        return self.has_moved
 
 
 class SkipsABatch(Driver):
@@ -435,58 +493,65 @@ def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
 
 MUTANTS: dict[str, Mutant] = {
     "fencing is off": _chain(NoFencing, 0),
-    "what exists is mine": _chain(ExistsIsMine, 0),
-    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 121),
+    "what exists is mine": _chain(ExistsIsMine, 6),
+    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 93),
     "a nonce for several tries": _chain(GivesUpAfterOneTry, 48),
-    "the parent is not checked": _chain(NoParentCheck, 83),
-    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 86),
-    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 617),
+    "the parent is not checked": _chain(NoParentCheck, 14),
+    "the number below the parent is not looked at": _chain(LooksOnlyAtTheParent, 4133),
+    "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 0),
+    "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked), seeds=(0,)),
+    "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
+    "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue), seeds=(0,)),
+    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 93),
+    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 1492),
     "lists are believed": _chain(BelievesLists, 13),
     "pins are ignored": _function(collector_module, "read_pins", no_pins, 1, 7),
-    "the grace period is ignored": _collector(IgnoresGrace, 13),
-    "age is told by the wrong clock": _collector(TrustsItsOwnClock, 4),
+    "the grace period is ignored": _collector(IgnoresGrace, 2),
+    "age is told by the wrong clock": _collector(TrustsItsOwnClock, 1),
     "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared, 2, 6),
     "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared, 0, 1),
     "manifests go youngest first": _collector(YoungestFirst, 1, 2),
-    "a delete is not confirmed": _collector(DoesNotConfirm, 86),
+    "a delete is not confirmed": _collector(DoesNotConfirm, 73),
     "no sign that the stream was trimmed": _collector(LeavesNoSign, 0, 1),
+    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 50),
+    "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom, 215),
     "files go before their manifests": _collector(FilesFirst, 0, 1),
     "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared, 2, 6),
-    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 59),
-    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 355),
-    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 50),
-    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 50),
+    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 14),
+    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 50),
+    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 96),
+    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 261),
     "a stream subscribes after it has looked": Mutant(
         Parts(reading_driver=SubscribesAfterTheCheck),
         seeds=(261,),
         functions=((upstreams_module, "subscribe", subscribes_without_an_object),),
     ),
-    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 18),
+    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 465),
     "a snapshot goes as soon as it was read to its end": _function(
         upstreams_module, "lineage_epochs", lambda newest: [newest.epoch], 0
     ),
     "a snapshot goes with a restart once it was read to its end": _function(
         upstreams_module.Upstreams, "_retained", lambda upstreams, version: None, 112
     ),
-    "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 105, 120),
-    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 86),
+    "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 25),
+    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 169),
     "a fork's pin is ignored": _function(collector_module, "read_pins", pins_of_people, 25),
     "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 25),
     "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 27),
-    "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 18),
+    "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 13),
     "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first, 13),
     "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 13),
     "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 13, 16),
     "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 13, 16),
-    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 133),
-    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 34),
+    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 18),
+    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 18),
     "nothing is collected": _collector(NeverCollects, 0, 1),
-    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(199,)),
-    "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(120,)),
+    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(509,)),
+    "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(44,)),
     "an unanswered commit is made again by the same writer": Mutant(
-        Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(5,)
+        Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)
     ),
-    "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(5,)),
+    "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(6,)),
     "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(12,)),
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(0,)),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 0),

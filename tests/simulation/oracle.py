@@ -62,6 +62,10 @@ class BrokenPromiseError(AssertionError):
 class Oracle:
     """`history` are all manifests that ever became the newest. One created on a freed number is a sleeper's: it is not.
 
+    `mark_unanswered`: a collector may have had to go on without the mark of a trimmed stream.
+
+    `worked` are the epochs of each term for which tasks were started; the driver makes others without any.
+
     `worked_with` says of each with how many shards the batches were worked on that it shows.
 
     `kept` manifests are never deleted, and nothing that was retained until less than `grace_ms` ago. `oracles` are
@@ -84,7 +88,11 @@ class Oracle:
     oracles: "dict[StreamUuid, Oracle]" = field(default_factory=dict)
     readers: "list[Reading]" = field(default_factory=list)
     has_subscribers: bool = False
+    mark_unanswered: bool = False
     worked_with: dict[Version, tuple[int, ...]] = field(default_factory=dict)
+    worked: set[tuple[Term, Epoch]] = field(default_factory=set)
+    _quiet: set[Epoch] = field(default_factory=set)
+    _confirmed: set[int] = field(default_factory=set)
     _rolled_back_for: set[str] = field(default_factory=set)
 
     @property
@@ -104,6 +112,8 @@ class Oracle:
         manifest = decoded.manifest(data, name)
         before = self.newest
         self._follows(before, manifest)
+        self._is_no_fenced_writers(before, manifest, who)
+        self._emits_what_was_due(before, manifest)
         self._has_its_files(manifest)
         self._consumed_the_next_batch(before, manifest)
         self.worked_with[version] = self._shards_of_batches(before, manifest)
@@ -137,6 +147,9 @@ class Oracle:
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
 
+    def unanswered(self, name: str) -> None:
+        self.mark_unanswered |= name == TRIMMED
+
     # ---- what somebody was told
 
     def heard(self, manifest: Manifest) -> None:
@@ -147,6 +160,7 @@ class Oracle:
                 "what a writer was told of stays in history",
                 f"version {manifest.version} of term {manifest.term}, found term {truth and truth.term}",
             )
+        self._confirmed.add(self.writers[manifest.term].number)
         self.counts["told of"] += 1
 
     def heard_of_pin(self, name: str, manifest: Manifest) -> None:
@@ -230,6 +244,22 @@ class Oracle:
         if goes_on and before is not None and manifest.term != before.term:
             raise BrokenPromiseError("a fenced writer commits nothing", f"term {manifest.term} under {before.term}")
 
+    def _is_no_fenced_writers(self, before: Manifest | None, manifest: Manifest, who: Strand) -> None:
+        """A writer that was fenced may not take the stream back; one that only tried to open it may try again."""
+        is_again = who.role == "driver" and who.process.number in self._confirmed
+        if before is None or manifest.term == before.term or not is_again:
+            return
+        if self.writers[before.term] is not who.process:
+            raise BrokenPromiseError("a fenced writer stays fenced", f"{who.name} opened {manifest.version} again")
+
+    def _emits_what_was_due(self, before: Manifest | None, manifest: Manifest) -> None:
+        """What waited for the parent's watermark comes out where tasks have worked, and nowhere else."""
+        if before is None or manifest.kind is not ManifestKind.EPOCH:
+            return
+        has_worked = (manifest.term, manifest.epoch) in self.worked
+        if manifest.harvested_us != (before.watermark_us if has_worked else before.harvested_us):
+            raise BrokenPromiseError("what is due is emitted by tasks", f"{manifest.version}: {manifest.harvested_us}")
+
     def _has_its_files(self, manifest: Manifest) -> None:
         for listed in _lists(manifest):
             for ref in listed.index:
@@ -247,10 +277,20 @@ class Oracle:
         if manifest.kind is not ManifestKind.EPOCH:
             return
         was = 0 if before is None else consumed(before)
+        if before is not None and consumed(manifest) == was and self._reads_nothing(before, manifest):
+            self._quiet.add(manifest.epoch)
+            self.counts["epochs that read nothing"] += 1
+            return
         if consumed(manifest) != was + 1:
             raise BrokenPromiseError(
                 "each epoch consumes the next batch", f"{manifest.version}: {consumed(manifest)} after {was}"
             )
+
+    def _reads_nothing(self, before: Manifest, manifest: Manifest) -> bool:
+        """Whether an epoch is the driver's own: of the same batch, after the same files, of the same positions."""
+        files = [position.files for position in before.sources], [position.files for position in manifest.sources]
+        same = not before.sources or (files[0] == files[1])
+        return same and manifest.batch_id == (before.batch_id or 0) and not manifest.statistics.rows_in
 
     def _shows_what_its_origin_did(self, manifest: Manifest) -> None:
         """The fork begins with the batches of the epoch that it was forked from: its table must be their sums."""
@@ -276,6 +316,7 @@ class Oracle:
             changed.update(decode_sums(self._content(change.name)))
         # The change log of a fork's first epoch would say what changed since an epoch that it does not have.
         made = batches and not (manifest.ancestors and manifest.epoch == Epoch(FIRST))
+        made = made and manifest.epoch not in self._quiet
         keys = {str(key) for key, _ in batch(batches)} if made else set()
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
@@ -301,7 +342,8 @@ class Oracle:
                 return () if manifest.epoch == EMPTY else self.worked_with[Version(manifest.epoch)]
             case ManifestKind.EPOCH:
                 assert before is not None, "an epoch comes after an opening"
-                return (*self.worked_with[before.version], manifest.shards)
+                worked_with = self.worked_with[before.version]
+                return worked_with if manifest.epoch in self._quiet else (*worked_with, manifest.shards)
         return () if before is None else self.worked_with[before.version]
 
     def _reshards(self, before: Manifest | None, manifest: Manifest) -> None:
@@ -419,9 +461,13 @@ class Oracle:
         return truth.objects[path]
 
     def _is_kept_for_its_log(self, version: Version, name: str) -> bool:
-        """Whether a manifest is there for subscribers alone, who do not need that file of it."""
+        """Whether a manifest is there for its log alone, and that file is not of it.
+
+        For subscribers, or since it may not go before the stream is marked as trimmed.
+        """
         logged = {change.name for change in self.history[version].changes}
-        return self.has_subscribers and version < self.bound() and name not in logged
+        is_for_its_log = self.has_subscribers or self.mark_unanswered
+        return is_for_its_log and version < self.bound() and name not in logged
 
     def _is_held(self, version: Version) -> bool:
         """Whether a reader may still need it: it is retained, or was less than a grace period ago."""

@@ -18,6 +18,7 @@ from tests.simulation.truth import Truth
 
 T = TypeVar("T")
 
+REFUSES = -1
 NO_ANSWER_MS = 1_000
 """After which a caller who hears nothing is told so."""
 
@@ -65,6 +66,9 @@ class Weather:
     `truths` are the streams' folders, by name; all else names objects from the store's root, as `SimulatedStore` does.
 
     `down` says until when nobody's, or one process's (by number), requests get through.
+
+    `room` is how many bytes can still be written; None: enough for ever. A full disk has 0, and takes empty objects; a
+    store that refuses all that is written has `REFUSES`. What is deleted makes room on a disk.
     """
 
     scheduler: Scheduler
@@ -77,6 +81,9 @@ class Weather:
     down_until_ms: dict[int | None, int] = field(default_factory=dict)
     late: list["Request[Any]"] = field(default_factory=list)
     asleep: dict[str, list[Process]] = field(default_factory=dict)
+    room: int | None = None
+    deleted_while_full: int = 0
+    echoes: dict[str, "Request[Any]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         faults = self.character.faults
@@ -87,6 +94,19 @@ class Weather:
         )
         self._pause = faults.pause
         self._fates = [(rate, fate) for rate, fate in fates if rate]
+
+    def take(self, name: str, size: int) -> None:
+        """Raises `StoreUnavailableError` where there is no room for an object of that size."""
+        if self.room is None or self.calm:
+            return
+        if size > self.room:
+            raise StoreUnavailableError(f"the simulated store is full: try again. {name=}")
+        self.room -= size
+
+    def give_back(self, size: int) -> None:
+        self.deleted_while_full += self.room is not None
+        if self.room is not None and self.room != REFUSES:
+            self.room += size
 
     def truth_of(self, name: str) -> tuple[Truth, str]:
         """The folder that an object, or another folder, is in, and its name there."""
@@ -159,6 +179,11 @@ class Weather:
             delay_ms = int(self.chance.choice(self.character.faults.pauses_ms) * self.chance.random())
             self.scheduler.after(delay_ms, lambda: self._land(request))
 
+    def echo(self, request: "Request[Any]") -> None:
+        """Let a create that was done be on its way a second time."""
+        if not self.calm and self.character.echo and self.chance.random() < self.character.echo:
+            self.echoes[request.name] = request
+
     def land_in_between(self, name: str) -> None:
         """The worst moment for a late request: right before another arrives for the same object."""
         for request in [late for late in self.late if late.name == name]:
@@ -180,8 +205,14 @@ class Weather:
     def freed(self, name: str) -> None:
         if _in_its_folder(name).startswith(("state", "changes")) and self.chance.random() < 0.1:
             name = _SOME_FILE
-        for process in self.asleep.pop(name, ()):
+        woken = self.asleep.pop(name, ())
+        for process in woken:
             self.scheduler.after(self.latency_ms(), process.thaw)
+        version = parse_manifest_name(_in_its_folder(name)) if woken and not self.calm else None
+        parent = None if version is None else f"{name.partition('/')[0]}/{manifest_name(Version(version - 1))}"
+        if parent is not None and (echo := self.echoes.pop(parent, None)) is not None:
+            # The worst moment of all: the manifest comes back that the sleeper has built upon.
+            echo.arrive()
 
     def _land(self, request: "Request[Any]") -> None:
         if request in self.late:
@@ -205,15 +236,38 @@ class SimulatedStore:
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         kept, (truth, inside) = bytes(data), self._weather.truth_of(name)
-        return self._change("put_if_absent", name, lambda who: truth.put_if_absent(inside, kept, who))
+
+        def create(who: Strand) -> bool:
+            self._weather.take(name, len(kept))
+            return truth.put_if_absent(inside, kept, who)
+
+        try:
+            created = self._change("put_if_absent", name, create)
+        except StoreUnavailableError:
+            truth.unanswered(inside)
+            raise
+        if created and parse_manifest_name(inside) is not None:
+            self._weather.echo(Request(self._weather, self._weather.scheduler.this(), "put_if_absent", name, create))
+        return created
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         kept, (truth, inside) = bytes(data), self._weather.truth_of(name)
-        self._change("put", name, lambda who: truth.put(inside, kept, who))
+
+        def put(who: Strand) -> None:
+            self._weather.take(name, len(kept))
+            truth.put(inside, kept, who)
+
+        self._change("put", name, put)
 
     def delete(self, name: str) -> None:
         truth, inside = self._weather.truth_of(name)
-        self._change("delete", name, lambda who: truth.delete(inside, who))
+
+        def delete(who: Strand) -> None:
+            if inside in truth.objects:
+                self._weather.give_back(len(truth.objects[inside]))
+            truth.delete(inside, who)
+
+        self._change("delete", name, delete)
 
     def get(self, name: str) -> bytes:
         truth, inside = self._weather.truth_of(name)
@@ -294,7 +348,7 @@ class SimulatedStore:
 class Request(Generic[T]):
     """A request under way. It may arrive when its sender is dead already."""
 
-    __slots__ = ("_answer", "_happen", "_missing", "_verb", "_weather", "_who", "name")
+    __slots__ = ("_answer", "_happen", "_refusal", "_verb", "_weather", "_who", "name")
 
     def __init__(self, weather: Weather, who: Strand, verb: str, name: str, happen: Callable[[Strand], T]) -> None:
         self._weather = weather
@@ -303,7 +357,7 @@ class Request(Generic[T]):
         self.name = name
         self._happen = happen
         self._answer: T
-        self._missing: ObjectMissingError | None = None
+        self._refusal: ObjectMissingError | StoreUnavailableError | None = None
 
     def arrive_after(self, delay_ms: int) -> None:
         """Its sender waits until it has arrived."""
@@ -327,15 +381,17 @@ class Request(Generic[T]):
             self._answer = self._happen(self._who)
             outcome = str(self._answer) if isinstance(self._answer, int) else "ok"
         except ObjectMissingError as error:
-            self._missing, outcome = error, "missing"
+            self._refusal, outcome = error, "missing"
+        except StoreUnavailableError as error:
+            self._refusal, outcome = error, "refused"
         weather = self._weather
         if self._verb == "delete" and weather.asleep:
             weather.freed(self.name)
         weather.trace.append((weather.scheduler.now_ms, self._who.name, self._verb, self.name, outcome))
 
     def answer(self) -> T:
-        if self._missing is not None:
-            raise self._missing
+        if self._refusal is not None:
+            raise self._refusal
         return self._answer
 
     def _arrive_and_wake(self) -> None:

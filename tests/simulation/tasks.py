@@ -30,6 +30,7 @@ from tests.simulation.job import (
     hashes_of,
     rows_of,
     shown,
+    time_us,
 )
 
 MERGES = FileMergeLimits(files_min=2, merges_max=4, bytes_max=400)
@@ -49,6 +50,8 @@ class Order:
     term: Term
     version: Version
     nonce: Nonce
+    reads: bool = True
+    """False: an epoch of the driver's own, in which only what is due comes out."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +96,18 @@ class Task:
         manifest = self.chain.read(self.order.version)
         if manifest.nonce != self.order.nonce:
             raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
+        if not self.order.reads:
+            return ShardAck(self.shard)
         if self.inflow is not None:
             sums = self._sums(manifest)
             return self._put(manifest, sums, self.inflow(sums, self.shard, manifest.shards))
-        rows = rows_of(consumed(manifest) + 1, self.shard, manifest.shards)
+        number = consumed(manifest) + 1
+        rows = rows_of(number, self.shard, manifest.shards)
         if not manifest.pipeline.tables:
-            return self._append(manifest, rows)
-        return self._keyed(manifest, rows) if rows else ShardAck(self.shard)
+            ack = self._append(manifest, rows)
+        else:
+            ack = self._keyed(manifest, rows) if rows else ShardAck(self.shard)
+        return replace(ack, event_times_us=(time_us(number),)) if self.character.quiet and rows else ack
 
     def _append(self, manifest: Manifest, rows: list[tuple[int, int]]) -> ShardAck:
         merged = self._merged(manifest) if self.shard == 0 else None

@@ -61,5 +61,6 @@ def test_the_worlds_reach_deep_enough_to_mean_something() -> None:
         "reshards to more": 20,
         "reshards to fewer": 10,
         "runs named again": 40,
+        "deleted while full": 100,
     }.items():
         assert counts[what] >= least, (what, counts)

@@ -20,6 +20,10 @@ class Witness(Protocol):
         """Told before it happens."""
         ...
 
+    def unanswered(self, name: str) -> None:
+        """A create of it was refused, or its reply was lost."""
+        ...
+
 
 class Truth:
     """The honest store. `now_ms` is its own clock."""
@@ -98,6 +102,9 @@ class Truth:
         self._changes.append((now_ms, name, name in self.objects))
         while self._changes[0][0] < now_ms - self._remembered_ms:
             self._changes.popleft()
+
+    def unanswered(self, name: str) -> None:
+        self._told().unanswered(name)
 
     def _told(self) -> Witness:
         assert self.witness is not None

@@ -32,7 +32,14 @@ from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Patience
 from tests.simulation import decoded
 from tests.simulation.calm import Calm
-from tests.simulation.character import Character, character_of, with_resharding
+from tests.simulation.character import (
+    Character,
+    character_of,
+    with_a_full_store,
+    with_echoes,
+    with_quiet_epochs,
+    with_resharding,
+)
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
 from tests.simulation.dagster import launch_by_hand, watch_again_and_again
@@ -43,7 +50,7 @@ from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
 from tests.simulation.resharding import person_in, reshard_again_and_again
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
-from tests.simulation.store import SimulatedStore, Step, Weather
+from tests.simulation.store import REFUSES, SimulatedStore, Step, Weather
 from tests.simulation.stream import SimulatedStream
 from tests.simulation.tasks import Create
 from tests.simulation.threads import Threads
@@ -98,7 +105,10 @@ class World:
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
-        self.character: Character = with_resharding(character_of(self.chance), Random(f"{self.seed} reshard"))
+        character = with_resharding(character_of(self.chance), Random(f"{self.seed} reshard"))
+        character = with_a_full_store(character, Random(f"room of {self.seed}"))
+        character = with_quiet_epochs(character, Random(f"quiet epochs of {self.seed}"))
+        self.character: Character = with_echoes(character, Random(f"echoes of {self.seed}"))
         self.scheduler = Scheduler()
         self.threads = Threads(self.scheduler)
         self.oracles: dict[StreamUuid, Oracle] = {}
@@ -170,7 +180,14 @@ class World:
 
     def _counts(self) -> Counter[str]:
         simulated_s = (self.scheduler.now_ms - BEGINNING_MS) // 1000
-        return Counter({"requests": self.weather.requests, "simulated s": simulated_s})
+        weather = self.weather
+        return Counter(
+            {
+                "requests": weather.requests,
+                "simulated s": simulated_s,
+                "deleted while full": weather.deleted_while_full,
+            }
+        )
 
     def _let_go_wrong(self) -> None:
         character = self.character
@@ -184,6 +201,7 @@ class World:
             (character.faults.kill, self._kill),
             (character.faults.freeze, self._freeze),
             (character.faults.outage, self._fail_for_a_while),
+            (character.full, self._fill_up),
         ):
             if rate:
                 self._now_and_then(round(1_000 / rate), happen)
@@ -219,6 +237,7 @@ class World:
 
     def _make_calm(self) -> None:
         self.calm = self.weather.calm = True
+        self.weather.room = None
         for process in self.processes:
             process.kill()
         self.weather.land_all()
@@ -272,6 +291,17 @@ class World:
         self.weather.record("store", "down", "everybody" if whose is None else whose.name, f"{duration_ms}")
         self.weather.down_until_ms[None if whose is None else whose.number] = self.scheduler.now_ms + duration_ms
 
+    def _fill_up(self) -> None:
+        """The store takes no writes for a while, whoever asks."""
+        if self.weather.room is not None:
+            return
+        self.weather.room, duration_ms = self.chance.choice([0, 0, REFUSES]), self._pause_ms()
+        self.weather.record("store", "full", f"{self.weather.room}", f"{duration_ms}")
+        self.scheduler.after(duration_ms, self._enlarge)
+
+    def _enlarge(self) -> None:
+        self.weather.room = None
+
     def _pause_ms(self) -> int:
         return int(self.chance.choice(self.character.faults.pauses_ms) * (0.5 + self.chance.random()))
 
@@ -297,7 +327,9 @@ class World:
             (opening, "is_gone", self.is_gone),
             (by_hand, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
-            (probe, "ROUNDS", 0),
+            (probe, "threading", self.threads),
+            (probe, "RACERS", 2),
+            (probe, "ROUNDS", 1 if self.character.full else 0),
             (writer_module, "ManifestChain", self._patient_chain),
             (subscribers, "ManifestChain", self._patient_chain),
             (upstreams, "ManifestChain", self._patient_chain),
