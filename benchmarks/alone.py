@@ -13,7 +13,7 @@ from benchmarks.progress import Tell
 from benchmarks.retired import RetiredFiles
 from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.operators.aggregate import GROUPS
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.storage.local import LocalObjectStore
 
 _SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])

@@ -11,9 +11,9 @@ from benchmarks.plan import Commits
 from benchmarks.progress import Tell
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.local import LocalObjectStore
 from dagster_ckpt.storage.opening import Opening
 from dagster_ckpt.storage.processes import this_process

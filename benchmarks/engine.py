@@ -28,9 +28,9 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.aggregate import GROUPS
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.local import LocalObjectStore

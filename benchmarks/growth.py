@@ -14,7 +14,7 @@ from benchmarks.progress import Tell
 from benchmarks.readback import check_state
 from benchmarks.retired import RetiredFiles
 from benchmarks.session import start
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from benchmarks.plan import Commits
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
-from dagster_ckpt.protocol.names import FileId, changes_name, state_name
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
+from dagster_ckpt.protocol.object_names import FileId, changes_name, state_name
 
 _HASHES = 2**64
 _BOTTOM = 3

@@ -12,7 +12,7 @@ from benchmarks.session import read_inbox
 from dagster_ckpt import CheckpointStore, InvalidPipelineError, Stream, agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob

@@ -19,10 +19,10 @@ from dagster_ckpt.operators import EpochContext, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Tumbling
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.address import open_store

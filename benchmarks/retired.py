@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 class RetiredFiles:

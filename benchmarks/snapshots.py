@@ -19,11 +19,11 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.operators import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Owner, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.names import folder_of
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.opening import Opening

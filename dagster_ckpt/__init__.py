@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from dagster_ckpt.operators.windows import hopping as hopping
     from dagster_ckpt.operators.windows import session as session
     from dagster_ckpt.operators.windows import tumbling as tumbling
-    from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
-    from dagster_ckpt.protocol.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
+    from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
+    from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
     from dagster_ckpt.runtime.declared import source as source
     from dagster_ckpt.runtime.spark_reader import SparkReader as SparkReader
     from dagster_ckpt.runtime.spark_reader import register_spark_reader as register_spark_reader
     from dagster_ckpt.runtime.stream import Stream as Stream
 
 _HOMES = {
-    "CheckpointCoordinator": "dagster_ckpt.protocol.checkpoint_coordinator",
+    "CheckpointCoordinator": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
     "CheckpointCoordinatorResource": "dagster_ckpt.integration.resources",
     "CheckpointDeclinedError": "dagster_ckpt.errors",
     "CheckpointError": "dagster_ckpt.errors",
     "CheckpointStore": "dagster_ckpt.history",
     "CheckpointTimeoutError": "dagster_ckpt.errors",
-    "CoordinatorOptions": "dagster_ckpt.protocol.checkpoint_coordinator",
+    "CoordinatorOptions": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
     "CorruptStateError": "dagster_ckpt.errors",
     "EpochIOManager": "dagster_ckpt.integration.io_manager",
     "FencedError": "dagster_ckpt.errors",

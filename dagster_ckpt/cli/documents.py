@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.cli.far_times import rows_of
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
-from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
 
 
 def streams(store: str, newest: Sequence[EpochInfo]) -> Document:

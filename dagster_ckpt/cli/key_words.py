@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.cli.far_times import read_times
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dagster_ckpt.cli import plain
 from dagster_ckpt.operators.mirror import NAME as MIRROR
 from dagster_ckpt.operators.updating_checks import WHERE
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 
 def in_words(pipeline: Pipeline) -> str:

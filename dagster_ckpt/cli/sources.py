@@ -1,8 +1,8 @@
 """How far a source was read, as people say it."""
 
 from dagster_ckpt.cli import plain
-from dagster_ckpt.protocol.manifest import SourcePosition
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition, decode
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
+from dagster_ckpt.protocol.manifest.manifest import SourcePosition
 
 
 def in_words(position: SourcePosition) -> str:

@@ -2,9 +2,9 @@
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs, ranges
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
-from dagster_ckpt.protocol.upstream import UpstreamPosition
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs, ranges
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog
 

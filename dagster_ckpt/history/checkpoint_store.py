@@ -8,7 +8,7 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.history.taking import Choosing, Consistency, take_snapshot
-from dagster_ckpt.protocol.names import (
+from dagster_ckpt.protocol.object_names import (
     MANIFESTS,
     name_of,
     parse_manifest_name,

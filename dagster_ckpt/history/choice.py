@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.epoch_info import moment_of
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage, ranges
-from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage, ranges
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 
 
 def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | None = None) -> Retained:

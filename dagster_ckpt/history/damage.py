@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lineage import lineage
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import ANCESTORS, folder_of, parts_of_name
-from dagster_ckpt.protocol.references import Role, references
+from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.references import Role, references
+from dagster_ckpt.protocol.object_names import ANCESTORS, folder_of, parts_of_name
 from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain

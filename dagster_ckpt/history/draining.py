@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.errors import CheckpointError, FencedError
 from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch, lease_of
-from dagster_ckpt.protocol.drain import DrainRequest
+from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.draining import write_drain

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.protocol.lineage import is_abandoned
-from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 

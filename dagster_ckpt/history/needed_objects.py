@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
-from dagster_ckpt.protocol.references import Role, references
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.references import Role, references
 
 
 @dataclass

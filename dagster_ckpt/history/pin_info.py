@@ -5,7 +5,7 @@ from datetime import datetime
 
 from dagster_ckpt.history.epoch_info import moment_of
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.protocol.epochs.pin import Pin
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.epoch_info import EpochInfo
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from dagster_ckpt.history.verification import Progress, Verification, verify
 from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
-from dagster_ckpt.protocol.manifest import Manifest, Retained
-from dagster_ckpt.protocol.names import FORK_PINS, TRIMMED
-from dagster_ckpt.protocol.pin import Pin
-from dagster_ckpt.protocol.upstream import may_follow
+from dagster_ckpt.protocol.epochs.pin import Pin
+from dagster_ckpt.protocol.epochs.upstream import may_follow
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
+from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.protocol.lineage import is_abandoned
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.subscribers import SubscriberProgress
 
 

@@ -1,4 +1,4 @@
-"""Taking a snapshot of several streams: manifests are read until `protocol.cut` has an answer.
+"""Taking a snapshot of several streams: manifests are read until `protocol.epochs.aligned_cut` has an answer.
 
 Streams go on meanwhile. That does not matter to what was read, for epochs never change; but one that is still to be
 looked at may be retired by then, and its manifest collected. Then all is looked at anew.
@@ -15,7 +15,7 @@ from dagster_ckpt.history.choice import choose, committed_by
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.cut import (
+from dagster_ckpt.protocol.epochs.aligned_cut import (
     Cut,
     Line,
     NoCut,
@@ -26,8 +26,8 @@ from dagster_ckpt.protocol.cut import (
     seen_of,
     upstreams_of,
 )
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage
-from dagster_ckpt.protocol.manifest import Manifest, Retained
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 
 Consistency = Literal["latest", "aligned"] | Mapping[str, int]
 T = TypeVar("T")

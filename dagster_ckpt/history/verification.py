@@ -14,12 +14,13 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage import go_back
 from dagster_ckpt.history.needed_objects import NeededObjects
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.epochs.pin import decode_pin
+from dagster_ckpt.protocol.epochs.retention import bound
 from dagster_ckpt.protocol.json_codec import Codec
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
-from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN, decode_manifest
-from dagster_ckpt.protocol.manifest_rules import malformed
-from dagster_ckpt.protocol.names import (
+from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN, decode_manifest
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.object_names import (
     PINS,
     TRIMMED,
     fork_pin_name,
@@ -28,8 +29,7 @@ from dagster_ckpt.protocol.names import (
     parse_ancestors_name,
     pin_name,
 )
-from dagster_ckpt.protocol.pin import decode_pin
-from dagster_ckpt.protocol.retention import bound
+from dagster_ckpt.protocol.transitions.manifest_rules import malformed
 from dagster_ckpt.state.object_checks import MISSING, check_file
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, known

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import EpochWork, Lease, Life, Watch, judged, watched
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import read_lease
 from dagster_ckpt.storage.patience import Tries

@@ -16,7 +16,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.crash_loop_check import evaluation_passed
 from dagster_ckpt.integration.late_rows import late_materializations
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import dagster as dg
 
 from dagster_ckpt.history.epoch_info import most_runs
 from dagster_ckpt.operators import counters_of
-from dagster_ckpt.protocol.manifest import BackfillStatus, Manifest, SourcePosition
-from dagster_ckpt.protocol.upstream import FORMAT
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
+from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition
 
 Metadata = dict[str, dg.MetadataValue[Any]]
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import dagster as dg
 
-from dagster_ckpt.protocol.names import name_of
+from dagster_ckpt.protocol.object_names import name_of
 
 IO_MANAGER_KEY = "epochs"
 """The resource key of the IO manager through which ordinary assets read a stream's table."""

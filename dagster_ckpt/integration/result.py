@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_ckpt.integration.crash_loop_check import result_passed
 from dagster_ckpt.integration.events import Told
 from dagster_ckpt.integration.metadata import Metadata, Pace, data_version, epoch_metadata, pace_of
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 def final_result(

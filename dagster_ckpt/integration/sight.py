@@ -20,10 +20,10 @@ from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.recovery import LeaseView, Recovery, StartView
 from dagster_ckpt.integration.watching import Seen
-from dagster_ckpt.protocol.edits import NOBODY
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.protocol.transitions.edits import NOBODY
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.leases import NOT_OPEN, read_lease

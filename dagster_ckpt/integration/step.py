@@ -42,8 +42,8 @@ from dagster_ckpt.integration.streaming_function import StreamingFunction
 from dagster_ckpt.integration.turn import turn
 from dagster_ckpt.integration.upstream_assets import read_upstreams
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.job import run_stream

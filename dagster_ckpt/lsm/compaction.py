@@ -19,7 +19,7 @@ from dagster_ckpt.lsm.levels import levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import after_merge, may_merge
 from dagster_ckpt.lsm.slices import Slice, Stretch, next_slice, rows_in
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 _RUNS_MAX = 4096
 """How many upper runs a table may have, over all shards, where each has no more than `depth_max`."""

@@ -7,7 +7,7 @@ from statistics import median_low
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.levels import shown, upper_count
 from dagster_ckpt.lsm.slices import Stretch, rows_in
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 
 @dataclass(frozen=True, slots=True)

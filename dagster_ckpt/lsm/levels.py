@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from dagster_ckpt.hash_range import HashRange, coalesced
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 File = tuple[str, StreamUuid | None, int | None]
 """What references to the same rows have in common: the file, and from which time on its rows are shown."""

@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.search import Asked, Located, asked_of, first_greater, first_not_less, key_is
 from dagster_ckpt.lsm.table import FoundAll, Hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 def get_all(

@@ -9,7 +9,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.widths import row_bytes
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 
 
 def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator[HashRange]:

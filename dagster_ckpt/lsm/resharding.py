@@ -15,7 +15,7 @@ from itertools import chain
 from dagster_ckpt.hash_range import HashRange, coalesced, shard_range, split
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
 from dagster_ckpt.lsm.run_lists import RunLists
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 
 def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:

@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.columns import Column, Mask, Positions, by_itself, flatten
 from dagster_ckpt.lsm.directory import Directory, directory_of
 from dagster_ckpt.lsm.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.manifest import TimeRange
+from dagster_ckpt.protocol.manifest.manifest import TimeRange
 
 ABSENT = -1
 """The position of a key that is not there."""

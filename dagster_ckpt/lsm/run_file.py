@@ -32,7 +32,7 @@ from dagster_ckpt.lsm.directory import Directory
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_tail import FORMAT, Descriptor, read_tail, tail_of
 from dagster_ckpt.lsm.widths import may_be_narrow, narrowed
-from dagster_ckpt.protocol.manifest import SortKind, TimeRange
+from dagster_ckpt.protocol.manifest.manifest import SortKind, TimeRange
 
 HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"
 _ARROW_START_BYTES = 8

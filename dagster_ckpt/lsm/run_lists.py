@@ -7,7 +7,7 @@ from itertools import chain
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.levels import in_one_order, shown, upper_count
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 RunLists = tuple[tuple[RunRef, ...], ...]
 """Runs per shard, newest first."""

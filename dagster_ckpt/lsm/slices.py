@@ -11,7 +11,7 @@ from math import ceil
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.levels import shown
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 _GAP_SHARE = 1 / 8
 """From which share of a slice on rows that lie beneath no upper run are left where they are."""

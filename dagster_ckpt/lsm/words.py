@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.images import images_of
 from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.run import Run, kept, run_of
 from dagster_ckpt.lsm.table import Found, Touched
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 @dataclass(frozen=True)

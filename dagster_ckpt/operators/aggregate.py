@@ -24,7 +24,7 @@ from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.plan import plan, plan_with_tables
 from dagster_ckpt.operators.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
 NAME = "aggregate"
 GROUPS = "groups"

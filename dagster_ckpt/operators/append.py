@@ -7,7 +7,7 @@ import pyarrow as pa
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.operator import Changes
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "append"
 

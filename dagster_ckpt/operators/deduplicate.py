@@ -15,7 +15,7 @@ from dagster_ckpt.operators.first_rows import FirstRows
 from dagster_ckpt.operators.kept_rows import KeptRows
 from dagster_ckpt.operators.late import DROP, late_tables
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "deduplicate"
 DUPLICATES = "duplicates"

@@ -12,7 +12,7 @@ from dagster_ckpt.operators.accumulators.accumulator import known
 from dagster_ckpt.operators.accumulators.distinct import NewValues
 from dagster_ckpt.operators.accumulators.lists import alike
 from dagster_ckpt.operators.subkeys import subkey_hashes
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 VALUE = "_value"
 

@@ -16,7 +16,7 @@ EVENT_TIME_US_MAX = 1 << 61
 """Some 73,000 years before and after 1970.
 
 The windows and bounds of joins that are added to them have at most half of that (`LENGTH_US_MAX`), so that the
-watermark can pass all that waits: it goes as far as `protocol.edits.WATERMARK_US_MAX`.
+watermark can pass all that waits: it goes as far as `protocol.transitions.edits.WATERMARK_US_MAX`.
 """
 
 LENGTH_US_MAX = 1 << 60

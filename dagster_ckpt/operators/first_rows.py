@@ -14,7 +14,7 @@ from dagster_ckpt.operators.accumulators.extremes import End
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.operators.operator import Changes, EpochContext, OnlyGrows
 from dagster_ckpt.operators.row_choice import RowChoice, in_time
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 SEEN = "seen"
 """The keys that have come out and are not forgotten yet."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 KEYS = "keys"
 """The parameter with the key columns of each input: the first of one is compared with the first of the next."""

@@ -16,7 +16,7 @@ from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.row_choice import RowChoice, in_time
 from dagster_ckpt.operators.time_to_live import AT, TimeToLive
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 ROWS = "rows"
 FIRST_EPOCH = "_first_epoch"

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.protocol.manifest import InputSpec, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SortKind, StateTableSpec
 
 DROP = "drop"
 KEEP = "keep"

@@ -16,7 +16,7 @@ from dagster_ckpt.operators.changes import changes_of_columns
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.own_columns import whole_number
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
 NAME = "mirror"
 ROWS = "rows"

@@ -13,7 +13,7 @@ from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.protocol.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 NONE_LATE: Positions = np.empty(0, dtype=np.int64)
 """No row was too late."""

@@ -7,7 +7,7 @@ from dagster_ckpt.operators import aggregate, append, deduplicate, mirror, proce
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.joins import appending, interval, windowed
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,

@@ -28,7 +28,7 @@ from dagster_ckpt.operators.windowed_state import (
     times_of,
 )
 from dagster_ckpt.operators.windows import Session
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "session"
 WINDOWS_MERGED = "windows_merged"

@@ -23,7 +23,7 @@ from dagster_ckpt.operators.windowed_state import (
     WINDOWS_CLOSED,
     WindowedState,
 )
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 OPEN = "open"
 """With early results: the bounds of the sessions that rows can still join."""

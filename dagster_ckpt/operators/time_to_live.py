@@ -19,7 +19,7 @@ from dagster_ckpt.operators.bounded.lookups import Lookups
 from dagster_ckpt.operators.late import before
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, hash_column, hashes_in, whole_number
-from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 EXPIRIES = "expiries"
 """The timeline."""

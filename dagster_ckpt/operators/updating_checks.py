@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 UPDATING = "updating"
 """The parameter that says of an operator's input that its rows come and go; not there where they only come."""

@@ -30,7 +30,7 @@ from dagster_ckpt.operators.windowed_state import (
     times_of,
 )
 from dagster_ckpt.operators.windows import FixedWindow, are_open
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "window"
 COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)

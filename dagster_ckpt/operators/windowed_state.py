@@ -19,7 +19,7 @@ from dagster_ckpt.operators.late import DROP, check_late, late_tables
 from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.operators.own_columns import HASH, hash_column, hashes_in, micros, whole_number
 from dagster_ckpt.operators.windows import Window, window_as_json, window_from_json
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

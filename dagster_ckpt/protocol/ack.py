@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 
 
 @dataclass(frozen=True, slots=True)

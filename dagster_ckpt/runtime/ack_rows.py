@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, pair, sequence
-from dagster_ckpt.protocol.manifest_codec import CHANGE, CHANGES, PATH, RUN
+from dagster_ckpt.protocol.manifest.codec import CHANGE, CHANGES, PATH, RUN
 
 ACK_ROW = pa.schema([pa.field("word", pa.string(), nullable=False)])
 ACK_ROW_OF_SPARK = "word string"

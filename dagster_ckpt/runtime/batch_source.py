@@ -18,8 +18,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
-from dagster_ckpt.protocol.manifest import IndexedList, Manifest
-from dagster_ckpt.protocol.upstream import FORMAT, parts_of
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.folder import stream_folder

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.operators import agg
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Owner, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.session import announce_settings, open_session
 from dagster_ckpt.runtime.stream import Stream

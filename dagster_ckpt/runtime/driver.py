@@ -18,10 +18,10 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
-from dagster_ckpt.protocol.edits import EpochEdit
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import EpochWork
-from dagster_ckpt.protocol.manifest import IndexedList, Manifest, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, SourcePosition
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.ack_rows import ShardDecline, merged
 from dagster_ckpt.runtime.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.job_status import JobProgress

@@ -24,9 +24,9 @@ from dagster_ckpt.errors import (
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
-from dagster_ckpt.protocol.manifest_codec import FILE_SEEN, FILES_SEEN
+from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.checked import CheckedStream, cannot_run, check_stream

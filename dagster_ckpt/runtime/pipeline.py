@@ -12,7 +12,7 @@ from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators import checks
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.runtime.layout import HASH
 from dagster_ckpt.runtime.stream import StepInput, Stream
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.protocol.manifest import FileSeen, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_file
 from dagster_ckpt.runtime.sources import Source
 

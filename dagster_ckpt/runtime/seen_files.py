@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.manifest import FileSeen, FilesMoved
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
 from dagster_ckpt.protocol.redaction import redacted_file, user_of
 from dagster_ckpt.runtime.sources import Source, spelled_by_spark
 

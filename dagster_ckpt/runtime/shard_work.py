@@ -13,9 +13,9 @@ from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.late import is_late_table, keep_late, late_table
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
-from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
-from dagster_ckpt.protocol.names import FileId, merged_name
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
+from dagster_ckpt.protocol.object_names import FileId, merged_name
+from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.runtime.intake import Intake, chunks_of, rows_by_input
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.state import change_log, table_files

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
-from dagster_ckpt.protocol.source_moves import Moves
-from dagster_ckpt.protocol.upstream import FORMAT as UPSTREAM
+from dagster_ckpt.protocol.transitions.source_moves import Moves
 from dagster_ckpt.runtime.plan import Leaf
 
 _CHOOSING = {

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
-from dagster_ckpt.protocol.upstream import FORMAT
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.runtime.batch_source import (
     AS_OF,
     CHANGES_AFTER,

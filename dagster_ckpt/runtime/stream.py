@@ -18,7 +18,7 @@ from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.updating_checks import check_step
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import FixedWindow, Session, Window
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.conditions import check_judges_by_values, fingerprint_of
 

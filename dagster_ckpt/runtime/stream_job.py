@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dagster_ckpt.protocol.checkpoint_coordinator import CoordinatorOptions
-from dagster_ckpt.protocol.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.mode import Mode

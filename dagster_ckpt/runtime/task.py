@@ -17,7 +17,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Term, Version
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.rebuilt import from_pipeline
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.ack_rows import ShardDecline, encode_words
 from dagster_ckpt.runtime.engines import EngineOptions, engine_of
 from dagster_ckpt.runtime.layout import Layout

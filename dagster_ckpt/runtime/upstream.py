@@ -12,9 +12,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import folder_of, name_of
-from dagster_ckpt.protocol.upstream import FORMAT
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of, name_of
 from dagster_ckpt.runtime.session import as_active
 from dagster_ckpt.runtime.stream import Stream, Upstream
 from dagster_ckpt.runtime.upstream_source import Downstream, Read, key_of, source_of

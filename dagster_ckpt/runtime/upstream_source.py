@@ -1,6 +1,6 @@
 """A stream as a source of Spark's, in the Python processes that Spark starts for it.
 
-Its offsets are `protocol.upstream`'s positions. In a process of its own the reader plans, for each micro-batch, which
+Its offsets are `upstream`'s positions. In a process of its own the reader plans, for each micro-batch, which
 epochs are new; in Spark's workers it reads their changes. Both know the store's address and nothing else. What is wrong
 with an upstream is told to people by the driver (`runtime.upstreams`): of an error in these processes Spark keeps
 nothing but text.
@@ -24,9 +24,7 @@ from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.nullability import widens
 from dagster_ckpt.operators.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
-from dagster_ckpt.protocol.manifest import IndexedList, Manifest, Pipeline
-from dagster_ckpt.protocol.names import folder_of, parts_of_name
-from dagster_ckpt.protocol.upstream import (
+from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     ROWS_A_PART,
     Reader,
@@ -36,6 +34,8 @@ from dagster_ckpt.protocol.upstream import (
     decode,
     next_part,
 )
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain

@@ -18,10 +18,9 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.history.damage import advised, go_back
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.lineage import lineage, lineage_epochs
-from dagster_ckpt.protocol.manifest import Consumed, Manifest
-from dagster_ckpt.protocol.subscriber import Subscriber
-from dagster_ckpt.protocol.upstream import (
+from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     Reader,
     Trouble,
@@ -33,6 +32,7 @@ from dagster_ckpt.protocol.upstream import (
     terms_pinned,
     trouble,
 )
+from dagster_ckpt.protocol.manifest.manifest import Consumed, Manifest
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstream_damage import NextReads
 from dagster_ckpt.storage.chain import ManifestChain

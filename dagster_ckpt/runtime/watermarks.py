@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.protocol.edits import EpochEdit, moved_watermark
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, moved_watermark
 
 
 @dataclass(frozen=True, slots=True)

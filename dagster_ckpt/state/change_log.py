@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
-from dagster_ckpt.protocol.manifest import ChangeRef
-from dagster_ckpt.protocol.names import FileId, changes_name
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import FileId, changes_name
 from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.state.remote.far_bytes import in_turn
 from dagster_ckpt.state.remote.spread import READERS

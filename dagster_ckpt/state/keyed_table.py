@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flatten, take
 from dagster_ckpt.lsm.run import run_of, tombstones_of
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.sorted_table import SortedTable
 
 

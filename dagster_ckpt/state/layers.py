@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.lookup import found_of, look_up
 from dagster_ckpt.lsm.run_lists import RunLists
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.expiry import view_of_ref, view_since
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.run_writer import WrittenRun

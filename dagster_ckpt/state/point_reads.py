@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.key_order import key_order
 from dagster_ckpt.lsm.levels import Levels, Placed, levels_of
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.lsm.words import chosen
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.object_store import ObjectStore

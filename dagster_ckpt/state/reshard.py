@@ -18,11 +18,11 @@ from dagster_ckpt.ids import SHARDS_MAX, Nonce, Shard, can_be_shards
 from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.lsm.run_lists import RunLists
 from dagster_ckpt.lsm.table import KEY_HASH
-from dagster_ckpt.protocol.edits import Stamp, resharded
 from dagster_ckpt.protocol.lease import interruption
-from dagster_ckpt.protocol.manifest import Manifest, SortKind, StateTableSpec
-from dagster_ckpt.protocol.manifest_codec import encode_manifest
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.codec import encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.run_writer import RunWriter
 from dagster_ckpt.state.timeline_rewrite import TimelineRewrite

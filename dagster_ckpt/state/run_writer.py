@@ -12,8 +12,8 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
-from dagster_ckpt.protocol.manifest import RunRef, StateTableSpec, TimeRange
-from dagster_ckpt.protocol.names import FileId, state_name
+from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec, TimeRange
+from dagster_ckpt.protocol.object_names import FileId, state_name
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
 from dagster_ckpt.state.memory import Reservation

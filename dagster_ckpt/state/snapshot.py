@@ -9,7 +9,7 @@ from dagster_ckpt.lsm.merge import scan
 from dagster_ckpt.lsm.pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_lists import RunLists
-from dagster_ckpt.protocol.manifest import Manifest, RunRef, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.object_store import ObjectStore

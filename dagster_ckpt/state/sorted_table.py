@@ -18,7 +18,7 @@ from dagster_ckpt.lsm.run_lists import RunLists
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.lsm.view import View
 from dagster_ckpt.lsm.words import Word, changing, one_word, sliced, touched_of
-from dagster_ckpt.protocol.manifest import SortKind
+from dagster_ckpt.protocol.manifest.manifest import SortKind
 from dagster_ckpt.state.expiry import view_since
 from dagster_ckpt.state.layers import Views
 from dagster_ckpt.state.memtable import Memtable

@@ -1,6 +1,6 @@
 """Files of an append-only stream's table, made fewer: several are read, one is written, with the same rows.
 
-`protocol.append_merges` says which. All that is held in memory at a time: the bytes of the files where they come from a
+`append_merges` says which. All that is held in memory at a time: the bytes of the files where they come from a
 remote store, those of the new one, and one chunk of rows.
 """
 
@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.protocol.ack import FilesMerged
-from dagster_ckpt.protocol.append_merges import FileMerge
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
-from dagster_ckpt.protocol.manifest import ChangeRef
-from dagster_ckpt.protocol.names import FileId, merged_name
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import FileId, merged_name
+from dagster_ckpt.protocol.transitions.append_merges import FileMerge
 from dagster_ckpt.state import change_log
 from dagster_ckpt.storage.object_store import ObjectStore
 

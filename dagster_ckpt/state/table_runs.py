@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.view import View
 from dagster_ckpt.lsm.words import Word, changing, one_word, said_by
-from dagster_ckpt.protocol.manifest import RunRef, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
 from dagster_ckpt.state.expiry import narrowed
 from dagster_ckpt.state.layers import Layers, OwnLevel, Views
 from dagster_ckpt.state.merging import outputs_of

@@ -10,8 +10,8 @@ from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.compaction import limits_for
 from dagster_ckpt.protocol.ack import ShardRuns
-from dagster_ckpt.protocol.manifest import ChangeKind, ChangeRef, Manifest, RunRef, SortKind, StateTableSpec
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, RunRef, SortKind, StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.keyed_table import KeyedTable
 from dagster_ckpt.state.layers import Layers

@@ -20,7 +20,7 @@ from dagster_ckpt.lsm.run_lists import RunLists
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.layers import Layers, Views
 from dagster_ckpt.state.run_writer import Folder, Level, RunWriter, WrittenRun

@@ -11,11 +11,11 @@ from pathlib import Path
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.manifest import Ancestor, IndexedList, Manifest
-from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import fork_pin_name, parse_ancestors_name, pin_name
-from dagster_ckpt.protocol.references import ancestors_named
-from dagster_ckpt.protocol.retention import lists_of_files
+from dagster_ckpt.protocol.epochs.retention import lists_of_files
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.references import ancestors_named
+from dagster_ckpt.protocol.object_names import fork_pin_name, parse_ancestors_name, pin_name
 from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder

@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import Epoch, Term, Version
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 
 LOST = b"The manifest of this version was lost; a rollback has left it behind. Its number is not used again.\n"
 """What a rollback puts in the place of a manifest that is missing, so that the versions stay one unbroken range."""

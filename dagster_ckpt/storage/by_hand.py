@@ -1,7 +1,7 @@
 """What a person's word does to a stream outside of any Dagster run: opens it, and says when nobody writes it."""
 
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import LeaseHeartbeat
 from dagster_ckpt.storage.object_store import ObjectStore

@@ -18,9 +18,9 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Version
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.manifest_codec import decode_manifest, decode_nonce, encode_manifest
-from dagster_ckpt.protocol.names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
+from dagster_ckpt.protocol.manifest.codec import decode_manifest, decode_nonce, encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
 from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, digest_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries

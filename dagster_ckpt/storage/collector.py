@@ -11,7 +11,7 @@ It deletes in its own folder only, but reads the streams that subscribe to this 
 A fork's collector also lets go of the pin by which the fork keeps an ancestor's files, once nothing that can be read
 names one of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
 
-It decides from the store alone; what it remembers is nothing. `protocol.retention` says what is garbage.
+It decides from the store alone; what it remembers is nothing. `protocol.epochs.retention` says what is garbage.
 
 It needs no room to make room. Both objects that it writes are empty, which a full disk still takes. A store may refuse
 them all the same (a quota, a server that is read-only for a while):
@@ -31,10 +31,22 @@ from functools import partial
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.lineage import is_abandoned
-from dagster_ckpt.protocol.manifest import IndexedList, Manifest
-from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import (
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
+from dagster_ckpt.protocol.epochs.retention import (
+    bound,
+    files_named,
+    is_cut_off,
+    is_garbage,
+    kept_behind,
+    lists_of_files,
+    log_bound,
+    log_named,
+)
+from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.references import ancestors_named
+from dagster_ckpt.protocol.object_names import (
     COLLECTOR,
     PINS,
     TRIMMED,
@@ -47,18 +59,6 @@ from dagster_ckpt.protocol.names import (
     parse_pin_name,
     pin_name,
 )
-from dagster_ckpt.protocol.references import ancestors_named
-from dagster_ckpt.protocol.retention import (
-    bound,
-    files_named,
-    is_cut_off,
-    is_garbage,
-    kept_behind,
-    lists_of_files,
-    log_bound,
-    log_named,
-)
-from dagster_ckpt.protocol.upstream import parse_backfill_pin
 from dagster_ckpt.storage.ancestors import ancestors_folder
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists

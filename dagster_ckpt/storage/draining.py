@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.drain import DRAIN, DrainRequest, decode_drain, encode_drain
+from dagster_ckpt.protocol.drain_request import DRAIN, DrainRequest, decode_drain, encode_drain
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.names import request_name
+from dagster_ckpt.protocol.object_names import request_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dagster_ckpt.protocol.names import folder_of, is_object_name, parts_of_name
+from dagster_ckpt.protocol.object_names import folder_of, is_object_name, parts_of_name
 from dagster_ckpt.storage.object_store import ObjectStore
 
 

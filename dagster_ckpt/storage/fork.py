@@ -21,13 +21,13 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
-from dagster_ckpt.protocol.edits import Forking, Stamp, forked, forked_empty
-from dagster_ckpt.protocol.manifest import Ancestor, BackfillStatus, Consumed, Manifest
-from dagster_ckpt.protocol.manifest_rules import check_successor
-from dagster_ckpt.protocol.names import fork_pin_name, parts_of_name, pin_name
-from dagster_ckpt.protocol.pin import ForkId, Pin, encode_pin
-from dagster_ckpt.protocol.subscriber import Subscriber
-from dagster_ckpt.protocol.upstream import UpstreamPosition
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, encode_pin
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, BackfillStatus, Consumed, Manifest
+from dagster_ckpt.protocol.object_names import fork_pin_name, parts_of_name, pin_name
+from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, forked, forked_empty
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.storage.ancestors import all_ancestors_named, ancestors_folder
 from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.by_hand import close_by_hand

@@ -16,9 +16,9 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import Codec, Record
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef
-from dagster_ckpt.protocol.manifest_codec import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
-from dagster_ckpt.protocol.names import INDEX, file_of
+from dagster_ckpt.protocol.manifest.codec import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef
+from dagster_ckpt.protocol.object_names import INDEX, file_of
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
 
@@ -31,7 +31,7 @@ MERGED = 8
 def open_end(own: int) -> int:
     """How many entries of an append-only stream's files are kept in the tail, after an epoch that added `own`.
 
-    It must not spill before they had their turn to be merged (`protocol.append_merges`): then they never would.
+    It must not spill before they had their turn to be merged (`append_merges`): then they never would.
     """
     return own + TAIL_MAX // 4
 

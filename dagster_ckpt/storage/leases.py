@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import EpochWork, Lease, decode_lease, encode_lease
-from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.pulse import Pulse
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 
 _ADVICE = {

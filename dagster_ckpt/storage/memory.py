@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 
 

@@ -13,14 +13,14 @@ from enum import StrEnum
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shards
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs, ranges
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
-from dagster_ckpt.protocol.lineage import lineage, lineage_epochs, ranges
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline
-from dagster_ckpt.protocol.manifest_rules import check_successor, malformed, stream_stays_itself
-from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.protocol.source_moves import Moves, pipeline_gone_on
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, malformed, stream_stays_itself
+from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.storage.broken_end import BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.leases import BEATS_PER_TIMEOUT, read_lease

@@ -13,9 +13,9 @@ from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol.manifest import Retained
-from dagster_ckpt.protocol.names import FORK_PINS, NAME_BYTES_MAX, PINS, parse_pin_name, pin_name
-from dagster_ckpt.protocol.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
+from dagster_ckpt.protocol.manifest.manifest import Retained
+from dagster_ckpt.protocol.object_names import FORK_PINS, NAME_BYTES_MAX, PINS, parse_pin_name, pin_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.protocol.names import probe_name
+from dagster_ckpt.protocol.object_names import probe_name
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.patience import Patience, Tries
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.lineage import lineage
-from dagster_ckpt.protocol.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.by_hand import close_by_hand, opening_by_hand
 from dagster_ckpt.storage.chain import ManifestChain

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 from dagster_ckpt.storage.s3_client import Refusal, S3Client
 from dagster_ckpt.storage.s3_options import S3Options, S3Place

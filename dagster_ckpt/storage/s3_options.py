@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.object_names import is_object_name
 
 OPTIONS = (
     "anon",

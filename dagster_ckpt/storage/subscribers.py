@@ -20,11 +20,11 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.lineage import lineage
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import SUBSCRIBERS, pin_name, subscriber_name
-from dagster_ckpt.protocol.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
-from dagster_ckpt.protocol.upstream import BACKFILL_PINS, backfill_pin, terms_pinned
+from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
+from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, backfill_pin, terms_pinned
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import SUBSCRIBERS, pin_name, subscriber_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import stream_folder
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore

@@ -1,4 +1,4 @@
-"""The committed epochs of a stream, one after another, for whoever follows it. Reads only; `protocol.upstream` decides.
+"""The committed epochs of a stream, one after another, for whoever follows it. Reads only; `upstream` decides.
 
 Safe beside the stream's writer and collectors: epochs never change, and only the newest manifest says which of them
 count. What is gone while it is looked for was given up by the stream's retention: then nothing can follow any more.
@@ -6,9 +6,9 @@ count. What is gone while it is looked for was given up by the stream's retentio
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind
-from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.protocol.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
+from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.patience import Tries
 from dagster_ckpt.storage.pins import find_pin

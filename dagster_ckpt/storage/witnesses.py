@@ -8,7 +8,7 @@ manifest is not noticed, as without it.
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import Term, Version
-from dagster_ckpt.protocol.names import LEASES, MANIFESTS, parse_lease_name, parse_manifest_name
+from dagster_ckpt.protocol.object_names import LEASES, MANIFESTS, parse_lease_name, parse_manifest_name
 from dagster_ckpt.storage.leases import read_lease
 from dagster_ckpt.storage.object_store import ObjectStore
 

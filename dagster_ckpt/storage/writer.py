@@ -9,12 +9,12 @@ from dataclasses import replace
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
-from dagster_ckpt.protocol.edits import EpochEdit, Stamp, committed, resharded
 from dagster_ckpt.protocol.lease import Lease, interruption
-from dagster_ckpt.protocol.manifest import Manifest, RunRef
-from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
-from dagster_ckpt.protocol.manifest_rules import check_successor
-from dagster_ckpt.protocol.names import FileId, index_name
+from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef
+from dagster_ckpt.protocol.object_names import FileId, index_name
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed, resharded
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import IndexedLists, open_end
 from dagster_ckpt.storage.leases import LeaseHeartbeat

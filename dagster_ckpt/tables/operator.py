@@ -1,7 +1,7 @@
 """The operator behind a table that is made of state."""
 
 from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
-from dagster_ckpt.protocol.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 
 def table_operator(pipeline: Pipeline) -> tuple[Operator, str]:

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest
-from dagster_ckpt.protocol.manifest_codec import CHANGES
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.state import change_log
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.snapshot import live_pieces

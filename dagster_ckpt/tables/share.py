@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from dagster_ckpt.hash_range import HashRange, shard_range
-from dagster_ckpt.protocol.manifest import ChangeRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Owner
+from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.runtime.declared import Reader
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.patient_session import PatientSession

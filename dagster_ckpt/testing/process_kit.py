@@ -19,9 +19,9 @@ from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOp
 from dagster_ckpt.operators.process.layout import INDEX, TIMERS, size_table, state_table
 from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.edits import Beginning, EpochEdit, Stamp, created, moved_watermark
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Beginning, EpochEdit, Stamp, created, moved_watermark
 from dagster_ckpt.quantities import Duration, Size, microseconds, milliseconds, size_bytes
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory import MemoryBudget

@@ -11,7 +11,7 @@ from typing import Self
 
 from dagster_ckpt import CheckpointStore, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
-from dagster_ckpt.protocol.names import TRIMMED
+from dagster_ckpt.protocol.object_names import TRIMMED
 from demo.dagster_api import DagsterApi, Run
 from demo.errors import DemoError
 from tests.chaos import processes

@@ -15,9 +15,9 @@ from dagster_ckpt.operators import AppendOnly
 from dagster_ckpt.operators.late import late_table
 from dagster_ckpt.operators.windowed_state import ENDS
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
-from dagster_ckpt.protocol.manifest import InputSpec, RunRef
-from dagster_ckpt.protocol.names import folder_of
-from dagster_ckpt.protocol.upstream import decode
+from dagster_ckpt.protocol.epochs.upstream import decode
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
 from dagster_ckpt.runtime.upstreams import Upstreams

@@ -22,8 +22,8 @@ from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_runs import instance_id
 from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
-from dagster_ckpt.protocol.manifest import Owner
-from dagster_ckpt.protocol.names import folder_of, lease_name
+from dagster_ckpt.protocol.manifest.manifest import Owner
+from dagster_ckpt.protocol.object_names import folder_of, lease_name
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store

@@ -6,7 +6,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Stream, streaming_asset
-from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.leases import read_lease

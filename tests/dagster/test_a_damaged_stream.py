@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.protocol.names import folder_of, manifest_name
+from dagster_ckpt.protocol.object_names import folder_of, manifest_name
 from tests.dagster.place import Place, failure_of
 
 

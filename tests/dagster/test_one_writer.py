@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.protocol.lease import Lease
-from dagster_ckpt.protocol.manifest import ManifestKind
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.manifest.manifest import ManifestKind
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.leases import NOT_OPEN, read_lease

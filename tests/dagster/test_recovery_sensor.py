@@ -10,7 +10,7 @@ from dagster_ckpt import FencedError, InvalidPipelineError, Recovery, StoreUnava
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.integration.names import unfit
 from dagster_ckpt.protocol.lease import interruption
-from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.opening import Takeover

@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, encode_lease
-from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.processes import this_process
 from tests.dagster.sensor_world import ELSEWHERE, SensorWorld, a_stream, a_world

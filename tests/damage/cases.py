@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory, Verification
-from dagster_ckpt.protocol.names import PINS
+from dagster_ckpt.protocol.object_names import PINS
 from tests.damage.streams import CARRIERS, Specimen, rows_of, timed
 from tests.unit.history.made_streams import departures
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.lsm import run_file, run_tail
-from dagster_ckpt.protocol import manifest
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
-from dagster_ckpt.protocol.drain import DrainRequest
+from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import EpochWork, Lease, LeaseHolder, ProcessId
-from dagster_ckpt.protocol.manifest_codec import FORMAT
+from dagster_ckpt.protocol.manifest import manifest
+from dagster_ckpt.protocol.manifest.codec import FORMAT
 
 PAGE = (Path(__file__).parents[2] / "docs/format.md").read_text()
 WORDS = set(re.findall(r"[a-z0-9_]+", " ".join(re.findall(r"`([^`\n]+)`", PAGE))))

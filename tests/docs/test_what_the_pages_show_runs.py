@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.cli.command import main
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.subscribers import subscribe
 from tests.unit.history.made_streams import MadeStream, departures

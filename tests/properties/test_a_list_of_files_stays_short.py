@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import FilesMerged
-from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose, with_merged
-from dagster_ckpt.protocol.manifest import ChangeRef
-from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, merges_of
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, merges_of
+from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose, with_merged
 from tests.worlds.examples import examples
 
 LIMITS = FileMergeLimits(files_min=3, merges_max=4, bytes_max=1000)

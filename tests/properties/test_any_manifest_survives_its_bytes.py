@@ -2,8 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
-from dagster_ckpt.protocol.manifest import ChangeRef, FileSeen, Manifest
-from dagster_ckpt.protocol.manifest_codec import (
+from dagster_ckpt.protocol.manifest.codec import (
     CHANGES,
     FILES_SEEN,
     decode_entries,
@@ -11,6 +10,7 @@ from dagster_ckpt.protocol.manifest_codec import (
     encode_entries,
     encode_manifest,
 )
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, FileSeen, Manifest
 from tests.worlds.examples import examples
 from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
-from dagster_ckpt.protocol.coordinator import Coordinator, Phase, step
-from dagster_ckpt.protocol.coordinator_events import (
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
+from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, Phase, step
+from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Aborted,
     Begin,
     BeginWithoutWork,

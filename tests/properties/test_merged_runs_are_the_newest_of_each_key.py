@@ -20,7 +20,7 @@ from dagster_ckpt.lsm.run import Run, live, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from tests.worlds.examples import examples
 
 SCHEMA = pa.schema([("k", pa.int32()), ("part", pa.string()), ("v", pa.list_(pa.int8())), ("at", pa.timestamp("us"))])

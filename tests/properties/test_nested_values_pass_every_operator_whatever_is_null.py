@@ -35,7 +35,7 @@ from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext
 from dagster_ckpt.operators.process.operator import ProcessOperator
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.examples import examples
 from tests.worlds.task_stream import Row, TaskStream, input_of
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dagster_ckpt.ids import Shard, Term
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
-from dagster_ckpt.protocol.manifest import ChangeRef, InputSpec, Manifest, SourceIdentity
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, SourceIdentity
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state import change_log, change_runs
 from dagster_ckpt.state.point_reads import rows_of_keys
 from dagster_ckpt.storage.memory import MemoryObjectStore

@@ -3,8 +3,8 @@ from dataclasses import fields, is_dataclass
 
 from hypothesis import given
 
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexRef, Manifest, RunRef
-from dagster_ckpt.protocol.references import references
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.references import references
 from tests.worlds.examples import examples
 from tests.worlds.manifests import MANIFESTS
 

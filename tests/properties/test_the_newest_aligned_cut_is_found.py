@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.cut import Cut, Line, NoCut, Seen, Unseen, newest_cut
-from dagster_ckpt.protocol.manifest import Consumed
+from dagster_ckpt.protocol.epochs.aligned_cut import Cut, Line, NoCut, Seen, Unseen, newest_cut
+from dagster_ckpt.protocol.manifest.manifest import Consumed
 
 NAMES = ("a", "b", "c", "d")
 

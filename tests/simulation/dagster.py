@@ -13,9 +13,9 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.recovery import LeaseView, Recovery, RunState, RunView, StreamView, decide
+from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, Watch, judged, watched
-from dagster_ckpt.protocol.lineage import lineage
-from dagster_ckpt.protocol.manifest import Manifest, Owner
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.storage.leases import read_lease
 from dagster_ckpt.storage.opening import Opening, Takeover

@@ -4,10 +4,11 @@ from functools import lru_cache
 
 from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol import lease as protocol_lease
-from dagster_ckpt.protocol import manifest_codec, pin
+from dagster_ckpt.protocol.epochs import pin
+from dagster_ckpt.protocol.manifest import codec
 
 lease = lru_cache(maxsize=256)(protocol_lease.decode_lease)
-manifest = lru_cache(maxsize=1024)(manifest_codec.decode_manifest)
+manifest = lru_cache(maxsize=1024)(codec.decode_manifest)
 a_pin = lru_cache(maxsize=64)(pin.decode_pin)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CheckpointTimeoutError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.coordinator import Coordinator, error_of
-from dagster_ckpt.protocol.coordinator_events import (
+from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, error_of
+from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Begin,
     BeginWithoutWork,
     CommitFailed,
@@ -25,8 +25,8 @@ from dagster_ckpt.protocol.coordinator_events import (
     TimedOut,
     Work,
 )
-from dagster_ckpt.protocol.edits import EpochEdit
-from dagster_ckpt.protocol.manifest import SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import SourcePosition
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.opening import Opening
 from dagster_ckpt.storage.writer import StreamWriter, open_stream
 from tests.simulation import threads

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage import fork as forks
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, Manifest, Pipeline, RunRef, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, Manifest, Pipeline, RunRef, SourcePosition
 from tests.worlds.manifests import PIPELINE, SOURCE
 
 TABLE = "total"

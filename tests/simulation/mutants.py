@@ -17,16 +17,16 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.lsm.resharding import resharded as with_clips
 from dagster_ckpt.lsm.run_lists import RunLists
-from dagster_ckpt.protocol import manifest_rules
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.coordinator import Coordinator, step
-from dagster_ckpt.protocol.coordinator_events import Effect, Event, JobEnded, ShardAcked
-from dagster_ckpt.protocol.edits import EpochEdit, resharded, rolled_back
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Retained, RunRef
-from dagster_ckpt.protocol.names import file_of, manifest_name, parse_manifest_name, pin_name
-from dagster_ckpt.protocol.pin import Pin, encode_pin
-from dagster_ckpt.protocol.retention import log_bound
-from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
+from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, JobEnded, ShardAcked
+from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
+from dagster_ckpt.protocol.epochs.retention import log_bound
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Retained, RunRef
+from dagster_ckpt.protocol.object_names import file_of, manifest_name, parse_manifest_name, pin_name
+from dagster_ckpt.protocol.transitions import manifest_rules
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime import upstreams as upstreams_module
 from dagster_ckpt.state import reshard as reshard_module
 from dagster_ckpt.storage import collector as collector_module

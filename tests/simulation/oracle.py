@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
-from dagster_ckpt.protocol.manifest_codec import CHANGES, decode_entries
-from dagster_ckpt.protocol.manifest_rules import violations
-from dagster_ckpt.protocol.names import (
+from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS
+from dagster_ckpt.protocol.manifest.codec import CHANGES, decode_entries
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
+from dagster_ckpt.protocol.object_names import (
     PINS,
     SUBSCRIBERS,
     TRIMMED,
@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.names import (
     parse_manifest_name,
     pin_name,
 )
-from dagster_ckpt.protocol.upstream import BACKFILL_PINS
+from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from tests.simulation import decoded
 from tests.simulation.job import (
     TABLE,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import Manifest, Retained
-from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.protocol.epochs.pin import Pin
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Term, Version
-from dagster_ckpt.protocol.lineage import is_abandoned, lineage
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import pin_name
-from dagster_ckpt.protocol.upstream import FORMAT, Reader, UpstreamPosition, backfill_pin, decode, next_part
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, backfill_pin, decode, next_part
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.object_names import pin_name
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.indexed_lists import IndexedLists

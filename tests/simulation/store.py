@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.names import is_object_name, manifest_name, parse_manifest_name
+from dagster_ckpt.protocol.object_names import is_object_name, manifest_name, parse_manifest_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 from tests.simulation.character import Character
 from tests.simulation.scheduler import Killed, Process, Scheduler, Strand

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.protocol.names import folder_of, parts_of_name
+from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector
 from dagster_ckpt.storage.folder import folder_store

@@ -10,9 +10,9 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.lsm.merges import SliceMerge
 from dagster_ckpt.lsm.run_lists import after_merge, may_merge
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
-from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.manifest import ChangeRef, Manifest, RunRef
-from dagster_ckpt.protocol.names import FileId, changes_name, merged_name, state_name
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
+from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore

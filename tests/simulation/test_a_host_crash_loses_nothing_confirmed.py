@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.protocol import retention
-from dagster_ckpt.protocol.lineage import lineage
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import folder_of, parse_manifest_name, parts_of_name
-from dagster_ckpt.protocol.retention import files_named
+from dagster_ckpt.protocol.epochs import retention
+from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.epochs.retention import files_named
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of, parse_manifest_name, parts_of_name
 from dagster_ckpt.storage import local, probe
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector

@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Protocol
 
-from dagster_ckpt.protocol.names import is_object_name
+from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.object_store import ObjectMissingError
 from tests.simulation.scheduler import Strand
 

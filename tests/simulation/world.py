@@ -16,11 +16,13 @@ from random import Random
 from typing import Any
 
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol import lease, manifest_codec, retention
-from dagster_ckpt.protocol.coordinator import Coordinator, step
-from dagster_ckpt.protocol.coordinator_events import Effect, Event
+from dagster_ckpt.protocol import lease
+from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
+from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event
+from dagster_ckpt.protocol.epochs import retention
+from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.lease import ProcessId
-from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.protocol.manifest import codec
 from dagster_ckpt.runtime import upstreams
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage import by_hand, indexed_lists, leases, opening, pins, probe, subscribers
@@ -318,7 +320,7 @@ class World:
             (chain_module, "decode_nonce", decoded.nonce),
             (leases, "decode_lease", decoded.lease),
             (lease, "_FOR_PEOPLE", lease._CANONICAL),
-            (manifest_codec, "COMPRESSION", 0),
+            (codec, "COMPRESSION", 0),
             (pins, "decode_pin", decoded.a_pin),
             (retention, "MANIFESTS_KEPT", self.character.kept),
             (indexed_lists, "TAIL_MAX", self.character.tail_max),

@@ -11,8 +11,8 @@ from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import Owner, Pipeline
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.session import open_session

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.plan import analysed_plan, leaves
 from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
 from dagster_ckpt.runtime.seen_files import table_of

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.manifest import BackfillStatus
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.manifest.manifest import BackfillStatus
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.stream import Stream

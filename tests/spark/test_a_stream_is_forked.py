@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
-from dagster_ckpt.protocol.references import ancestors_named
+from dagster_ckpt.protocol.manifest.references import ancestors_named
 from dagster_ckpt.runtime.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest

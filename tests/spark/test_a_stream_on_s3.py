@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointStore, agg
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.stream import Stream

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError, FencedError
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import ManifestKind
+from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.protocol.names import merges_of
+from dagster_ckpt.protocol.object_names import merges_of
 from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks

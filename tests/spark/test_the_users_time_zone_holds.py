@@ -16,7 +16,7 @@ from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, SparkReade
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.integration.io_manager import as_annotated
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.conditions import fingerprint_of
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.upstream import newest_of, read_table

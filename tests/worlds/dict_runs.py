@@ -9,7 +9,7 @@ from dagster_ckpt.lsm.levels import Placed, levels_of
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.resharding import resharded
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, may_merge, with_news
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 Rows = dict[int, int | None]
 """What a run says of each hash: a value, or None for a tombstone."""

@@ -10,7 +10,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import encode
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.far_bytes import FarTraffic
 from dagster_ckpt.state.remote.run_cache import RunCache

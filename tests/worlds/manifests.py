@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.protocol.manifest import (
+from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     IndexRef,
     InputSpec,
@@ -21,7 +21,7 @@ from dagster_ckpt.protocol.manifest import (
     SourceIdentity,
     StateTableSpec,
 )
-from dagster_ckpt.protocol.names import FileId, changes_name, state_name
+from dagster_ckpt.protocol.object_names import FileId, changes_name, state_name
 
 ROWS = pa.schema([pa.field("carrier", pa.string()), pa.field("delay", pa.float64())])
 OWNER = Owner("instance-1", "flights/delay_by_carrier", "flights")

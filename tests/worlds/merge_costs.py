@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.levels import Placed, levels_of
 from dagster_ckpt.lsm.merges import SliceMerge
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import shard_ranges
 
 MERGED_ROW_MS = 45e-6

@@ -18,9 +18,9 @@ from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.layout import HASH, INPUT, Layout, columns_of_input
 from dagster_ckpt.runtime.pipeline import arrow_schema
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of

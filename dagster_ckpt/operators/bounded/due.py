@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.columns import Positions, stack, take
 from dagster_ckpt.lsm.table import Timeline
 from dagster_ckpt.operators.bounded.hash_ranges import hash_ranges, rows_within
 from dagster_ckpt.operators.own_columns import micros
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 Stretch = tuple[int | None, int]
 """From a moment (None: from the first) until another, in microseconds."""

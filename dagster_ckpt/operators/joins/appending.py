@@ -12,7 +12,7 @@ from dagster_ckpt.operators.joins.output import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import DROP, late_tables
 from dagster_ckpt.operators.operator import EpochContext, OnlyGrows
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
 COUNTERS = (PAIRS, ROWS_UNMATCHED)
 

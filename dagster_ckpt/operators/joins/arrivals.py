@@ -16,7 +16,7 @@ from dagster_ckpt.operators.joins.sides import Side, shaped
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.operators.subkeys import subkey_hashes
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 BUCKET = "_bucket"
 ARRIVED = "_arrived"

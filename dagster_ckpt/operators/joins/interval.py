@@ -25,7 +25,7 @@ from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import DROP
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "interval_join"
 

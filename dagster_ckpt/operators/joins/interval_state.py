@@ -12,7 +12,7 @@ from dagster_ckpt.operators.joins.arrivals import BUCKET, arrivals_spec
 from dagster_ckpt.operators.joins.how import JoinType
 from dagster_ckpt.operators.joins.sides import Side, shaped
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 
 @dataclass(frozen=True)

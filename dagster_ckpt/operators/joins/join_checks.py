@@ -11,7 +11,7 @@ from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.late import check_late
 from dagster_ckpt.operators.windows import FixedWindow, Session
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 _INPUTS = ("left", "right")
 

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
 from dagster_ckpt.operators.accumulators.accumulator import filled
 from dagster_ckpt.operators.joins.how import LEFT, JoinType
 from dagster_ckpt.operators.own_columns import micros
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 
 @dataclass(frozen=True)

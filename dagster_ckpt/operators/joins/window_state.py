@@ -15,7 +15,7 @@ from dagster_ckpt.operators.joins.sides import Side, no_nulls, shaped
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.operators.windows import Assigned, FixedWindow, are_open
-from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 START = "_start"
 """Where a row's window begins."""

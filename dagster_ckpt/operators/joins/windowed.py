@@ -25,7 +25,7 @@ from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.operators.windowed_state import WINDOW_END, WINDOW_START
 from dagster_ckpt.operators.windows import FixedWindow, Tumbling, window_as_json, window_from_json
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "window_join"
 

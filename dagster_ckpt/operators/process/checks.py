@@ -14,7 +14,7 @@ from dagster_ckpt.operators.process.kinds import ListState, StateKind, ValueStat
 from dagster_ckpt.operators.process.layout import OWN_COLUMNS
 from dagster_ckpt.operators.process.lists import KEY
 from dagster_ckpt.operators.process.values import PRESENT
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 

@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.layout import TIME
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _NEVER = np.iinfo(np.int64).max
 

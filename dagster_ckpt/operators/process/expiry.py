@@ -11,7 +11,7 @@ from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.call_keys import CallKeys
 from dagster_ckpt.operators.process.due import DueTimeline
 from dagster_ckpt.operators.process.layout import EXPIRY, LAST, SEEN, entries
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _UNKNOWN = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max

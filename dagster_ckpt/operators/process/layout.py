@@ -8,7 +8,7 @@ from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.own_columns import HASH, hash_column, whole_number
 from dagster_ckpt.operators.process.kinds import ListState, StateKind
-from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 TIMERS = "timers"
 """When which keys have a timer."""

@@ -27,8 +27,8 @@ from dagster_ckpt.operators.process.layout import (
     timeline,
 )
 from dagster_ckpt.operators.process.work import KEYS_EXPIRED, TIMERS_FIRED, EpochWork
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 
 NAME = "process"
 COUNTERS = (TIMERS_FIRED, KEYS_EXPIRED)

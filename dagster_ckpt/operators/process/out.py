@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.process.layout import NUMBER, OUT
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 class Out:

@@ -11,7 +11,7 @@ from dagster_ckpt.operators.own_columns import micros
 from dagster_ckpt.operators.process.call_keys import CallKeys, spelled
 from dagster_ckpt.operators.process.due import DueTimeline
 from dagster_ckpt.operators.process.layout import TIME, entries
-from dagster_ckpt.protocol.edits import WATERMARK_US_MAX
+from dagster_ckpt.protocol.transitions.edits import WATERMARK_US_MAX
 
 _NEVER = np.iinfo(np.int64).min
 

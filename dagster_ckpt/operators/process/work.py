@@ -22,7 +22,7 @@ from dagster_ckpt.operators.process.keyed_state import KeyedState
 from dagster_ckpt.operators.process.layout import EXPIRY, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.out import Out
 from dagster_ckpt.operators.process.timers import Reach, Timers
-from dagster_ckpt.protocol.manifest import Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, StateTableSpec
 
 TIMERS_FIRED = "timers_fired"
 """Timers that were given to `on_watermark`."""

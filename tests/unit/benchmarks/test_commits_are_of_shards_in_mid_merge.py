@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.midpass import MidPass
 from benchmarks.plan import Commits
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 COMMITS = Commits(shards=8, tasks=2, runs=8, warm=0, counted=0)
 

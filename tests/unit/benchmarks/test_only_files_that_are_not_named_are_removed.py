@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.retired import RetiredFiles
-from dagster_ckpt.protocol.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from tests.worlds.manifests import a_change, a_manifest, a_run
 
 

@@ -6,7 +6,7 @@ from dagster_ckpt.cli.row_order import by_epoch_and_key, by_key
 from dagster_ckpt.cli.values import names
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.protocol.manifest import InputSpec, Manifest
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest
 from tests.worlds.manifests import a_manifest
 
 NAMES = ["x=y", "x", " around ", ".dot", "[0]", "a.b", ""]

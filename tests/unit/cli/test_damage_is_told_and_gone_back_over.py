@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dagster_ckpt.cli import main, progress
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore
-from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.subscribers import subscribe
 from tests.unit.cli.conftest import Command

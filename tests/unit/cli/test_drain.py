@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.history import draining
-from dagster_ckpt.protocol.drain import DrainRequest
+from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.storage.draining import write_drain
 from dagster_ckpt.storage.object_store import ObjectStore
 from tests.unit.cli.conftest import Command

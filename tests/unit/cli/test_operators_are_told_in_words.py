@@ -10,7 +10,7 @@ from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Hopping, Session
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 HOUR = 3_600_000_000
 TIME = pa.timestamp("us", "UTC")

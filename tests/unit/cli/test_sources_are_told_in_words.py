@@ -4,8 +4,8 @@ import pytest
 
 from dagster_ckpt.cli.sources import in_words
 from dagster_ckpt.ids import Epoch, StreamUuid, Term
-from dagster_ckpt.protocol.manifest import FileSeen, IndexedList, IndexRef, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, IndexRef, SourceIdentity, SourcePosition
 
 FILES = SourceIdentity("parquet", "file:///data/departures")
 KAFKA = SourceIdentity("kafka", "broker:9092", (("subscribe", "departures"),))

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from dagster_ckpt.cli import main
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store

@@ -17,9 +17,9 @@ from dagster_ckpt.cli import main
 from dagster_ckpt.cli.command import main as group
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, StreamUuid
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.lease import encode_lease
-from dagster_ckpt.protocol.names import lease_name
-from dagster_ckpt.protocol.subscriber import Subscriber
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage import by_hand
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.subscribers import subscribe

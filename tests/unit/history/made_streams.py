@@ -17,9 +17,8 @@ from dagster_ckpt.operators.late import KEEP, keep_late, late_table
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Tumbling
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import (
+from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     FileSeen,
     IndexedList,
@@ -29,7 +28,8 @@ from dagster_ckpt.protocol.manifest import (
     SourceIdentity,
     SourcePosition,
 )
-from dagster_ckpt.protocol.names import FileId, folder_of
+from dagster_ckpt.protocol.object_names import FileId, folder_of
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state import change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.task_state import open_state

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators import AppendOnly
-from dagster_ckpt.protocol.manifest import InputSpec, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity, SourcePosition
 from tests.unit.history.made_streams import DEPARTURES, MadeStream, append, departures
 
 

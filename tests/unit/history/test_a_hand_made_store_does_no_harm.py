@@ -17,9 +17,9 @@ import dagster_ckpt
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.manifest_codec import encode_manifest
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.manifest.codec import encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import manifest_name
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 NAME = "delays"

@@ -11,8 +11,8 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
-from dagster_ckpt.protocol.manifest import EpochRange, ManifestKind
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage import by_hand
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store

@@ -12,8 +12,8 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.operators.late import late_table
 from dagster_ckpt.operators.windowed_state import ENDS
-from dagster_ckpt.protocol.manifest import ManifestKind
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.manifest.manifest import ManifestKind
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.state import run_writer
 from dagster_ckpt.storage import by_hand
 from dagster_ckpt.storage.leases import read_lease

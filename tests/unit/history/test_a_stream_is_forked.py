@@ -10,9 +10,9 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.protocol.manifest import InputSpec, ManifestKind
-from dagster_ckpt.protocol.names import MANIFESTS, manifest_name
-from dagster_ckpt.protocol.references import ancestors_named
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, ManifestKind
+from dagster_ckpt.protocol.manifest.references import ancestors_named
+from dagster_ckpt.protocol.object_names import MANIFESTS, manifest_name
 from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.collector import Collector
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, append, departures

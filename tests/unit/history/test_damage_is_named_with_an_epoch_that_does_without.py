@@ -9,7 +9,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.damage import advised
-from dagster_ckpt.protocol.names import folder_of
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.chain import ManifestChain
 from tests.unit.history.made_streams import MadeStream, append, departures

@@ -13,8 +13,8 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory, Verification
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest_codec import encode_manifest
-from dagster_ckpt.protocol.names import TRIMMED, manifest_name
+from dagster_ckpt.protocol.manifest.codec import encode_manifest
+from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.broken_end import LOST
 from dagster_ckpt.storage.chain import ManifestChain

@@ -8,8 +8,8 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from tests.unit.history.made_streams import MadeStream, append, departures
 

@@ -10,8 +10,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history.choice import choose
 from dagster_ckpt.history.epoch_info import info_of, moment_of
 from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
-from dagster_ckpt.protocol.lineage import ranges
-from dagster_ckpt.protocol.manifest import (
+from dagster_ckpt.protocol.epochs.lineage import ranges
+from dagster_ckpt.protocol.manifest.manifest import (
     EpochRange,
     Manifest,
     ManifestKind,

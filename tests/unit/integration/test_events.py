@@ -12,7 +12,7 @@ from dagster_ckpt.integration.crash_loop_check import CHECK
 from dagster_ckpt.integration.events import TRIES, Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.metadata import Pace, data_version, epoch_metadata, row_count
 from dagster_ckpt.integration.result import final_result
-from dagster_ckpt.protocol.manifest import (
+from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     IndexedList,
     IndexRef,

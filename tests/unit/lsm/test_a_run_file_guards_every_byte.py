@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.images import images_of, with_images
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import Layout, decode, encode
 from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.protocol.manifest import TimeRange
+from dagster_ckpt.protocol.manifest.manifest import TimeRange
 from tests.unit.lsm.finding import positions
 
 NAME = "state/groups/file.arrow"

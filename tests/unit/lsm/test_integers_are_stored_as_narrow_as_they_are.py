@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.run_file import decode, encode
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.lsm.widths import may_be_narrow, narrowed, row_bytes, widened
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 NAME = "state/groups/file.arrow"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us"))])

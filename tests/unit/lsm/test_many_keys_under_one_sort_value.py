@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.multimap import get_all
 from dagster_ckpt.lsm.run import Run, run_of
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 SCHEMA = pa.schema([("at", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 SPEC = StateTableSpec("t", SCHEMA, ("at", "k"))

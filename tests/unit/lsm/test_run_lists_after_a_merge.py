@@ -4,7 +4,7 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, may_merge, with_news
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges
 
 QUARTER = 2**62

@@ -3,7 +3,7 @@ from dataclasses import replace
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.lsm.levels import Levels, levels_of
-from dagster_ckpt.protocol.manifest import RunRef, TimeRange
+from dagster_ckpt.protocol.manifest.manifest import RunRef, TimeRange
 from tests.worlds.dict_runs import shard_ranges
 
 QUARTER = 2**62

@@ -8,7 +8,7 @@ from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_writ
 from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
 from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.slices import Stretch, next_slice
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges
 
 ALL = HashRange()

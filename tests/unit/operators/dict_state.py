@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, StateTable, Timeline, Touched
-from dagster_ckpt.protocol.manifest import Pipeline, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, SortKind, StateTableSpec
 
 Key = tuple[object, ...]
 Row = dict[str, Any]

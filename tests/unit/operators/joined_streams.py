@@ -18,9 +18,9 @@ from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.how import LEFT, RIGHT
 from dagster_ckpt.operators.windows import FixedWindow
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.task_state import TaskState, open_state

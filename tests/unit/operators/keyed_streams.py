@@ -19,9 +19,9 @@ from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import Manifest, Owner, Pipeline
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.snapshot import live_rows

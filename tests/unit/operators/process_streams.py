@@ -13,7 +13,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range
 

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregate import GROUPS
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 
 

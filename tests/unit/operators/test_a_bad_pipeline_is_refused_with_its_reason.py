@@ -6,7 +6,7 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.streams import build
 
 SCHEMA = pa.schema(

@@ -10,8 +10,8 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import from_pipeline
 from dagster_ckpt.operators.mirror import Mirror
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.keyed_streams import Row, Stream, in_any_order, replayed
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)

@@ -8,7 +8,7 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg, from_pipeline
 from dagster_ckpt.operators.accumulators import sketches
 from dagster_ckpt.operators.aggregate import GROUPS
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.streams import Streamed, build
 
 ROWS = pa.table(

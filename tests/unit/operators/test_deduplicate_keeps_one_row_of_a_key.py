@@ -6,8 +6,8 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.deduplicate import DUPLICATES, Deduplicate
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.keyed_streams import TIME, Row, Stream, in_any_order, replayed
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", TIME)])

@@ -15,7 +15,7 @@ from dagster_ckpt.operators.joins import JoinType, windowed
 from dagster_ckpt.operators.joins.answers import Answers, Questions
 from dagster_ckpt.operators.own_columns import hashes_in
 from dagster_ckpt.operators.windows import Tumbling
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from tests.unit.operators.dict_state import DictTable
 from tests.unit.operators.joined_streams import Batch, in_dicts, interval_join, left, right, window_join
 

@@ -9,7 +9,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.late import KEEP, LATE_AT, keep_late, late_table
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 
 TIME = pa.timestamp("us", "UTC")

@@ -10,7 +10,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.accumulators.distinct import DistinctValues
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.plan import plan
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Stream
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [

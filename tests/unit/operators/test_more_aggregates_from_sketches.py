@@ -10,7 +10,7 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.accumulators.sketches import DistinctSketch, QuantileSketch
 from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import Stream
 
 pytest.importorskip("datasketches", reason="needs dagster-ckpt[sketches]")

@@ -18,8 +18,8 @@ from dagster_ckpt.operators.process import (
     StateKind,
     ValueState,
 )
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.manifest import InputSpec, SortKind
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SortKind
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.process_streams import SCHEMA, TIME, ProcessStream, rows
 
 OUTPUT = pa.schema([("k", pa.string()), pa.field("n", pa.int64(), nullable=False)])

@@ -9,7 +9,7 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import Row, Stream, in_any_order, replayed
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)

@@ -11,8 +11,8 @@ from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.updating_checks import check_step, row_key
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Session, Tumbling
-from dagster_ckpt.protocol.compatibility import breaking_changes
-from dagster_ckpt.protocol.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 
 KIND = pa.field("_change_type", pa.string())
 ROWS = InputSpec((), pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))

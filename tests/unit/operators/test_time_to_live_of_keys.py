@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import KEYS_TOUCHED, RunningAggregate
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import TIME, Row, Stream, in_any_order, replayed
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", TIME)])

@@ -9,7 +9,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Session, Tumbling
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.protocol.manifest import FileSeen, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourceIdentity, SourcePosition
 from dagster_ckpt.runtime import scratch, seen_files
 from dagster_ckpt.runtime.sources import Source
 

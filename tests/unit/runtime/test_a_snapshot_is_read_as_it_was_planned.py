@@ -9,8 +9,8 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest import InputSpec
-from dagster_ckpt.protocol.upstream import Trouble, backfill_pin
+from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain

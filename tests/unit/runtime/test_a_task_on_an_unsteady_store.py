@@ -13,9 +13,9 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history.table import table_of
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of

@@ -14,8 +14,8 @@ from dagster_ckpt.ids import Nonce
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import ChangeKind, InputSpec, Owner
-from dagster_ckpt.protocol.names import file_of
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Owner
+from dagster_ckpt.protocol.object_names import file_of
 from dagster_ckpt.runtime.ack_rows import ShardDecline
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import HASH, Layout

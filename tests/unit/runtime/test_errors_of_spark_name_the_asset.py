@@ -5,7 +5,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
-from dagster_ckpt.protocol.manifest import SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.spark_errors import explained, missing_input_named
 

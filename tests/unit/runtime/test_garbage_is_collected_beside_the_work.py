@@ -6,7 +6,7 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Term
-from dagster_ckpt.protocol.names import COLLECTOR
+from dagster_ckpt.protocol.object_names import COLLECTOR
 from dagster_ckpt.runtime.collecting import CollectorThread
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector

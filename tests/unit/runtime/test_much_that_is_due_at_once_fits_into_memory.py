@@ -22,8 +22,8 @@ from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows import Session, Tumbling
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.manifest import ChangeKind, InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.shard_work import ShardWork
 from dagster_ckpt.state import change_log, change_runs

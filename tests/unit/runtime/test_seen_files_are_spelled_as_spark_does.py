@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.protocol.manifest import FileSeen, FilesMoved, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved, SourceIdentity
 from dagster_ckpt.runtime import seen_files
 from dagster_ckpt.runtime.seen_files import found_again, spelled_now
 from dagster_ckpt.runtime.sources import Source

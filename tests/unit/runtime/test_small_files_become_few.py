@@ -16,10 +16,10 @@ from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.edits import EpochEdit
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest import ChangeRef, InputSpec, Manifest, Owner
-from dagster_ckpt.protocol.names import merges_of
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner
+from dagster_ckpt.protocol.object_names import merges_of
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.ack_rows import ShardDecline, decode_word, encode_words, merged
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import Layout

@@ -13,7 +13,7 @@ from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.joins import IntervalJoin
 from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext, ProcessFunction, ValueState
 from dagster_ckpt.operators.process.operator import ProcessOperator
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.task_stream import Row, TaskStream, input_of
 
 ITEM = StructType([StructField("x", LongType(), nullable=False)])

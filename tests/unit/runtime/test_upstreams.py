@@ -9,9 +9,7 @@ import pytest
 
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.names import manifest_name, pin_name
-from dagster_ckpt.protocol.upstream import (
+from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     NO_TERM,
     Trouble,
@@ -20,6 +18,8 @@ from dagster_ckpt.protocol.upstream import (
     backfill_pins,
     consumed_of,
 )
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.object_names import manifest_name, pin_name
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.storage.chain import ManifestChain

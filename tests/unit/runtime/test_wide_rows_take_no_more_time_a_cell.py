@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructF
 from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.protocol.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.task_stream import Row, TaskStream, input_of
 
 NARROW, WIDE = 100, 1000

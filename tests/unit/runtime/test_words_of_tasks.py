@@ -2,7 +2,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
-from dagster_ckpt.protocol.manifest import ChangeRef, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 from dagster_ckpt.runtime.ack_rows import ACK_ROW, ShardDecline, decode_word, encode_words, merged
 
 RUN = RunRef("state/groups/00000-of-00002/2-3-0-7.arrow", rows=5, bytes=99, checksum="ab", epoch=Epoch(3))

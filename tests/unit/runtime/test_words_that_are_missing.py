@@ -3,7 +3,7 @@ import pytest
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
 from dagster_ckpt.runtime.driver import acks_of
 from dagster_ckpt.runtime.epoch_job import JobOutcome
 from dagster_ckpt.runtime.job_status import RunningTask

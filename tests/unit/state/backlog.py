@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.manifest import StateTableSpec
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory import MemoryBudget
 from dagster_ckpt.state.task_state import open_state

@@ -9,11 +9,19 @@ import pyarrow as pa
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.edits import Stamp, resharded
-from dagster_ckpt.protocol.manifest import Manifest, ManifestKind, Owner, Pipeline, RunRef, SortKind, StateTableSpec
-from dagster_ckpt.protocol.manifest_rules import no_row_is_named_twice
-from dagster_ckpt.protocol.names import FileId
-from dagster_ckpt.protocol.resharding import shows_alike
+from dagster_ckpt.protocol.manifest.manifest import (
+    Manifest,
+    ManifestKind,
+    Owner,
+    Pipeline,
+    RunRef,
+    SortKind,
+    StateTableSpec,
+)
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
+from dagster_ckpt.protocol.transitions.manifest_rules import no_row_is_named_twice
+from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory import MemoryBudget

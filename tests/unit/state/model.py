@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.table import KEY_HASH, Found, Hashes
-from dagster_ckpt.protocol.manifest import Manifest, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import TaskState
 from dagster_ckpt.storage.object_store import ObjectStore

@@ -8,7 +8,7 @@ import pytest
 from dagster_ckpt.lsm.lookup import Answer, look_up
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.view import View
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.far_bytes import in_turn
 from dagster_ckpt.state.remote.run_cache import RunCache

@@ -11,8 +11,8 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.lsm.blocks import Damaged, Range
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import decode, encode
-from dagster_ckpt.protocol.manifest import StateTableSpec
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.run_writer import Folder, Level, RunWriter
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.state.epochs import engine

@@ -5,8 +5,8 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore

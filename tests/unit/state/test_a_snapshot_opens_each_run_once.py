@@ -15,7 +15,7 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.run import Run, live
 from dagster_ckpt.lsm.run_file import decode
-from dagster_ckpt.protocol.manifest import Manifest, RunRef, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state import snapshot
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.snapshot import live_rows, live_shards

@@ -10,7 +10,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.local import LocalObjectStore

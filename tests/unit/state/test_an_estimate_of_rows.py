@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.protocol.manifest import StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.state.epochs import Epochs
 

@@ -12,9 +12,9 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.changes import inserts
 from dagster_ckpt.protocol.ack import FilesMerged
-from dagster_ckpt.protocol.append_merges import FileMerge
-from dagster_ckpt.protocol.manifest import ChangeRef
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.append_merges import FileMerge
 from dagster_ckpt.state import change_log, table_files
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore

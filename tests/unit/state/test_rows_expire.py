@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.protocol.manifest import SortKind, StateTableSpec, TimeRange
+from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec, TimeRange
 from dagster_ckpt.state.task_state import TaskState
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, NEVER, Epochs, engine

@@ -10,7 +10,7 @@ from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.lsm.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.run import Run
 from dagster_ckpt.lsm.run_file import encode
-from dagster_ckpt.protocol.manifest import RunRef
+from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.local import LocalObjectStore

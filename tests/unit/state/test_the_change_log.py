@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.changes import inserts
-from dagster_ckpt.protocol.names import FileId
+from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state import change_log, objects
 from dagster_ckpt.state.remote import far_bytes
 from dagster_ckpt.storage.memory import MemoryObjectStore

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.compaction import CompactionLimits
-from dagster_ckpt.protocol.manifest import Manifest, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.state.epochs import NEVER, Epochs, engine

@@ -10,8 +10,8 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.lease import Lease, encode_lease
-from dagster_ckpt.protocol.manifest import EpochRange, Manifest, ManifestKind
-from dagster_ckpt.protocol.names import TRIMMED, lease_name, manifest_name, parse_manifest_name
+from dagster_ckpt.protocol.manifest.manifest import EpochRange, Manifest, ManifestKind
+from dagster_ckpt.protocol.object_names import TRIMMED, lease_name, manifest_name, parse_manifest_name
 from dagster_ckpt.storage import broken_end
 from dagster_ckpt.storage.broken_end import LOST, BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain

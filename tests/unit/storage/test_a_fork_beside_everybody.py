@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol import retention
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.pin import Pin
+from dagster_ckpt.protocol.epochs import retention
+from dagster_ckpt.protocol.epochs.pin import Pin
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage import collector as collector_module
 from dagster_ckpt.storage import fork as fork_module
 from dagster_ckpt.storage.object_store import ObjectStore

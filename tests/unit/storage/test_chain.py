@@ -4,9 +4,9 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
 from dagster_ckpt.ids import Nonce, Term, Version
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.manifest_codec import encode_manifest
-from dagster_ckpt.protocol.names import TRIMMED, manifest_name
+from dagster_ckpt.protocol.manifest.codec import encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.patience import Patience
 from tests.worlds.clock import StillClock

@@ -8,8 +8,10 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import EMPTY, Epoch, Shard, Term, Version
-from dagster_ckpt.protocol.manifest import FileSeen, Manifest, Retained
-from dagster_ckpt.protocol.names import (
+from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
+from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, Manifest, Retained
+from dagster_ckpt.protocol.object_names import (
     TRIMMED,
     FileId,
     changes_name,
@@ -22,8 +24,6 @@ from dagster_ckpt.protocol.names import (
     probe_name,
     state_name,
 )
-from dagster_ckpt.protocol.pin import Pin, encode_pin
-from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named
 from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector

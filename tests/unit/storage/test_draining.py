@@ -3,8 +3,8 @@
 import pytest
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.drain import DRAIN, DrainRequest
-from dagster_ckpt.protocol.names import request_name
+from dagster_ckpt.protocol.drain_request import DRAIN, DrainRequest
+from dagster_ckpt.protocol.object_names import request_name
 from dagster_ckpt.storage.draining import DrainWatch, read_drain, write_drain
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore

@@ -6,10 +6,10 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import FilesMerged
-from dagster_ckpt.protocol.append_merges import FileMergeLimits, choose, with_merged
-from dagster_ckpt.protocol.manifest import ChangeRef, IndexedList
-from dagster_ckpt.protocol.manifest_codec import CHANGES
-from dagster_ckpt.protocol.names import FileId, changes_name, index_name, merged_name
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList
+from dagster_ckpt.protocol.object_names import FileId, changes_name, index_name, merged_name
+from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose, with_merged
 from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists, open_end
 from tests.worlds.clock import StillClock
 from tests.worlds.streams import a_store

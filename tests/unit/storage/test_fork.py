@@ -8,10 +8,10 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, StreamUuid, Version
-from dagster_ckpt.protocol.edits import NOBODY
-from dagster_ckpt.protocol.manifest import Backfill, BackfillStatus, Manifest, ManifestKind
-from dagster_ckpt.protocol.names import folder_of, fork_pin_name, manifest_name, name_in_stream, pin_name
-from dagster_ckpt.protocol.pin import ForkId, Pin, decode_pin, encode_pin
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_pin, encode_pin
+from dagster_ckpt.protocol.manifest.manifest import Backfill, BackfillStatus, Manifest, ManifestKind
+from dagster_ckpt.protocol.object_names import folder_of, fork_pin_name, manifest_name, name_in_stream, pin_name
+from dagster_ckpt.protocol.transitions.edits import NOBODY
 from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector

@@ -5,7 +5,7 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import Lease
-from dagster_ckpt.protocol.names import lease_name
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.leases import LeaseHeartbeat, read_lease
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.pulse import Pulse

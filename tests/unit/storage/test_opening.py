@@ -11,8 +11,15 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Term, Version
 from dagster_ckpt.protocol.lease import Lease, encode_lease
-from dagster_ckpt.protocol.manifest import EpochRange, Manifest, ManifestKind, Owner, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.names import TRIMMED, lease_name, manifest_name
+from dagster_ckpt.protocol.manifest.manifest import (
+    EpochRange,
+    Manifest,
+    ManifestKind,
+    Owner,
+    SourceIdentity,
+    SourcePosition,
+)
+from dagster_ckpt.protocol.object_names import TRIMMED, lease_name, manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Opening, Takeover, open_manifest

@@ -4,7 +4,7 @@ import pytest
 
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Term, Version
-from dagster_ckpt.protocol.names import TRIMMED, manifest_name
+from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.opening import Takeover, open_manifest

@@ -12,7 +12,7 @@ from pathlib import Path
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import FencedError
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import ManifestKind
+from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.opening import Takeover

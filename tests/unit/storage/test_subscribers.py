@@ -9,12 +9,12 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
 from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.manifest import Manifest, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.names import folder_of, manifest_name, parse_manifest_name, pin_name, subscriber_name
-from dagster_ckpt.protocol.pin import Pin, encode_pin
-from dagster_ckpt.protocol.retention import MANIFESTS_KEPT, files_named, log_named
-from dagster_ckpt.protocol.subscriber import Subscriber
-from dagster_ckpt.protocol.upstream import BACKFILL_PINS, FORMAT, UpstreamPosition, backfill_pin
+from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
+from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named, log_named
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, FORMAT, UpstreamPosition, backfill_pin
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.object_names import folder_of, manifest_name, parse_manifest_name, pin_name, subscriber_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collected, Collector
 from dagster_ckpt.storage.folder import folder_store

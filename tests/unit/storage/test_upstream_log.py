@@ -7,9 +7,9 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
-from dagster_ckpt.protocol.manifest import Manifest
-from dagster_ckpt.protocol.names import manifest_name
-from dagster_ckpt.protocol.upstream import Trouble, UpstreamPosition
+from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.opening import Takeover

@@ -6,11 +6,11 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
-from dagster_ckpt.protocol import manifest_codec
-from dagster_ckpt.protocol.edits import EpochEdit
-from dagster_ckpt.protocol.manifest import FileSeen, ManifestKind, Pipeline
-from dagster_ckpt.protocol.manifest_codec import CHANGES, FILES_SEEN
-from dagster_ckpt.protocol.names import manifest_name
+from dagster_ckpt.protocol.manifest import codec
+from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, ManifestKind, Pipeline
+from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage import indexed_lists
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.indexed_lists import TAIL_MAX, IndexedLists
@@ -342,7 +342,7 @@ def test_a_manifest_too_large_ends_the_writer_and_changes_nothing(
 ) -> None:
     writer = writers(a_store())
     edit = an_edit(writer.manifest)
-    monkeypatch.setattr(manifest_codec, "MANIFEST_BYTES_MAX", 100)
+    monkeypatch.setattr(codec, "MANIFEST_BYTES_MAX", 100)
     for _ in range(2):
         with pytest.raises(InvalidPipelineError, match="too large"):
             writer.commit(edit)

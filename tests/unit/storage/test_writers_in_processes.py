@@ -11,8 +11,8 @@ from pathlib import Path
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import FencedError
 from dagster_ckpt.ids import Version
-from dagster_ckpt.protocol.manifest import ManifestKind
-from dagster_ckpt.protocol.manifest_rules import check_successor
+from dagster_ckpt.protocol.manifest.manifest import ManifestKind
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.folder import folder_store

@@ -4,7 +4,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HASH_MAX
 from dagster_ckpt.ids import Epoch, Shard
-from dagster_ckpt.protocol.manifest import ChangeRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.tables import Share
 
 

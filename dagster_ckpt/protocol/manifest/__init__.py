@@ -1,0 +1,8 @@
+"""The manifest: the immutable object whose creation commits an epoch.
+
+Reading order
+
+    manifest    the values that a manifest is made of
+    references  every object that a manifest names
+    codec       the bytes of manifests and of index objects
+"""

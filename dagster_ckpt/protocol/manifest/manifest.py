@@ -1,0 +1,387 @@
+"""The manifest: the one immutable object whose creation commits an epoch.
+
+A manifest is a value. `codec` turns it into bytes and back, `manifest_rules` says which successor a manifest
+may have, `edits` makes the successor. Everything a later release needs is a field from the first byte on, also where
+this release always writes the neutral value: a change of format would cost users their state.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.protocol.object_names import name_in_stream
+
+Entry = TypeVar("Entry")
+
+
+class ManifestKind(StrEnum):
+    """Why a manifest was created. `EPOCH` makes a new epoch, `FORK` a stream's first; the others show one there is."""
+
+    OPEN = "open"
+    EPOCH = "epoch"
+    ROLLBACK = "rollback"
+    RESHARD = "reshard"
+    FORK = "fork"
+
+
+class SortKind(StrEnum):
+    """What a state table's runs are sorted by: the 64-bit key hash, or event time."""
+
+    HASH = "hash"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A range of event times in microseconds since the Unix epoch, both bounds inclusive."""
+
+    least_us: int
+    greatest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """One run (a sorted immutable state file) as a manifest names it.
+
+    `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash
+    is in `clip` and outside the merge range, from `moved_lo` up to but not including `moved_hi`: compaction has moved
+    those down. The merge range goes round: where `moved_lo` is the greater one, it is all from there up and all below
+    `moved_hi`; where both are equal, nothing was moved. A file may hold rows of several shards: each of them names it,
+    with a clip of its own (so a task writes one file for all its shards, and a reshard or fork copies nothing). After a
+    reshard one of them may name it more than once; no two clips of a file overlap.
+
+    `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it. `times` are the least and
+    greatest time in it (`StateTableSpec.time`), and later narrower: readers see no row below `least_us`, since those
+    have expired. `rows`, `bytes` and `tombstones` count the whole file.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    epoch: Epoch
+    level: int = 0
+    tombstones: int = 0
+    hashes: HashRange = HashRange()
+    clip: HashRange = HashRange()
+    moved_lo: int = 0
+    moved_hi: int = 0
+    times: TimeRange | None = None
+    ancestor: StreamUuid | None = None
+
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
+
+    @property
+    def visible(self) -> tuple[HashRange, ...]:
+        """The hashes that readers see, whether or not the file has any there; ascending, at most three ranges."""
+        return self.clip.outside(self.moved_lo, self.moved_hi)
+
+    def within(self, hashes: HashRange) -> "RunRef":
+        """The reference clipped to these hashes."""
+        return replace(self, clip=self.clip.intersect(hashes))
+
+
+class ChangeKind(StrEnum):
+    """Whether a change log is a file of its own or a run that already holds the epoch's changes."""
+
+    FILE = "file"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRef:
+    """One file of the change log: what one shard changed in the stream's table in one epoch.
+
+    In the list of an append-only stream's files it may also be one that was merged from several. Then `epoch` is the
+    newest that has rows in it, and `shard` says nothing of the rows. `shard` is one of those that the stream had in
+    that epoch.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    epoch: Epoch
+    shard: Shard
+    kind: ChangeKind = ChangeKind.FILE
+    times: TimeRange | None = None
+    ancestor: StreamUuid | None = None
+
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRef:
+    """An immutable object below `index/` that holds a stretch of a list too long for a manifest."""
+
+    path: str
+    entries: int
+    bytes: int
+    checksum: str
+    level: int = 0
+    ancestor: StreamUuid | None = None
+
+    @property
+    def name(self) -> str:
+        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        return name_in_stream(self.path, self.ancestor)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeen:
+    """One input file a file source has handed out: its address as Spark spells it, and its modification time.
+
+    The address is redacted (`protocol.redaction`): what may be a secret is never kept.
+    """
+
+    path: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedList(Generic[Entry]):
+    """A growing list: the older stretch in index objects, oldest first; the newest entries (`tail`) in the manifest."""
+
+    index: tuple[IndexRef, ...] = ()
+    tail: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """What makes a source the same source after a restart: what it reads, never how that is reached.
+
+    `address` has no user, password or parameters (`protocol.redaction`). `options` are the options that choose what is
+    read, sorted; `ordinal` counts equal sources in plan order.
+    """
+
+    format: str
+    address: str
+    options: tuple[tuple[str, str], ...] = ()
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMoved:
+    """The first `entries` of the files that a source has seen are now below `new` instead of `old`."""
+
+    old: str
+    new: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """How far one source has been read.
+
+    `current` and `previous` are the source's own offset JSON (None: no position yet); `initial` is the text of the
+    source's own initial-offset log where it keeps one; `files` what a file source has seen, under the addresses that
+    they had then: `moved` says, oldest first, where those are now.
+    """
+
+    source: SourceIdentity
+    current: str | None = None
+    previous: str | None = None
+    initial: str | None = None
+    files: IndexedList[FileSeen] = field(default_factory=IndexedList)
+    moved: tuple[FilesMoved, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateTableSpec:
+    """One state table: its columns, which of them are the key, and what its runs are sorted by.
+
+    `time` is the column, a timestamp of microseconds, by which its rows expire; None: they never do. The time of a key
+    never decreases. A table sorted by time has one. Its runs' hashes are times then: microseconds plus 2**63.
+    """
+
+    name: str
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    sort: SortKind = SortKind.HASH
+    time: str | None = None
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the pipeline: which sources it reads and the columns it hands to the operator."""
+
+    sources: tuple[SourceIdentity, ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The fingerprint of operator and state: what must stay the same for the state to be understood.
+
+    `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the
+    stream's table without the user's code (`operators.from_pipeline`). `appends`: the stream's table only grows, and is
+    made of all rows that its change logs ever had; otherwise it is made from one of the state tables.
+    """
+
+    operator: str
+    parameters: dict[str, object]
+    inputs: tuple[InputSpec, ...]
+    keys: tuple[str, ...]
+    tables: tuple[StateTableSpec, ...]
+    output: pa.Schema
+    appends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may open a stream: the Dagster instance's run-storage id and the asset key; the code location informs."""
+
+    instance: str
+    asset_key: str
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """How far an upstream stream has been read."""
+
+    stream: str
+    uuid: StreamUuid
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMark:
+    """The newest epoch a sink has taken."""
+
+    sink: str
+    epoch: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A stream whose files this one may name, and the epoch that was taken from it."""
+
+    uuid: StreamUuid
+    stream: str
+    epoch: Epoch
+
+
+class BackfillStatus(StrEnum):
+    """Whether a stream's table is whole, or still being filled from a snapshot of its upstream."""
+
+    COMPLETE = "complete"
+    CREATING = "creating"
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Where a snapshot backfill stands."""
+
+    status: BackfillStatus = BackfillStatus.COMPLETE
+    position: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the shown epoch did, what the stream holds after it (`state_...`), and what it did since it began.
+
+    `merged_rows` were written by compaction, or where files of an append-only stream became one. For compaction the
+    intake of rows waited `stall_ms` (of all tasks, the one that waited longest) because the depth grew too great: 0
+    where it kept up.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    epoch_ms: int = 0
+    change_bytes: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    total_rows_in: int = 0
+    total_epochs: int = 0
+    merged_rows: int = 0
+    stall_ms: int = 0
+    total_rows_out: int = 0
+    total_late_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTime:
+    """How long a shard took in the shown epoch, where, and how many rows it got.
+
+    The time is that of the task, which works all its shards together.
+    """
+
+    shard: Shard
+    host: str
+    milliseconds: int
+    rows_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """An epoch that can be read, the manifest that shows it and when it was committed (ms since the Unix epoch)."""
+
+    epoch: Epoch
+    version: Version
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRange:
+    """Epochs `first <= epoch <= last`."""
+
+    first: Epoch
+    last: Epoch
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
+
+    `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
+    `files` all files of a table that only grows: those of its change logs, or what they were merged into, in the
+    order in which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
+    honoured, newest last. The watermark is that for the next epoch; `harvested_us` is the one that the newest worked
+    epoch had, so all that waited for it has come out. Where they differ, rows may be due. `checkpoint_interval_ms` is
+    the time between two epochs in the run that made the shown one, None where each micro-batch is one;
+    `slowest_shards` are those that took longest in it, the slowest first.
+    """
+
+    version: Version
+    kind: ManifestKind
+    epoch: Epoch
+    term: Term
+    nonce: Nonce
+    time_ms: int
+    stream: str
+    uuid: StreamUuid
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+    parent: Version | None = None
+    batch_id: int | None = None
+    runs: dict[str, tuple[tuple[RunRef, ...], ...]] = field(default_factory=dict)
+    changes: tuple[ChangeRef, ...] = ()
+    files: IndexedList[ChangeRef] = field(default_factory=IndexedList)
+    watermark_us: int | None = None
+    event_times_us: tuple[int | None, ...] = ()
+    sources: tuple[SourcePosition, ...] = ()
+    consumed: tuple[Consumed, ...] = ()
+    sinks: tuple[SinkMark, ...] = ()
+    ancestors: tuple[Ancestor, ...] = ()
+    backfill: Backfill = Backfill()
+    statistics: Statistics = Statistics()
+    retained: tuple[Retained, ...] = ()
+    abandoned: tuple[EpochRange, ...] = ()
+    rollbacks: tuple[str, ...] = ()
+    harvested_us: int | None = None
+    checkpoint_interval_ms: int | None = None
+    slowest_shards: tuple[ShardTime, ...] = ()

@@ -1,0 +1,49 @@
+"""Every object that a manifest names, in one list that the collector, the rules, `verify` and damage advice filter.
+
+A reference that is missing here is a file that the collector deletes: a property test walks the manifest's fields and
+compares. Index objects name further files (`FILES_INDEX`) or what a source has seen (`SEEN_INDEX`); they are in the
+list, what they hold is not.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexRef, Manifest, RunRef
+
+
+class Role(Enum):
+    """What a manifest names an object for."""
+
+    RUN = auto()
+    CHANGES = auto()
+    FILE = auto()
+    FILES_INDEX = auto()
+    SEEN_INDEX = auto()
+
+
+class Reference(NamedTuple):
+    """One place of a manifest that names an object; several places may name the same one."""
+
+    role: Role
+    ref: RunRef | ChangeRef | IndexRef
+
+
+def references(manifest: Manifest) -> Iterator[Reference]:
+    """All of them: state, change log, the table of an append-only stream, index objects."""
+    yield from (Reference(Role.RUN, run) for run in runs_of(manifest))
+    yield from (Reference(Role.CHANGES, change) for change in manifest.changes)
+    yield from (Reference(Role.FILE, file) for file in manifest.files.tail)
+    yield from (Reference(Role.FILES_INDEX, index) for index in manifest.files.index)
+    yield from (Reference(Role.SEEN_INDEX, index) for source in manifest.sources for index in source.files.index)
+
+
+def runs_of(manifest: Manifest) -> Iterator[RunRef]:
+    """The runs of all tables and shards; a run that several shards share comes once for each."""
+    return (run for shards in manifest.runs.values() for runs in shards for run in runs)
+
+
+def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
+    """The other streams whose objects the manifest names; those that its own index objects list come on top."""
+    return {ref.ancestor for _, ref in references(manifest) if ref.ancestor is not None}

@@ -1,0 +1,112 @@
+"""Which files of an append-only stream's table become one. A pure choice: `state.table_files` carries it out.
+
+Each epoch puts its files, small ones mostly, at the end of the table's list. Only neighbours are ever merged, so the
+rows keep their order. A file's name says how often its rows were merged (`names.merges_of`). A file that has half of
+`bytes_max`, or was merged `merges_max` times, or lies in another stream's folder is left alone for ever. The others
+stand in stretches between those, the last of them open: there the next epoch adds its own.
+
+    ripe                                                     what it becomes
+    `files_min` neighbours in the open stretch that were     one file. Of n files that came in, each row is merged at
+    merged equally often                                     most log(n) times in this way, to the base `files_min`
+    a stretch of at least half of `bytes_max`                one file that is left alone
+    a stretch that is not open                               one file: nothing will ever come to stand beside it
+
+An epoch carries out one merge, that of most files, the oldest of equals. So it never costs more than reading and
+writing `bytes_max`, and a row's share of all merges is `merges_max` at the very most. Where nothing is ripe, a list has
+no more than `files_min - 1` files of each number of merges, and two for each one that is left alone. In between it has
+at most as many more as an epoch brings, times the numbers of merges there are: a stretch that grows longer than that
+is the one with most files.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+from dagster_ckpt.protocol.ack import FilesMerged
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import merges_of
+
+
+@dataclass(frozen=True, slots=True)
+class FileMergeLimits:
+    """When files are merged, and which never again.
+
+    More than 32 files at once would leave more of them unmerged, fewer would write each row more often.
+    """
+
+    files_min: int = 32
+    merges_max: int = 8
+    bytes_max: int = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileMerge:
+    """Neighbours in the table's list, at least two, and how often their rows will have been merged then."""
+
+    files: tuple[ChangeRef, ...]
+    merges: int
+
+
+def choose(tail: Sequence[ChangeRef], limits: FileMergeLimits) -> FileMerge | None:
+    """What to merge of the newest files of a table's list; None: nothing."""
+    ripe = [files for stretch in _stretches(tail, limits) for files in _ripe(stretch, limits)]
+    if not ripe:
+        return None
+    files = max(ripe, key=len)
+    return FileMerge(files, 1 + max(merges_of(file.path) for file in files))
+
+
+def with_merged(tail: tuple[ChangeRef, ...], merges: Iterable[FilesMerged]) -> tuple[ChangeRef, ...]:
+    """The list with each merged file in the place of those that went into it, which must stand there side by side."""
+    for merged in merges:
+        count = len(merged.replaced)
+        places = [at for at, file in enumerate(tail) if file.name == merged.replaced[0]]
+        first = places[0] if places else len(tail)
+        gone = tail[first : first + count]
+        assert tuple(file.name for file in gone) == merged.replaced, (
+            f"files were merged that do not stand side by side in the table's list. merged={merged.replaced}, "
+            f"found={[file.name for file in gone]}"
+        )
+        rows = sum(file.rows for file in gone)
+        assert merged.file.rows == rows, (
+            f"a merged file has not the rows that went into it. file={merged.file.path}, rows={merged.file.rows}, "
+            f"expected={rows}"
+        )
+        tail = (*tail[:first], merged.file, *tail[first + count :])
+    return tail
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    files: tuple[ChangeRef, ...]
+    is_open: bool
+
+
+def _stretches(tail: Sequence[ChangeRef], limits: FileMergeLimits) -> Iterator[_Stretch]:
+    held: list[ChangeRef] = []
+    for file in tail:
+        if _is_left_alone(file, limits):
+            yield _Stretch(tuple(held), is_open=False)
+            held = []
+        else:
+            held.append(file)
+    yield _Stretch(tuple(held), is_open=True)
+
+
+def _ripe(stretch: _Stretch, limits: FileMergeLimits) -> Iterator[tuple[ChangeRef, ...]]:
+    bytes_until = list(accumulate(file.bytes for file in stretch.files))
+    if len(stretch.files) < 2:
+        return
+    if not stretch.is_open or bytes_until[-1] >= limits.bytes_max // 2:
+        # At least two, since each has less than half of it.
+        yield stretch.files[: sum(until <= limits.bytes_max for until in bytes_until)]
+        return
+    for _, group in groupby(stretch.files, lambda file: merges_of(file.path)):
+        files = tuple(group)
+        if len(files) >= limits.files_min:
+            yield files
+
+
+def _is_left_alone(file: ChangeRef, limits: FileMergeLimits) -> bool:
+    is_large = file.bytes >= limits.bytes_max // 2
+    return is_large or merges_of(file.path) >= limits.merges_max or file.ancestor is not None

@@ -1,0 +1,403 @@
+"""How one manifest becomes the next: a value, an edit, another value. `manifest_rules` checks what was made."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.epochs.lineage import bounded
+from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
+from dagster_ckpt.protocol.manifest.manifest import (
+    Ancestor,
+    ChangeRef,
+    EpochRange,
+    IndexedList,
+    IndexRef,
+    Manifest,
+    ManifestKind,
+    Owner,
+    Pipeline,
+    Retained,
+    RunRef,
+    ShardTime,
+    SourcePosition,
+    Statistics,
+)
+from dagster_ckpt.protocol.transitions.append_merges import with_merged
+from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
+
+ABANDONED_MAX = 1000
+ROLLBACKS_MAX = 100
+SLOWEST_MAX = 16
+"""So many shards' times a manifest has."""
+
+NOBODY = Owner("", "")
+"""Of a stream that no writer has opened yet: it belongs to whoever does so first."""
+
+Ref = TypeVar("Ref", RunRef, ChangeRef, IndexRef)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What each manifest has of its own: the identity of its bytes, and when it was made."""
+
+    nonce: Nonce
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEdit:
+    """All that an epoch changes. It becomes visible as a whole, or not at all.
+
+    `acks` has one for every shard. `sources` are the positions after the epoch, each with its parent's list of files
+    and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark),
+    `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
+    so all that waited for the parent's watermark has come out. `at_least_us` moves the watermark on, whatever the rows
+    say. `interval_ms` is the time between two epochs, None where each micro-batch is one.
+    """
+
+    acks: tuple[ShardAck, ...]
+    sources: tuple[SourcePosition, ...]
+    batch_id: int
+    epoch_ms: int
+    delays_us: tuple[int | None, ...] = ()
+    idle: tuple[bool, ...] = ()
+    worked: bool = True
+    at_least_us: int | None = None
+    interval_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a stream is created with; its number of shards stays."""
+
+    stream: str
+    uuid: StreamUuid
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+
+
+def created(beginning: Beginning, stamp: Stamp) -> Manifest:
+    """Version 1: the empty stream, opened by its creator."""
+    return Manifest(
+        version=FIRST,
+        kind=ManifestKind.OPEN,
+        epoch=EMPTY,
+        term=Term(FIRST),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        stream=beginning.stream,
+        uuid=beginning.uuid,
+        owner=beginning.owner,
+        pipeline=beginning.pipeline,
+        shards=beginning.shards,
+        runs=_no_runs(beginning.pipeline, beginning.shards),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """The stream that a fork makes, and all whose files it will name, its origin last."""
+
+    stream: str
+    uuid: StreamUuid
+    ancestors: tuple[Ancestor, ...]
+
+
+def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
+    """Version 1 of a new stream that shows, as its epoch 1, what `shown` does: its table, state and positions.
+
+    It belongs to nobody, has taken nothing to a sink, and names no file of its own.
+    """
+    return replace(
+        shown,
+        version=FIRST,
+        kind=ManifestKind.FORK,
+        epoch=Epoch(FIRST),
+        term=Term(FIRST),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        stream=forking.stream,
+        uuid=forking.uuid,
+        owner=NOBODY,
+        parent=None,
+        runs={
+            table: tuple(tuple(_elsewhere(run, shown.uuid) for run in shard) for shard in shards)
+            for table, shards in shown.runs.items()
+        },
+        changes=(),
+        files=IndexedList(
+            tuple(_elsewhere(ref, shown.uuid) for ref in shown.files.index),
+            tuple(_elsewhere(file, shown.uuid) for file in shown.files.tail),
+        ),
+        sources=tuple(_source_elsewhere(position, shown.uuid) for position in shown.sources),
+        sinks=(),
+        ancestors=forking.ancestors,
+        retained=(Retained(Epoch(FIRST), FIRST, stamp.time_ms),),
+        abandoned=(),
+        rollbacks=(),
+    )
+
+
+def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
+    """Version 1 of a new stream that begins as `origin` did: at epoch 0, where its sources did, with nothing in it."""
+    beginning = Beginning(forking.stream, forking.uuid, NOBODY, origin.pipeline, origin.shards)
+    return replace(
+        created(beginning, stamp),
+        kind=ManifestKind.FORK,
+        ancestors=forking.ancestors,
+        sources=beginnings(origin.sources),
+    )
+
+
+def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
+    """Where the sources begin that keep it (`latest` is a moment, and it is gone), with nothing read of them."""
+    return tuple(
+        SourcePosition(position.source, initial=position.initial)
+        for position in sources
+        if position.initial is not None
+    )
+
+
+def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
+    """The parent's epoch under a new term. Of the empty stream any pipeline can make something.
+
+    The positions take the identities that the pipeline has for their sources, of which some were moved.
+    """
+    version = Version(parent.version + 1)
+    return replace(
+        parent,
+        version=version,
+        kind=ManifestKind.OPEN,
+        term=Term(version),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        owner=owner,
+        pipeline=pipeline,
+        runs=parent.runs if parent.epoch != EMPTY else _no_runs(pipeline, parent.shards),
+        sources=positions_gone_on(parent.sources, pipeline, moves),
+    )
+
+
+def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves: Moves = ()) -> Manifest:
+    """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
+
+    What lies between is abandoned; it stays readable until it is retired. `root_run` asked for it, and will not be
+    obeyed again.
+    """
+    epoch = EMPTY if target is None else target.epoch
+    shown = _emptied(parent) if target is None else _shown(parent, target, moves)
+    return replace(
+        shown,
+        kind=ManifestKind.ROLLBACK,
+        retained=parent.retained,
+        abandoned=_abandoned(parent.abandoned, epoch, parent.epoch),
+        rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
+    )
+
+
+def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]], stamp: Stamp) -> Manifest:
+    """The parent's epoch with another number of shards, by the writer who has the stream open.
+
+    `runs` are those of all tables. The change log stays what it is, and with it the shards that its files name: they
+    are those that the epoch had when it was made.
+    """
+    return replace(
+        parent,
+        version=Version(parent.version + 1),
+        kind=ManifestKind.RESHARD,
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        shards=shards,
+        runs=runs,
+        statistics=replace(parent.statistics, state_bytes=_bytes(runs)),
+    )
+
+
+def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
+    """The next epoch. Its lists may have grown long: `storage.indexed_lists` shortens them before it is created."""
+    assert sorted(ack.shard for ack in edit.acks) == list(range(parent.shards)), "every shard must ACK exactly once"
+    version = Version(parent.version + 1)
+    runs = _runs(parent, edit.acks)
+    changes = tuple(change for ack in edit.acks for change in ack.changes)
+    event_times_us = _greatest([parent.event_times_us, *(ack.event_times_us for ack in edit.acks)])
+    files = parent.files
+    if parent.pipeline.appends:  # the change log is the stream's table
+        tail = with_merged(files.tail, (ack.files_merged for ack in edit.acks if ack.files_merged is not None))
+        files = IndexedList(files.index, (*tail, *changes))
+    return replace(
+        parent,
+        version=version,
+        kind=ManifestKind.EPOCH,
+        epoch=Epoch(version),
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        batch_id=edit.batch_id,
+        runs=runs,
+        changes=changes,
+        files=files,
+        watermark_us=moved_watermark(parent.watermark_us, event_times_us, edit),
+        event_times_us=event_times_us,
+        sources=edit.sources,
+        consumed=consumed_of(edit.sources),
+        backfill=backfill_of(edit.sources),
+        statistics=_statistics(parent.statistics, edit, runs),
+        retained=bounded(
+            (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
+        ),
+        harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
+        checkpoint_interval_ms=edit.interval_ms,
+        slowest_shards=_slowest(edit.acks),
+    )
+
+
+def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+    return {table.name: ((),) * shards for table in pipeline.tables}
+
+
+def _elsewhere(ref: Ref, stream: StreamUuid) -> Ref:
+    """A reference as another stream has it: what was that stream's own lies elsewhere now."""
+    return ref if ref.ancestor is not None else replace(ref, ancestor=stream)
+
+
+def _source_elsewhere(position: SourcePosition, stream: StreamUuid) -> SourcePosition:
+    index = tuple(_elsewhere(ref, stream) for ref in position.files.index)
+    return replace(position, files=IndexedList(index, position.files.tail))
+
+
+def _emptied(opening: Manifest) -> Manifest:
+    """The stream as it was before any row, under what its new writer brings. Its sources begin where they began."""
+    return replace(
+        created(
+            Beginning(opening.stream, opening.uuid, opening.owner, opening.pipeline, opening.shards),
+            Stamp(opening.nonce, opening.time_ms),
+        ),
+        version=opening.version,
+        term=opening.term,
+        parent=opening.parent,
+        ancestors=opening.ancestors,
+        sources=beginnings(opening.sources),
+    )
+
+
+def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
+    """What `target` shows, under what the new writer brings."""
+    return replace(
+        target,
+        version=opening.version,
+        term=opening.term,
+        nonce=opening.nonce,
+        time_ms=opening.time_ms,
+        parent=opening.parent,
+        owner=opening.owner,
+        pipeline=opening.pipeline,
+        ancestors=opening.ancestors,
+        sources=positions_gone_on(target.sources, opening.pipeline, moves),
+    )
+
+
+def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
+    """The ranges after going back: those above the shown epoch become part of one."""
+    kept = tuple(entry for entry in before if entry.last <= shown)
+    last = max([newest, *(entry.last for entry in before)])
+    if last <= shown:
+        return kept
+    return _bounded((*kept, EpochRange(Epoch(shown + 1), last)))
+
+
+def _bounded(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
+    """Of too many ranges the oldest are joined, with all that lies below.
+
+    Some epoch among them was not left behind, but nobody who stands there, or below, may go on as if none was.
+    """
+    over = len(abandoned) - ABANDONED_MAX
+    if over <= 0:
+        return abandoned
+    return (EpochRange(EMPTY, abandoned[over].last), *abandoned[over + 1 :])
+
+
+def _runs(parent: Manifest, acks: Iterable[ShardAck]) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+    """The parent's runs, with those of each shard and table that an ACK names in their place."""
+    shards: dict[str, list[tuple[RunRef, ...]]] = {table: list(runs) for table, runs in parent.runs.items()}
+    for ack in acks:
+        for table in ack.tables:
+            shards[table.table][ack.shard] = table.runs
+    return {table: tuple(runs) for table, runs in shards.items()}
+
+
+def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """For each input the greatest event time there is; None where it has seen none."""
+    inputs = max(map(len, times_us))
+    columns = [[row[at] for row in times_us if at < len(row)] for at in range(inputs)]
+    return tuple(max((time for time in column if time is not None), default=None) for column in columns)
+
+
+WATERMARK_US_MAX = 1 << 62
+"""Some 146,000 years: a broken event time moves the watermark no further, so that what is added to it still fits."""
+
+
+def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...], edit: EpochEdit) -> int | None:
+    """The watermark after an epoch: the least over the inputs of event time minus delay; it never goes back.
+
+    It begins once each input has shown a time. An idle input is not waited for. Where all are idle it is the greatest
+    of them: as if those that are behind had become idle first. It would depend on the cut of the epochs otherwise.
+    """
+    reached: list[int | None] = []
+    silent: list[int] = []
+    for at, delay_us in enumerate(edit.delays_us):
+        if delay_us is not None:
+            time_us = event_times_us[at] if at < len(event_times_us) else None
+            its = None if time_us is None else _within_reach(time_us - delay_us)
+            if edit.idle[at : at + 1] != (True,):
+                reached.append(its)
+            elif its is not None:
+                silent.append(its)
+    if not reached:
+        least = [max(silent)] if silent else []
+    else:
+        least = [] if None in reached else [time_us for time_us in reached if time_us is not None]
+    at_least_us = None if edit.at_least_us is None else _within_reach(edit.at_least_us)
+    known = [time_us for time_us in (before_us, min(least, default=None), at_least_us) if time_us is not None]
+    return max(known, default=None)
+
+
+def _within_reach(time_us: int) -> int:
+    return max(-WATERMARK_US_MAX, min(time_us, WATERMARK_US_MAX))
+
+
+def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
+    rows_in = sum(ack.rows_in for ack in edit.acks)
+    rows_out = sum(ack.rows_out for ack in edit.acks)
+    late_rows = sum(ack.late_rows for ack in edit.acks)
+    return Statistics(
+        rows_in=rows_in,
+        rows_out=rows_out,
+        late_rows=late_rows,
+        epoch_ms=edit.epoch_ms,
+        change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
+        # Of tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
+        state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in edit.acks)),
+        state_bytes=_bytes(runs),
+        total_rows_in=before.total_rows_in + rows_in,
+        total_epochs=before.total_epochs + 1,
+        merged_rows=sum(ack.merged_rows for ack in edit.acks),
+        stall_ms=max((ack.stall_ms for ack in edit.acks), default=0),
+        total_rows_out=before.total_rows_out + rows_out,
+        total_late_rows=before.total_late_rows + late_rows,
+    )
+
+
+def _slowest(acks: Iterable[ShardAck]) -> tuple[ShardTime, ...]:
+    """The shards whose tasks took longest; of those of one task the ones with the most rows. None worked: none."""
+    times = [ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in) for ack in acks if ack.host]
+    return tuple(sorted(times, key=lambda each: (-each.milliseconds, -each.rows_in, each.shard))[:SLOWEST_MAX])
+
+
+def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
+    """The bytes of all runs, those that several shards share counted once."""
+    return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())

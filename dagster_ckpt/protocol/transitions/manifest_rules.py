@@ -1,0 +1,503 @@
+"""Which manifest may follow which: the invariants of a stream, each a named predicate, checked before every create.
+
+A manifest that breaks one was made by a mistake of ours, not by the world: it is never created.
+
+    version   one more than the parent's; 1 for the first
+    epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
+    first     it is empty; a fork's shows, as epoch 1, files of its ancestors alone, and has no writer yet
+    term      an EPOCH keeps its parent's, and so does a RESHARD; any other begins one: its own version. So terms only
+              grow
+    runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
+    shards    as many as the parent has. A RESHARD has others, that show the very same rows; a ROLLBACK as many as the
+              epoch had that it goes back to
+    files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
+    sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also by who
+              goes back to epoch 0
+    watermark never goes back along a lineage; what was harvested follows it
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain, pairwise, repeat
+
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term, can_be_shards
+from dagster_ckpt.protocol.epochs.lineage import bounded, is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
+from dagster_ckpt.protocol.manifest.manifest import (
+    ChangeRef,
+    Manifest,
+    ManifestKind,
+    Retained,
+    RunRef,
+    SortKind,
+    SourceIdentity,
+    SourcePosition,
+)
+from dagster_ckpt.protocol.manifest.references import ancestors_named, references, runs_of
+from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.protocol.transitions.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX, beginnings
+from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
+from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
+
+Form = Callable[[Manifest], bool]
+Succession = Callable[[Manifest, Manifest], bool]
+
+
+def violations(parent: Manifest | None, child: Manifest) -> list[str]:
+    """The names of the rules that `child` breaks as the successor of `parent` (None: it is the stream's first)."""
+    broken = malformed(child)
+    if parent is None:
+        first = a_forks_first_is_its_ancestors if child.kind is ManifestKind.FORK else first_is_empty
+        return broken if first(child) else [*broken, first.__name__]
+    rules = [*_ALWAYS, *_OF_KIND.get(child.kind, _OF_OPENING)]
+    return [*broken, *(rule.__name__ for rule in rules if not rule(parent, child))]
+
+
+def malformed(manifest: Manifest) -> list[str]:
+    """The names of the rules that the manifest breaks by itself, whatever it follows."""
+    return [rule.__name__ for rule in _FORMS if not rule(manifest)]
+
+
+def check_successor(parent: Manifest | None, child: Manifest) -> None:
+    """Raise AssertionError where `child` must not follow `parent`: a mistake of ours, caught before it is durable."""
+    if broken := violations(parent, child):
+        raise AssertionError(
+            f"a manifest breaks its rules and was not created; please report this. broken={broken}, "
+            f"stream={child.stream}, version={child.version}, kind={child.kind}"
+        )
+
+
+def numbers_agree(manifest: Manifest) -> bool:
+    """A version, a term at or below it, an epoch at or below it."""
+    return (
+        manifest.version >= FIRST
+        and 1 <= manifest.term <= manifest.version
+        and EMPTY <= manifest.epoch <= manifest.version
+    )
+
+
+def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
+    """Of a fork's first, which may also be empty, its own rule says so."""
+    return manifest.kind is ManifestKind.FORK or (
+        (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
+    )
+
+
+def an_epochs_changes_are_new(manifest: Manifest) -> bool:
+    """An epoch's change log was written by its own term, for it."""
+    epoch = manifest.kind is ManifestKind.EPOCH
+    return not epoch or all(_is_new(manifest, change) for change in manifest.changes)
+
+
+def shards_are_a_power_of_two(manifest: Manifest) -> bool:
+    return can_be_shards(manifest.shards)
+
+
+def each_table_has_every_shard(manifest: Manifest) -> bool:
+    tables = {table.name for table in manifest.pipeline.tables}
+    return manifest.runs.keys() == tables and all(len(runs) == manifest.shards for runs in manifest.runs.values())
+
+
+def hash_ranges_make_sense(manifest: Manifest) -> bool:
+    return all(
+        0 <= run.hashes.lo <= run.hashes.hi <= HASH_MAX
+        and 0 <= run.clip.lo <= run.clip.hi <= HASH_MAX
+        and 0 <= run.moved_lo <= HASH_MAX
+        and 0 <= run.moved_hi <= HASH_MAX
+        for run in runs_of(manifest)
+    )
+
+
+def no_row_is_named_twice(manifest: Manifest) -> bool:
+    """Where a run is named more than once, by several shards or by one, no hash is in two of the clips."""
+    clips: dict[tuple[str, str], list[HashRange]] = {}
+    for table, shards in manifest.runs.items():
+        for run in chain.from_iterable(shards):
+            clips.setdefault((table, run.name), []).append(run.clip)
+    ordered = (sorted(of_run) for of_run in clips.values() if len(of_run) > 1)
+    return all(before.hi < after.lo for of_run in ordered for before, after in pairwise(of_run))
+
+
+def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
+    """And of one of its shards; whoever shows it later may have fewer."""
+    epoch = manifest.kind is ManifestKind.EPOCH
+    return all(
+        change.epoch == manifest.epoch and change.shard >= 0 and not (epoch and change.shard >= manifest.shards)
+        for change in manifest.changes
+    )
+
+
+def foreign_files_have_a_known_ancestor(manifest: Manifest) -> bool:
+    return ancestors_named(manifest) <= {ancestor.uuid for ancestor in manifest.ancestors}
+
+
+def sources_are_distinct(manifest: Manifest) -> bool:
+    return len(_by_source(manifest)) == len(manifest.sources)
+
+
+def consumed_agrees_with_sources(manifest: Manifest) -> bool:
+    """What is said of the upstreams is what their sources' positions say."""
+    return (manifest.consumed, manifest.backfill) == (consumed_of(manifest.sources), backfill_of(manifest.sources))
+
+
+def retained_are_in_order(manifest: Manifest) -> bool:
+    """Distinct epochs, oldest first. Those above the shown one were abandoned by a rollback."""
+    epochs = [entry.epoch for entry in manifest.retained]
+    rising = all(before < after for before, after in pairwise(epochs))
+    above = [epoch for epoch in epochs if epoch > manifest.epoch]
+    return rising and all(epoch > EMPTY for epoch in epochs) and all(is_abandoned(manifest, epoch) for epoch in above)
+
+
+def the_shown_epoch_is_retained(manifest: Manifest) -> bool:
+    return manifest.epoch == EMPTY or manifest.epoch in lineage_epochs(manifest)
+
+
+def lists_are_bounded(manifest: Manifest) -> bool:
+    return len(manifest.abandoned) <= ABANDONED_MAX and len(manifest.rollbacks) <= ROLLBACKS_MAX
+
+
+def first_is_empty(manifest: Manifest) -> bool:
+    """Version 1 opens the empty stream, of whose sources nothing is known."""
+    return (
+        manifest.epoch == EMPTY
+        and manifest.kind is ManifestKind.OPEN
+        and _is_first(manifest)
+        and _is_empty(manifest)
+        and not manifest.sources
+    )
+
+
+def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
+    """Version 1 shows an epoch of another stream as epoch 1, or is empty; it names no file of its own.
+
+    Of an empty one's sources it knows at most where they begin.
+
+    No writer has opened it yet, no sink has taken anything of it, and of what came before its epoch it has nothing.
+    """
+    if not _is_first(manifest) or manifest.owner != NOBODY or manifest.sinks or not manifest.ancestors:
+        return False
+    if manifest.epoch == EMPTY:
+        return _is_empty(manifest)
+    only = Retained(Epoch(FIRST), FIRST, manifest.time_ms)
+    return (
+        manifest.epoch == only.epoch
+        and manifest.retained == (only,)
+        and not (manifest.changes or manifest.abandoned or manifest.rollbacks)
+        and all(ref.ancestor is not None for _, ref in references(manifest))
+    )
+
+
+def _is_first(manifest: Manifest) -> bool:
+    return (manifest.version, manifest.term, manifest.parent) == (FIRST, Term(FIRST), None)
+
+
+def _is_empty(manifest: Manifest) -> bool:
+    rows = any(run for table in manifest.runs.values() for run in table)
+    return not (rows or manifest.retained) and manifest.sources == beginnings(manifest.sources)
+
+
+def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
+    return child.version == parent.version + 1 and child.parent == parent.version
+
+
+def nonce_is_new(parent: Manifest, child: Manifest) -> bool:
+    return child.nonce != parent.nonce
+
+
+def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
+    return (child.uuid, child.stream) == (parent.uuid, parent.stream)
+
+
+def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
+    return child.ancestors == parent.ancestors
+
+
+def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
+    """All but epoch 0, which is in a range where several were joined: whoever goes back there has left all behind."""
+    return all(
+        any(after.first <= max(before.first, FIRST) and before.last <= after.last for after in child.abandoned)
+        for before in parent.abandoned
+    )
+
+
+def rollbacks_are_remembered(parent: Manifest, child: Manifest) -> bool:
+    return child.rollbacks == parent.rollbacks or (
+        child.kind is ManifestKind.ROLLBACK and child.rollbacks[:-1] == (*parent.rollbacks, "")[-ROLLBACKS_MAX:-1]
+    )
+
+
+def term_is_the_parents(parent: Manifest, child: Manifest) -> bool:
+    return child.term == parent.term
+
+
+def writer_is_the_parents(parent: Manifest, child: Manifest) -> bool:
+    """Owner and pipeline change only where a stream is opened."""
+    return child.owner == parent.owner and child.pipeline == parent.pipeline
+
+
+def shards_are_the_parents(parent: Manifest, child: Manifest) -> bool:
+    return child.shards == parent.shards
+
+
+def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
+    before, after = parent.watermark_us, child.watermark_us
+    return before is None or (after is not None and after >= before)
+
+
+def harvest_is_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
+    """A worked epoch has let out what waited for its parent's watermark; one without work nothing."""
+    return child.harvested_us in (parent.watermark_us, parent.harvested_us)
+
+
+def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
+    """Each input keeps the greatest event time that it has seen."""
+    after = child.event_times_us
+    return len(after) >= len(parent.event_times_us) and all(
+        was is None or (now is not None and now >= was) for was, now in zip(parent.event_times_us, after, strict=False)
+    )
+
+
+def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
+    return all(
+        run.name in before or _is_new(child, run)
+        for table, shards in child.runs.items()
+        for runs, before in zip(shards, _names(parent, table), strict=False)
+        for run in runs
+    )
+
+
+def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
+    """No row of an append-only stream's table goes or changes its place, and only the epoch's own come.
+
+    Where the list's tail was spilled, only the number of files can be looked at: an index object is not.
+    """
+    if not child.pipeline.appends:
+        return child.files == parent.files
+    if child.files.index != parent.files.index:
+        return _entries(child) <= _entries(parent) + len(child.changes)
+    kept = len(child.files.tail) - len(child.changes)
+    if child.files.tail[kept:] != child.changes:
+        return False
+    return _same_or_merged(child, parent.files.tail, child.files.tail[:kept])
+
+
+def batch_follows(parent: Manifest, child: Manifest) -> bool:
+    """The next batch, or the same: then the epoch was the driver's own, or gave up on nothing."""
+    return child.batch_id is not None and (
+        parent.batch_id is None or child.batch_id in (parent.batch_id, parent.batch_id + 1)
+    )
+
+
+def sources_read_on(parent: Manifest, child: Manifest) -> bool:
+    """Each position is the parent's, or begins where the parent's ended; no source is lost, nor where one begins.
+
+    Of the empty stream any sources can make something.
+    """
+    before, after = _by_source(parent), _by_source(child)
+    return (parent.epoch == EMPTY or before.keys() <= after.keys()) and all(
+        _reads_on(before.get(source, SourcePosition(source)), position) for source, position in after.items()
+    )
+
+
+def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
+    """No upstream is read backwards, becomes another or is lost."""
+    after = {entry.stream: entry for entry in child.consumed}
+    return all(
+        entry.stream in after and after[entry.stream].uuid == entry.uuid and after[entry.stream].epoch >= entry.epoch
+        for entry in parent.consumed
+    )
+
+
+def retained_grow_by_one(parent: Manifest, child: Manifest) -> bool:
+    """The parent's, without those of least worth, and this epoch."""
+    newest = child.retained[-1] if child.retained else None
+    shown = newest is not None and (newest.epoch, newest.version) == (child.epoch, child.version)
+    return shown and child.retained == bounded(
+        (*parent.retained, *child.retained[-1:]), parent.abandoned, len(child.retained)
+    )
+
+
+def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
+    before, after = parent.statistics, child.statistics
+    return (
+        after.total_rows_in == before.total_rows_in + after.rows_in
+        and after.total_rows_out == before.total_rows_out + after.rows_out
+        and after.total_late_rows == before.total_late_rows + after.late_rows
+        and after.total_epochs == before.total_epochs + 1
+        and after.state_rows >= 0
+    )
+
+
+def nothing_is_undone(parent: Manifest, child: Manifest) -> bool:
+    """An epoch abandons and honours nothing."""
+    return child.abandoned == parent.abandoned and child.rollbacks == parent.rollbacks
+
+
+def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
+    return child.term == Term(child.version) and child.term > parent.term
+
+
+def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
+    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0.
+
+    Sources may be called otherwise: as the new pipeline calls them.
+    """
+    if child.kind is ManifestKind.ROLLBACK:
+        shown = {EMPTY, *lineage_epochs(parent)}
+        undone = parent.epoch == child.epoch or any(
+            entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
+        )
+        return child.epoch in shown and undone
+    same_sources = same_but_for_names(parent.sources, child.sources, sources_of(child.pipeline.inputs))
+    return (
+        child.kind is ManifestKind.OPEN
+        and same_sources
+        and _content(replace(child, sources=())) == _content(replace(parent, sources=()))
+    )
+
+
+def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
+    """Who goes back to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
+    to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
+    wanted = sources_of(child.pipeline.inputs)
+    return not to_empty or same_but_for_names(beginnings(parent.sources), child.sources, wanted)
+
+
+def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
+    """The parent's epoch, unchanged, but for how its state lies."""
+    statistics = replace(child.statistics, state_bytes=parent.statistics.state_bytes)
+    unchanged = replace(child, shards=parent.shards, runs=parent.runs, statistics=statistics)
+    return _content(unchanged) == _content(parent)
+
+
+def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
+    """Tables sorted by hash show the same rows of the same runs; those sorted by time were written anew."""
+    if child.shards == parent.shards:
+        return False
+    return all(
+        shows_alike(parent.runs.get(spec.name, ()), child.runs.get(spec.name, ()))
+        if spec.sort is SortKind.HASH
+        else all(_is_new(child, run) for run in chain.from_iterable(child.runs.get(spec.name, ())))
+        for spec in child.pipeline.tables
+    )
+
+
+def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
+    return set(child.retained) <= set(parent.retained)
+
+
+def _content(manifest: Manifest) -> tuple[object, ...]:
+    return (
+        manifest.epoch,
+        manifest.shards,
+        {table: shards for table, shards in manifest.runs.items() if any(shards)},
+        manifest.changes,
+        manifest.files,
+        manifest.sources,
+        manifest.consumed,
+        manifest.backfill,
+        manifest.batch_id,
+        manifest.watermark_us,
+        manifest.event_times_us,
+        manifest.harvested_us,
+        manifest.statistics,
+        manifest.checkpoint_interval_ms,
+        manifest.slowest_shards,
+        manifest.retained,
+        manifest.abandoned,
+    )
+
+
+def _names(manifest: Manifest, table: str) -> Iterable[set[str]]:
+    """For each shard the files of its runs; endless, so that one that is not there has none."""
+    return chain(({run.name for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
+
+
+def _entries(manifest: Manifest) -> int:
+    return sum(ref.entries for ref in manifest.files.index) + len(manifest.files.tail)
+
+
+def _same_or_merged(child: Manifest, before: tuple[ChangeRef, ...], after: tuple[ChangeRef, ...]) -> bool:
+    """Whether `after` is `before` with at most one stretch of files in it replaced by one new file."""
+    if after == before:
+        return True
+    shorter = len(before) - len(after)
+    if shorter < 1:
+        return False
+    at = next(at for at in range(len(before)) if at == len(after) or before[at] != after[at])
+    gone = before[at : at + shorter + 1]
+    return (
+        after[at + 1 :] == before[at + shorter + 1 :]
+        and after[at : at + 1] != ()
+        and _is_new(child, after[at])
+        and after[at].rows == sum(change.rows for change in gone)
+    )
+
+
+def _is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
+    file = file_of(ref.path)
+    return ref.ancestor is None and file is not None and (file.term, file.epoch) == (child.term, child.epoch)
+
+
+def _reads_on(before: SourcePosition, after: SourcePosition) -> bool:
+    return after == before or (after.previous == before.current and before.initial in (None, after.initial))
+
+
+def _by_source(manifest: Manifest) -> dict[SourceIdentity, SourcePosition]:
+    return {position.source: position for position in manifest.sources}
+
+
+_FORMS: tuple[Form, ...] = (
+    numbers_agree,
+    an_epoch_has_its_own_number,
+    an_epochs_changes_are_new,
+    shards_are_a_power_of_two,
+    each_table_has_every_shard,
+    hash_ranges_make_sense,
+    no_row_is_named_twice,
+    changes_are_of_the_shown_epoch,
+    foreign_files_have_a_known_ancestor,
+    sources_are_distinct,
+    consumed_agrees_with_sources,
+    retained_are_in_order,
+    the_shown_epoch_is_retained,
+    lists_are_bounded,
+)
+_ALWAYS: tuple[Succession, ...] = (
+    version_is_the_next,
+    nonce_is_new,
+    stream_stays_itself,
+    ancestors_stay_the_same,
+    abandoned_stay_abandoned,
+    rollbacks_are_remembered,
+)
+_OF_EPOCH: tuple[Succession, ...] = (
+    term_is_the_parents,
+    writer_is_the_parents,
+    shards_are_the_parents,
+    watermark_does_not_go_back,
+    harvest_is_the_parents_watermark,
+    event_times_do_not_go_back,
+    runs_are_the_parents_or_new,
+    files_are_the_parents_or_merged,
+    batch_follows,
+    sources_read_on,
+    consumed_reads_on,
+    retained_grow_by_one,
+    statistics_add_up,
+    nothing_is_undone,
+)
+_OF_OPENING: tuple[Succession, ...] = (
+    term_is_its_own_version,
+    an_opening_shows_what_was_there,
+    epoch_0_begins_where_the_stream_began,
+    retained_only_shrink,
+)
+_OF_RESHARD: tuple[Succession, ...] = (
+    term_is_the_parents,
+    writer_is_the_parents,
+    a_reshard_shows_what_was_there,
+    a_reshard_moves_no_row,
+)
+_OF_KIND = {ManifestKind.EPOCH: _OF_EPOCH, ManifestKind.RESHARD: _OF_RESHARD}

@@ -1,0 +1,36 @@
+"""Whether a table sorted by hash shows the same under another number of shards: no run is read for that."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from dagster_ckpt.hash_range import HashRange, coalesced, shard_range
+from dagster_ckpt.protocol.manifest.manifest import RunRef
+
+Shown = tuple[object, HashRange]
+"""A run, and hashes of it that are shown."""
+
+
+def shows_alike(before: Sequence[Sequence[RunRef]], after: Sequence[Sequence[RunRef]]) -> bool:
+    """Whether two lists of shards show the same rows of the same runs, each shard its own hashes, newest first alike.
+
+    Both are lists of a power of two of shards. Looked at is each range of hashes that is one shard of the more.
+    """
+    parts = max(len(before), len(after))
+    return all(
+        _in_order(before[number * len(before) // parts], shard_range(number, parts))
+        == _in_order(after[number * len(after) // parts], shard_range(number, parts))
+        for number in range(parts)
+    ) and all(shard_range(shard, len(after)).covers(ref.clip) for shard, refs in enumerate(after) for ref in refs)
+
+
+def _in_order(refs: Sequence[RunRef], within: HashRange) -> list[tuple[object, tuple[HashRange, ...]]]:
+    """What a list shows of these hashes; of references to one run below each other it does not matter how many."""
+    shown = (each for ref in refs for each in _shown(ref, within))
+    return [
+        (run, coalesced(sorted(each for _, each in group))) for run, group in groupby(shown, key=lambda each: each[0])
+    ]
+
+
+def _shown(ref: RunRef, within: HashRange) -> Iterator[Shown]:
+    hashes = ref.clip.intersect(ref.hashes).intersect(within)
+    return (((ref.path, ref.ancestor, ref.times), each) for each in hashes.outside(ref.moved_lo, ref.moved_hi))

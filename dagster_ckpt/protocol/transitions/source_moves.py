@@ -1,0 +1,113 @@
+"""Which source of a plan goes on with which position: the one that reads the same, however it is reached now.
+
+A source's identity is what is read. It changes its spelling where a folder or a bucket was moved, which only the user
+can know and says (`moved={"old": "new"}`), and where an earlier release kept more of an address than this one: a Kafka
+broker, the parameters of a URL. As a stream is opened, its positions take the identities of the plan. What they know of
+the files that were seen under the old address stays as it was written, with a note (`FilesMoved`) of how to read it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
+from dagster_ckpt.protocol.manifest.manifest import FilesMoved, InputSpec, Pipeline, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder, without_container
+
+Moves = tuple[tuple[str, str], ...]
+"""Old and new addresses, or what they begin with up to a `/`, as identities spell them."""
+
+_BROKERS = "kafka"
+
+
+def sources_of(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
+    """The distinct sources of a pipeline, in plan order."""
+    return tuple(dict.fromkeys(source for each in inputs for source in each.sources))
+
+
+def successors(
+    known: Sequence[SourceIdentity], wanted: Sequence[SourceIdentity], moves: Moves
+) -> dict[SourceIdentity, SourceIdentity]:
+    """For each known source that the plan spells otherwise, what it is there. Of equal ones the first is the first."""
+    free = [source for source in wanted if source not in known]
+    found: dict[SourceIdentity, SourceIdentity] = {}
+    for source in known:
+        heir = None if source in wanted else next((each for each in free if _reads_the_same(source, each, moves)), None)
+        if heir is not None:
+            found[source] = heir
+            free.remove(heir)
+    return found
+
+
+def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipeline:
+    """The pipeline that made a state, its sources spelled as the one that wants to go on with it spells them."""
+    heirs = successors(sources_of(before.inputs), sources_of(after.inputs), moves)
+    inputs = tuple(
+        replace(each, sources=tuple(heirs.get(source, source) for source in each.sources)) for each in before.inputs
+    )
+    return replace(before, inputs=inputs)
+
+
+def positions_gone_on(
+    positions: Sequence[SourcePosition], pipeline: Pipeline, moves: Moves
+) -> tuple[SourcePosition, ...]:
+    """The positions, under the identities that the pipeline has for their sources. Those it does not know stay."""
+    heirs = successors([position.source for position in positions], sources_of(pipeline.inputs), moves)
+    return tuple(
+        position if position.source not in heirs else _gone_on(position, heirs[position.source])
+        for position in positions
+    )
+
+
+def same_but_for_names(
+    before: Sequence[SourcePosition], after: Sequence[SourcePosition], wanted: Sequence[SourceIdentity]
+) -> bool:
+    """Whether the positions are the same ones, each under its old identity or one of `wanted`."""
+    return len(before) == len(after) and all(
+        replace(now, source=was.source, moved=was.moved) == was
+        and (now == was or (now.source in wanted and now.moved[: len(was.moved)] == was.moved))
+        for was, now in zip(before, after, strict=True)
+    )
+
+
+def _gone_on(position: SourcePosition, heir: SourceIdentity) -> SourcePosition:
+    files = position.files
+    seen, moved = sum(ref.entries for ref in files.index) + len(files.tail), position.moved
+    if seen and not _is_spelled(position.source, heir.address):
+        old, new = _roots(redacted_folder(position.source.address), heir.address)
+        moved = (*moved, FilesMoved(old, new, seen))
+    return replace(position, source=heir, moved=moved)
+
+
+def _roots(old: str, new: str) -> tuple[str, str]:
+    """Two addresses without the steps that both end in: what was moved is no pattern, what is below may be one."""
+    olds, news = old.split("/"), new.split("/")
+    while len(olds) > 1 and len(news) > 1 and olds[-1] == news[-1]:
+        olds.pop()
+        news.pop()
+    return "/".join(olds), "/".join(news)
+
+
+def _reads_the_same(known: SourceIdentity, wanted: SourceIdentity, moves: Moves) -> bool:
+    if (known.format, known.options) != (wanted.format, wanted.options) or known.format == FORMAT:
+        return False
+    if _is_spelled(known, wanted.address):
+        return True
+    reached = {known.address, redacted_address(known.address), redacted_folder(known.address)}
+    for _ in moves:  # a folder may have been moved twice; into itself, it would be moved for ever
+        reached |= {moved for address in reached for moved in _moved(address, moves)}
+    return wanted.address in reached
+
+
+def _is_spelled(known: SourceIdentity, address: str) -> bool:
+    """Whether this or an earlier release spells the known source's address so, with nothing moved."""
+    return (
+        address in {known.address, redacted_address(known.address), redacted_folder(known.address)}
+        or (known.format == _BROKERS and not address)
+        or ("@" not in known.address and without_container(address) == known.address)
+    )
+
+
+def _moved(address: str, moves: Moves) -> Iterator[str]:
+    for old, new in moves:
+        if address == old or address.startswith(f"{old}/"):
+            yield new + address[len(old) :]

@@ -1,0 +1,117 @@
+"""What follows a position in another stream, and why nothing may any more."""
+
+from dataclasses import replace
+
+import pytest
+
+from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.epochs.upstream import (
+    FORMAT,
+    Trouble,
+    UpstreamPosition,
+    backfill_of,
+    consumed_in_each_way,
+    consumed_of,
+    decode,
+    may_follow,
+    trouble,
+)
+from dagster_ckpt.protocol.manifest.manifest import (
+    Backfill,
+    BackfillStatus,
+    Consumed,
+    EpochRange,
+    Manifest,
+    SourcePosition,
+)
+from dagster_ckpt.protocol.manifest.manifest import SourceIdentity as Identity
+from tests.worlds.manifests import SOURCE, a_manifest
+
+UP = StreamUuid("b" * 32)
+
+
+def newest(epoch: int, *abandoned: tuple[int, int]) -> Manifest:
+    ranges = tuple(EpochRange(Epoch(first), Epoch(last)) for first, last in abandoned)
+    return a_manifest(uuid=UP, version=Version(99), epoch=Epoch(epoch), abandoned=ranges)
+
+
+def at(epoch: int, part: int = 0, parts: int = 0) -> UpstreamPosition:
+    return UpstreamPosition(UP, Epoch(epoch), part, parts)
+
+
+def read(stream: str, position: UpstreamPosition | None, ordinal: int = 0) -> SourcePosition:
+    current = None if position is None else position.encode()
+    return SourcePosition(Identity(FORMAT, stream, ordinal=ordinal), current=current)
+
+
+@pytest.mark.parametrize("position", [at(0), at(41), at(41, 3, 8), at(41, 8, 8), replace(at(41, 3, 8), term=Term(5))])
+def test_a_position_survives_its_text(position: UpstreamPosition) -> None:
+    assert decode(position.encode()) == position
+
+
+def test_the_text_of_a_position_says_no_more_than_it_must() -> None:
+    assert UpstreamPosition(StreamUuid("9f"), Epoch(41)).encode() == '{"uuid": "9f", "epoch": 41}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7",
+        "{}",
+        '{"uuid": "a"}',
+        '{"uuid": 1, "epoch": 1}',
+        '{"uuid": "a", "epoch": -1}',
+        '{"uuid": "a", "epoch": true}',
+        '{"uuid": "a", "epoch": 1, "more": 1}',
+        '{"uuid": "a", "epoch": 1, "part": 1, "parts": 2}',
+        "not JSON",
+    ],
+)
+def test_a_text_of_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"offset=|Expecting value"):
+        decode(text)
+
+
+def test_what_was_abandoned_does_not_follow() -> None:
+    assert list(may_follow(newest(9, (4, 6)), Epoch(3))) == [7, 8, 9]
+    assert list(may_follow(newest(9, (4, 6)), Epoch(2))) == [3, 7, 8, 9]
+    assert list(may_follow(newest(3, (4, 98)), Epoch(3))) == []
+
+
+def test_a_consumed_epoch_that_the_upstream_builds_on_is_no_trouble() -> None:
+    assert trouble(newest(9, (4, 6)), at(3)) is None
+    assert trouble(newest(9, (4, 6)), at(9)) is None
+    assert trouble(newest(0), at(0)) is None
+
+
+def test_a_consumed_epoch_that_the_upstream_has_left_behind_is_trouble() -> None:
+    assert trouble(newest(9, (4, 6)), at(5)) is Trouble.ROLLED_BACK
+    assert trouble(newest(3), at(5)) is Trouble.ROLLED_BACK
+
+
+def test_another_stream_under_the_same_name_is_trouble() -> None:
+    assert trouble(replace(newest(9), uuid=StreamUuid("c" * 32)), at(9)) is Trouble.MADE_ANEW
+
+
+def test_what_was_consumed_is_said_of_each_upstream_once() -> None:
+    sources = [
+        read("b", at(7)),
+        read("a", at(3, 1, 2)),
+        read("b", at(6), ordinal=1),
+        read("c", None),
+        SourcePosition(SOURCE, current='{"logOffset": 3}'),
+    ]
+    assert consumed_of(sources) == (Consumed("a", UP, Epoch(3)), Consumed("b", UP, Epoch(6)))
+    assert consumed_in_each_way(sources) == (*consumed_of(sources), Consumed("b", UP, Epoch(7)))
+
+
+def test_an_upstream_that_is_read_in_two_ways_is_said_once_where_they_agree() -> None:
+    sources = [read("b", at(7)), read("b", at(7), ordinal=1)]
+    assert consumed_in_each_way(sources) == (Consumed("b", UP, Epoch(7)),)
+
+
+def test_a_stream_is_being_created_until_the_last_snapshot_is_read_to_its_end() -> None:
+    creating = Backfill(BackfillStatus.CREATING, "1/8")
+    assert backfill_of([read("a", at(3, 1, 8)), read("b", at(3, 3, 4))]) == creating
+    assert backfill_of([read("a", at(3, 8, 8)), read("b", at(3))]) == Backfill()
+    assert backfill_of([]) == Backfill()

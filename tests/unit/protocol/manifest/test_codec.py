@@ -1,0 +1,222 @@
+import gzip
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.protocol.epochs.pin import Pin, decode_pin
+from dagster_ckpt.protocol.manifest.codec import (
+    FILES_SEEN,
+    MANIFEST_BYTES_MAX,
+    decode_entries,
+    decode_manifest,
+    decode_nonce,
+    encode_entries,
+    encode_manifest,
+)
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition
+from dagster_ckpt.protocol.object_names import FileId, state_name
+from tests.worlds.manifests import SOURCE, a_change, a_manifest, a_run
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    return dict(json.loads(gzip.decompress(data)))
+
+
+def _edited(edit: Callable[[dict[str, Any]], object]) -> bytes:
+    """The bytes of a good manifest, edited by hand."""
+    manifest = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    fields = _json(encode_manifest(manifest))
+    edit(fields)
+    return gzip.compress(json.dumps(fields).encode())
+
+
+def test_people_can_read_a_manifest_with_zcat() -> None:
+    fields = _json(encode_manifest(a_manifest()))
+    assert fields["format"] == 3
+    assert fields["kind"] == "open"
+    assert fields["pipeline"]["output"]["text"] == "carrier: string\ndelay: double"
+
+
+def test_the_nonce_that_is_read_alone_is_the_manifests() -> None:
+    manifest = a_manifest()
+    assert decode_nonce(encode_manifest(manifest), "m") == manifest.nonce
+
+
+@pytest.mark.parametrize("wrong", [[1, -1, 1], [1, True, 1], [1, 1.5, 1], [1, "2", 1], [1, None, 1]])
+def test_a_column_of_numbers_with_another_value_in_it_is_damage(wrong: list[object]) -> None:
+    data = _edited(lambda fields: fields["runs"]["total"]["runs"].update(rows=wrong))
+    with pytest.raises(CorruptStateError, match="rows"):
+        decode_manifest(data, "m")
+
+
+def test_a_manifest_of_the_first_release_is_read() -> None:
+    written = (Path(__file__).parent / "manifest-of-0.1.0.json.gz").read_bytes()
+    assert _json(written)["format"] == 1
+    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    assert decode_manifest(written, "m") == expected
+
+
+def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
+    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    written = (Path(__file__).parent / "manifest-of-format-2.json.gz").read_bytes()
+    assert _json(written)["format"] == 2
+    assert decode_manifest(written, "m") == expected
+    pin = (Path(__file__).parent / "pin-of-format-2.json.gz").read_bytes()
+    assert decode_pin(pin, "p") == Pin("before", 7, expected)
+
+
+def test_a_manifest_without_the_fields_that_were_added_later_is_read() -> None:
+    def older(fields: dict[str, Any]) -> None:
+        del fields["checkpoint_interval_ms"], fields["slowest_shards"]
+
+    found = decode_manifest(_edited(older), "m")
+    assert (found.checkpoint_interval_ms, found.slowest_shards) == (None, ())
+    assert found == decode_manifest(_edited(lambda fields: None), "m")
+
+
+def test_an_older_stream_without_state_appends_and_had_as_many_rows_out_as_in() -> None:
+    def older(fields: dict[str, Any]) -> None:
+        fields["format"] = 2
+        fields["pipeline"]["tables"] = []
+        fields["runs"] = {}
+        fields["statistics"]["total_rows_in"] = 7
+        del fields["harvested_us"], fields["pipeline"]["appends"]
+        del fields["statistics"]["total_rows_out"], fields["statistics"]["total_late_rows"]
+
+    found = decode_manifest(_edited(older), "m")
+    assert found.pipeline.appends
+    assert (found.statistics.total_rows_out, found.statistics.total_late_rows) == (7, 0)
+
+
+@pytest.mark.parametrize("damage", [{"statistics": []}, {"pipeline": {}}, {"pipeline": {"tables": [7]}}])
+def test_a_damaged_manifest_of_the_first_release_is_damaged(damage: dict[str, Any]) -> None:
+    with pytest.raises(CorruptStateError, match="object=m, reason=expected a pipeline with tables, and statistics"):
+        decode_manifest(_edited(lambda m: m.update(format=1, **damage)), "m")
+
+
+def test_the_same_manifest_always_has_the_same_bytes() -> None:
+    assert encode_manifest(a_manifest()) == encode_manifest(a_manifest())
+
+
+def test_a_large_stream_fits_and_is_quick() -> None:
+    def run(shard: int, number: int) -> Any:
+        path = state_name(
+            "total", (Shard(shard),), 512, FileId(Term(3), Epoch(900 + number), Shard(shard), 7919 * shard)
+        )
+        # Distinct, incompressible numbers, as real checksums and hash bounds are.
+        checksum = f"{(shard * 8 + number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}"
+        hashes = HashRange((shard << 55) + int(checksum[:8], 16), (shard << 55) + (1 << 54) + int(checksum[8:], 16))
+        return replace(a_run(3, 900, shard), path=path, checksum=checksum, hashes=hashes, rows=shard * 77 % 5000)
+
+    runs = tuple(tuple(run(shard, number) for number in range(8)) for shard in range(512))
+    manifest = a_manifest(shards=512, runs={"total": runs})
+    data = encode_manifest(manifest)
+    assert len(data) < 200_000
+    started = time.perf_counter()
+    assert decode_manifest(encode_manifest(manifest), "m") == manifest
+    assert time.perf_counter() - started < 2, "measured 0.035 s"
+
+
+def test_a_manifest_above_4_mb_is_refused_before_it_is_written() -> None:
+    numbers = [number * 0x9E3779B97F4A7C15 % 2**64 for number in range(300_000)]  # that do not compress
+    files = tuple(FileSeen(f"file:///data/{number:x}", number >> 16) for number in numbers)
+    manifest = a_manifest(sources=(SourcePosition(SOURCE, files=IndexedList(tail=files)),))
+    with pytest.raises(InvalidPipelineError, match=r"Use fewer shards.* bytes=\d+, bytes_max=4194304"):
+        encode_manifest(manifest)
+    assert MANIFEST_BYTES_MAX == 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../other/state/x", "state/../../x", "state//x", "", "state/.x", "state/x\n", None, 7],
+)
+@pytest.mark.parametrize("where", ["runs", "changes", "index"])
+def test_a_path_that_leaves_the_streams_folder_is_refused(path: object, where: str) -> None:
+    def edit(fields: dict[str, Any]) -> None:
+        if where == "runs":
+            fields["runs"]["total"]["runs"]["path"][1] = path
+        elif where == "changes":
+            change = _json(encode_manifest(a_manifest(changes=(a_change(1, 2, 0),))))["changes"]
+            fields["changes"] = {**change, "path": [path]}
+        else:
+            index = {"path": [path], "entries": [1], "bytes": [1], "checksum": [""], "level": [0], "ancestor": [None]}
+            fields["files"]["index"] = {"count": 1, **index}
+
+    with pytest.raises(CorruptStateError, match="not a name inside the stream's folder"):
+        decode_manifest(_edited(edit), "m")
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda m: m.pop("term"), "fields are missing: term"),
+        (lambda m: m.update(version="1"), "version: expected int, found str"),
+        (lambda m: m.update(version=True), "version: expected int, found bool"),
+        (lambda m: m.update(version=1.0), "version: expected int, found float"),
+        (lambda m: m.update(epoch=-1), "epoch: expected no negative number"),
+        (lambda m: m.update(retained=[]), "retained: expected dict"),
+        (lambda m: m["runs"]["total"]["shards"].__setitem__(0, 3), "total: expected 4 runs, found 3"),
+        (lambda m: m["runs"].update(total={}), "total: expected shards and runs"),
+        (lambda m: m["runs"]["total"]["runs"]["path"].pop(), "path: expected 3 values, found 2"),
+        (lambda m: m["runs"]["total"]["runs"].update(hashes={"all": "xyz"}), "hashes: expected two hashes"),
+        (lambda m: m["runs"]["total"]["runs"].update(moved_lo={"all": "x" * 16}), "moved_lo: invalid literal"),
+        (lambda m: m["pipeline"]["output"].update(ipc="AAAA"), "output: not an Arrow schema"),
+        (lambda m: m["pipeline"]["output"].update(ipc="!"), "output: not an Arrow schema"),
+        (lambda m: m["pipeline"].update(parameters=[]), "parameters: expected dict"),
+        (lambda m: m.pop("format"), "no format number"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_damaged_and_says_where(
+    edit: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    with pytest.raises(CorruptStateError, match=rf"object=manifest/x, reason=.*{reason}"):
+        decode_manifest(_edited(edit), "manifest/x")
+
+
+NOT_OBJECTS = [gzip.compress(text, mtime=0) for text in (b"", b"[]", b"[" * 100_000)]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", *NOT_OBJECTS])
+def test_bytes_that_are_no_manifest_are_damage(data: bytes) -> None:
+    with pytest.raises(CorruptStateError, match="object=m"):
+        decode_manifest(data, "m")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: m.update(format=4),
+        lambda m: m.update(colour="red"),
+        lambda m: m.update(kind="teleport"),
+        lambda m: m["owner"].update(colour="red"),
+        lambda m: m["runs"]["total"]["runs"].update(colour={"all": "red"}),
+    ],
+)
+def test_what_a_newer_release_wrote_is_not_guessed_at(edit: Callable[[dict[str, Any]], object]) -> None:
+    with pytest.raises(IncompatibleStateError, match=r"upgrade before you go on\. object=m, found="):
+        decode_manifest(_edited(edit), "m")
+
+
+def test_an_index_object_of_another_kind_is_not_misread() -> None:
+    data = encode_entries(FILES_SEEN, (FileSeen("file:///a", -5),))
+    assert decode_entries(FILES_SEEN, data, "i") == (FileSeen("file:///a", -5),)
+    with pytest.raises(CorruptStateError):
+        decode_manifest(data, "i")
+    with pytest.raises((CorruptStateError, IncompatibleStateError)):
+        decode_entries(FILES_SEEN, encode_manifest(a_manifest()), "i")
+
+
+def test_schemas_keep_what_arrow_knows_of_them() -> None:
+    schema = pa.schema([pa.field("t", pa.timestamp("us", "UTC"), nullable=False)], metadata={"a": "b"})
+    pipeline = replace(a_manifest().pipeline, output=schema)
+    read = decode_manifest(encode_manifest(a_manifest(pipeline=pipeline, kind=ManifestKind.FORK)), "m")
+    assert read.pipeline.output.equals(schema, check_metadata=True)
