@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.widths import widened
+from dagster_ckpt.lsm.integer_widths import widened
 
 Positions = npt.NDArray[np.int64]
 """Row numbers, counted from 0."""

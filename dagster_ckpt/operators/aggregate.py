@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators import aggregate_checks, checks, expiry_checks, retraction, updating_checks
 from dagster_ckpt.operators.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, equal, flat, flatten, mask_of, take
-from dagster_ckpt.lsm.key_order import key_codes
+from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.accumulators.accumulator import known
 from dagster_ckpt.operators.accumulators.distinct import NewValues

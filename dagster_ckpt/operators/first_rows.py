@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.accumulators.extremes import End
 from dagster_ckpt.operators.changes import inserts

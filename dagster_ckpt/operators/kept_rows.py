@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.lsm.words import chosen
 from dagster_ckpt.operators.accumulators.extremes import End
 from dagster_ckpt.operators.changes import changes_of_columns, inserts
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators import checks, expiry_checks, retraction, updating_checks
 from dagster_ckpt.operators.changes import changes_of_columns

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, take
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import window_checks
 from dagster_ckpt.operators.agg import Aggregation

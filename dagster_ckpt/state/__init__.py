@@ -12,7 +12,7 @@ A task's tables within an epoch
 The runs beneath
     table_runs       the runs of one table, as they become more and, merged, fewer
     layers           those that look-ups ask, newest first
-    merging          carries out the merges that `lsm.compaction` chooses
+    merging          carries out the merges that `lsm.compaction.compaction` chooses
     expiry           shows less of a run once rows have expired
     run_writer       writes new runs, readable at once
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.deltas import changing, one_word, said_by, touched_of
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.table import Touched
-from dagster_ckpt.lsm.words import changing, one_word, said_by, touched_of
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.snapshot import PIECE_BYTES

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.view import EVERYTHING, View
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.runs.view import EVERYTHING, View
 from dagster_ckpt.protocol.manifest.manifest import RunRef, SortKind, StateTableSpec, TimeRange
 
 _SORT_VALUE_OF_ZERO = 2**63

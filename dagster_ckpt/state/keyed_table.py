@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.run import run_of, tombstones_of
+from dagster_ckpt.lsm.runs.run import run_of, tombstones_of
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.sorted_table import SortedTable

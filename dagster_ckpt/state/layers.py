@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.levels import Levels, Placed, levels_of
-from dagster_ckpt.lsm.lookup import found_of, look_up
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, Hashes
-from dagster_ckpt.lsm.view import View
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.expiry import view_of_ref, view_since
 from dagster_ckpt.state.open_runs import OpenRuns

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dagster_ckpt.lsm.words import Word, one_word
+from dagster_ckpt.lsm.runs.deltas import Word, one_word
 
 _WORDS_MAX = 8
 """So many may lie unmerged, and be asked one after another."""

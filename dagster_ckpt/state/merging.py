@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.merge import merged, merged_into
-from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.lsm.pieces import pieces_of
-from dagster_ckpt.lsm.run import Run, live
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.compaction.merge import merged, merged_into
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of
+from dagster_ckpt.lsm.runs.run import Run, live
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.state.layers import Views
 
 Piece = tuple[HashRange, Run]

@@ -7,9 +7,9 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import decode
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.file.run_file import decode
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 from dagster_ckpt.state.objects import contents
 from dagster_ckpt.state.remote.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import split
 from dagster_ckpt.lsm.columns import Positions, take
-from dagster_ckpt.lsm.key_order import key_order
-from dagster_ckpt.lsm.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.compaction.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes
-from dagster_ckpt.lsm.words import chosen
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns

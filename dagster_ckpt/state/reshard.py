@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, Nonce, Shard, can_be_shards
-from dagster_ckpt.lsm.resharding import resharded as with_clips
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.table import KEY_HASH
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import encode_manifest

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec, TimeRange
 from dagster_ckpt.protocol.object_names import FileId, state_name
 from dagster_ckpt.state.engine import Engine

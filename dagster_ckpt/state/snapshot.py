@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.merge import scan
-from dagster_ckpt.lsm.pieces import pieces_of, rows_in
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.layers import Layers
 from dagster_ckpt.state.open_runs import OpenRuns

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import equal, flat, take
-from dagster_ckpt.lsm.compaction import CompactionLimits
-from dagster_ckpt.lsm.merge import scan
-from dagster_ckpt.lsm.multimap import get_all
-from dagster_ckpt.lsm.run import Run, kept
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.lookup.multimap import get_all
+from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, sliced, touched_of
+from dagster_ckpt.lsm.runs.run import Run, kept
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
-from dagster_ckpt.lsm.view import View
-from dagster_ckpt.lsm.words import Word, changing, one_word, sliced, touched_of
 from dagster_ckpt.protocol.manifest.manifest import SortKind
 from dagster_ckpt.state.expiry import view_since
 from dagster_ckpt.state.layers import Views

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm import slices
-from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges, is_written_anew
-from dagster_ckpt.lsm.images import with_images
-from dagster_ckpt.lsm.levels import levels_of
-from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.lsm.pieces import pieces_of, rows_in
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_lists import RunLists, after_merge, with_news
-from dagster_ckpt.lsm.view import View
-from dagster_ckpt.lsm.words import Word, changing, one_word, said_by
+from dagster_ckpt.lsm.compaction import slices
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_written_anew
+from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
+from dagster_ckpt.lsm.runs.before_images import with_images
+from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, said_by
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
 from dagster_ckpt.state.expiry import narrowed
 from dagster_ckpt.state.layers import Layers, OwnLevel, Views

@@ -8,7 +8,7 @@ import numpy as np
 
 from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.lsm.compaction import limits_for
+from dagster_ckpt.lsm.compaction.compaction import limits_for
 from dagster_ckpt.protocol.ack import ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, RunRef, SortKind, StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.columns import flat, take
-from dagster_ckpt.lsm.run import run_of, tombstones_of
+from dagster_ckpt.lsm.runs.run import run_of, tombstones_of
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.expiry import sort_value_of

@@ -13,13 +13,13 @@ import pyarrow as pa
 from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.columns import Mask, flat, stack
-from dagster_ckpt.lsm.merge import scan
-from dagster_ckpt.lsm.pieces import pieces_of, rows_in
-from dagster_ckpt.lsm.run import Run, kept, one_after_another, run_of
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.run import Run, kept, one_after_another, run_of
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 from dagster_ckpt.lsm.value_hashes import value_hashes
-from dagster_ckpt.lsm.view import View
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.layers import Layers, Views

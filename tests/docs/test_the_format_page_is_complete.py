@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.lsm import run_file, run_tail
+from dagster_ckpt.lsm.file import run_file, run_tail
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import EpochWork, Lease, LeaseHolder, ProcessId

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm import run_file
-from dagster_ckpt.lsm.lookup import found_of, look_up
-from dagster_ckpt.lsm.merge import merged, merged_into, scan
-from dagster_ckpt.lsm.multimap import get_all
-from dagster_ckpt.lsm.run import Run, live, run_of
-from dagster_ckpt.lsm.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.compaction.merge import merged, merged_into, scan
+from dagster_ckpt.lsm.file import run_file
+from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.multimap import get_all
+from dagster_ckpt.lsm.runs.run import Run, live, run_of
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.view import View
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from tests.worlds.examples import examples
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from tests.worlds.examples import examples
 from tests.worlds.merge_costs import Costs
 

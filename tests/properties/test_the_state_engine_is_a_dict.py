@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.state.change_runs import changes_of
 from dagster_ckpt.storage.memory import MemoryObjectStore

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
-from dagster_ckpt.lsm import run_file
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
+from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.engine import Engine as StateEngine
 from dagster_ckpt.state.open_runs import OpenRuns

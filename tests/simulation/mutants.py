@@ -15,8 +15,8 @@ from unittest.mock import patch
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.lsm.resharding import resharded as with_clips
-from dagster_ckpt.lsm.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, JobEnded, ShardAcked

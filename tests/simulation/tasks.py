@@ -7,8 +7,8 @@ from random import Random
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
-from dagster_ckpt.lsm.merges import SliceMerge
-from dagster_ckpt.lsm.run_lists import after_merge, may_merge
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge
+from dagster_ckpt.lsm.compaction.run_lists import after_merge, may_merge
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name

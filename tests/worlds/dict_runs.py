@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.levels import Placed, levels_of
-from dagster_ckpt.lsm.merges import SliceMerge, TierMerge
-from dagster_ckpt.lsm.resharding import resharded
-from dagster_ckpt.lsm.run_lists import RunLists, after_merge, may_merge, with_news
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
+from dagster_ckpt.lsm.compaction.levels import Placed, levels_of
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.lsm.compaction.resharded_runs import resharded
+from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, may_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 Rows = dict[int, int | None]

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.run import Run, run_of
-from dagster_ckpt.lsm.run_file import encode
+from dagster_ckpt.lsm.file.run_file import encode
+from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.far_bytes import FarTraffic

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, taken
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, StateTable
 from dagster_ckpt.operators.joins.answers import Answers, Questions
 from dagster_ckpt.operators.joins.arrivals import BUCKET

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, joined, row_numbers, take, value_codes
-from dagster_ckpt.lsm.key_order import key_order
+from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.process.given import with_columns
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.key_order import KeyOrder, key_order
+from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators.own_columns import hashes_in, micros
 from dagster_ckpt.operators.process.layout import TIME

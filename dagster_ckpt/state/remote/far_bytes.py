@@ -96,7 +96,7 @@ class FarTraffic:
 
 
 class FarBytes:
-    """One object of a remote store. Implements `lsm.blocks.Far`. Not for use by several threads at once."""
+    """One object of a remote store. Implements `lsm.file.blocks.Far`. Not for use by several threads at once."""
 
     def __init__(
         self, store: ObjectStore, name: str, place: Place, traffic: FarTraffic, spread: Spread = in_turn

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Shard
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import AppendOnly, EpochContext, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.late import KEEP, keep_late, late_table

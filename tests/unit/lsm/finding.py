@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.run import ABSENT, Run
-from dagster_ckpt.lsm.search import asked_of, find
+from dagster_ckpt.lsm.lookup.layer_search import asked_of, find
+from dagster_ckpt.lsm.runs.run import ABSENT, Run
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.view import View
 
 
 def positions(view: View | Run, hashes: Hashes, keys: pa.Table) -> Positions:

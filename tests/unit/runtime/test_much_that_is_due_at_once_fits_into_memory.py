@@ -11,9 +11,9 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.run import Run
+from dagster_ckpt.lsm.runs.deltas import Word
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Found, Hashes
-from dagster_ckpt.lsm.words import Word
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregate import RunningAggregate
 from dagster_ckpt.operators.deduplicate import Deduplicate

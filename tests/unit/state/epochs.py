@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import (
     Manifest,

@@ -5,9 +5,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.lookup import Answer, look_up
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.view import View
+from dagster_ckpt.lsm.lookup.lookup import Answer, look_up
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.far_bytes import in_turn

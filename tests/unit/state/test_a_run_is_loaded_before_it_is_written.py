@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.lsm.blocks import Damaged, Range
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import decode, encode
+from dagster_ckpt.lsm.file.blocks import Damaged, Range
+from dagster_ckpt.lsm.file.run_file import decode, encode
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.run_writer import Folder, Level, RunWriter

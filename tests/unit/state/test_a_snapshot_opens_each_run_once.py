@@ -12,9 +12,9 @@ import pytest
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.blocks import BLOCK_BYTES
-from dagster_ckpt.lsm.run import Run, live
-from dagster_ckpt.lsm.run_file import decode
+from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
+from dagster_ckpt.lsm.file.run_file import decode
+from dagster_ckpt.lsm.runs.run import Run, live
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state import snapshot
 from dagster_ckpt.state.open_runs import OpenRuns

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dagster_ckpt.lsm.run import live
+from dagster_ckpt.lsm.runs.run import live
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.storage.memory import MemoryObjectStore

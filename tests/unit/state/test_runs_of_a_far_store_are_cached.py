@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
-from dagster_ckpt.lsm.blocks import BLOCK_BYTES
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import encode
+from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
+from dagster_ckpt.lsm.file.run_file import encode
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.open_runs import OpenRuns

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.snapshot import live_rows
 from dagster_ckpt.storage.memory import MemoryObjectStore

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.resharding import resharded as with_clips
+from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition

@@ -9,8 +9,8 @@ from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from dagster_ckpt.lsm.run import Run
-from dagster_ckpt.lsm.run_file import encode
+from dagster_ckpt.lsm.file.run_file import encode
+from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.storage.local import LocalObjectStore
 from tests.worlds.far_runs import SCHEMA, reader, same, some_run, stored

@@ -1,0 +1,13 @@
+"""Which runs to merge and when, and the merge itself. `state` carries out what is chosen here.
+
+Reading order
+
+    compaction      the choice, and what it goes by
+    merge_choice    what can be chosen
+    levels          the upper runs, and the bottom beneath them
+    depth           how many upper runs there are
+    slices          where the next slice begins and ends
+    merge           several runs into one: the newest delta of each key
+    run_lists       the lists of runs after a write
+    resharded_runs  the lists of runs for another number of shards
+"""

@@ -1,0 +1,230 @@
+"""What to merge, and when. A pure choice: `state` carries it out.
+
+Reading gets dearer with each upper run that shows a hash (the depth there), merging with each row that is written. If
+each epoch moves one slice of the hash range down, and `depth` slices are the whole, then an epoch of `n` rows over a
+bottom of `N` writes `N / depth` of them, and looks into `depth / 2` upper runs: over half of the range, merging was
+less than that many epochs ago. The sum is least where `depth` is the square root of `2 * merge_cost * N / n`. So it
+grows with the square root of the state, and is the same in every epoch. Where one run holds the rows of several epochs,
+these count as many times less, and for small epochs what a look into a run costs at least (`search_rows`) counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.lsm.compaction.depth import ShardDepth, Small, depth_of, depths_of, mean_depth, rows_shown
+from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.lsm.compaction.run_lists import after_merge, may_merge
+from dagster_ckpt.lsm.compaction.slices import Slice, Stretch, next_slice, rows_in
+from dagster_ckpt.protocol.manifest.manifest import RunRef
+
+_RUNS_MAX = 4096
+"""How many upper runs a table may have, over all shards, where each has no more than `depth_max`."""
+
+_HASTE_MAX = 1.5
+"""How much more is merged while there are more upper runs than there should be."""
+
+_CALM = 0.1
+"""How much more upper runs than there should be are no reason to merge more."""
+
+_EXPIRING_DEPTH_MIN = 2
+"""With less, each epoch would write all of the table beside its own rows: then rather both at once."""
+
+_EXPIRING_FILES = 4
+"""Into so many files a slice is written where rows expire: the next one rarely ends where a file does, and of a file
+that it cuts the moved rows are there twice."""
+
+_TIER_RATIO = 2
+"""How much greater a run may be than all newer ones together to be merged with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionLimits:
+    """When runs are merged.
+
+    `merge_cost` is what merging a row costs, in searches for a row in one upper run. A look into a run costs as much
+    again as searching `search_rows`, and a merge as much as merging `slice_rows_min` or `slice_bytes_min`: slices are
+    no smaller. The depth stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows`
+    and `small_bytes` and less than `small_share` of the bottom is small, and `tier_runs` small runs of like sizes are
+    made one. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
+
+    Where rows expire, what is dead is not to be much of the whole: upper runs have about `upper_share` of the bottom's
+    rows or less, and a run is small below `expiring_small_share`. Not so below `expiring_rows_min` rows in all: what
+    is dead there costs less than a merge.
+    """
+
+    merge_cost: float = 8.0
+    search_rows: int = 1 << 13
+    depth_min: int = 4
+    depth_max: int = 64
+    small_rows: int = 1 << 14
+    small_bytes: int = 1 << 24
+    small_share: float = 1 / 8
+    tier_runs: int = 6
+    slice_rows_min: int = 1 << 16
+    slice_bytes_min: int = 1 << 24
+    file_bytes_max: int = 1 << 28
+    upper_share: float = 1 / 6
+    expiring_small_share: float = 1 / 40
+    expiring_rows_min: int = 1 << 13
+
+
+def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
+    """The limits for a stream of so many shards: where they are many, each may have fewer runs."""
+    return replace(limits, depth_max=min(limits.depth_max, max(2 * limits.depth_min, _RUNS_MAX // shards)))
+
+
+def is_written_anew(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], new_rows: int, limits: CompactionLimits
+) -> bool:
+    """Whether an epoch of so many rows writes all of a table whose rows expire, with its own and without what is dead.
+
+    Where an epoch's rows are so large a part of it, that costs no more than slices do, and leaves nothing that is dead.
+    """
+    rows = _rows_of(lists, ranges)
+    if rows + new_rows < limits.expiring_rows_min and max(map(len, lists), default=0) < limits.depth_min:
+        return False
+    return new_rows > 0 and rows * limits.upper_share <= new_rows
+
+
+def choose_merges(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits, *, expiring: bool = False
+) -> tuple[SliceMerge | TierMerge, ...]:
+    """What to merge of these shards' runs now, to be carried out in this order; empty: nothing.
+
+    `expiring`: the table's rows expire.
+
+    **Slices.** Once there are upper runs enough, each epoch merges one slice; the next goes on where it ended, and
+    round again. While there are more upper runs than there should be, slices are up to half as great again. Where they
+    are more than twice the depth over all hashes, they are worked off at once, in several slices: intake waits.
+
+    **Tiers.** The newest runs do not count as long as they are small: few rows each would rewrite a slice. They are
+    merged with each other until they are no longer small. The one `TierMerge` comes last, and has no slice's output
+    among its runs.
+    """
+    if max(map(len, lists), default=0) < 2:
+        return ()
+    expiring = expiring and _rows_of(lists, ranges) >= limits.expiring_rows_min
+    small_share = limits.expiring_small_share if expiring else limits.small_share
+    shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes), small_share)
+    pace = _pace(shards, limits, expiring=expiring)
+    rows_max = pace.rows * min(_HASTE_MAX, max(1.0, mean_depth(shards) / pace.mean_depth - _CALM))
+    rows = 0
+    merges: list[SliceMerge | TierMerge] = []
+    while (mean := mean_depth(shards)) >= pace.mean_depth:
+        stalled = mean > 2 * pace.depth
+        if rows > rows_max / 2 and not stalled:
+            break
+        stretches = _stretches(shards, pace.depth)
+        piece = next_slice(stretches, rows_max if stalled else rows_max - rows)
+        if piece is None:
+            break
+        files_min = int(piece.rows / limits.expiring_rows_min) if expiring else 1
+        merge = _legal(piece, lists, ranges, stretches[0].within, limits, min(files_min, _EXPIRING_FILES))
+        merge = replace(merge, urgent=rows > rows_max / 2)
+        merges.append(merge)
+        rows += merge.rows
+        before, lists = lists, after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
+        shards = [
+            known if refs is same else depth_of(refs, known.within, small)
+            for known, refs, same in zip(shards, lists, before, strict=True)
+        ]
+    tier = _tier(lists, ranges, small, limits)
+    return (*merges, tier) if tier else tuple(merges)
+
+
+def _rows_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> float:
+    """How many rows the runs show, also those that newer ones hide, and expired ones of a run that has others."""
+    return sum(rows_shown(ref, within) for refs, within in zip(lists, ranges, strict=True) for ref in refs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """What costs least: how many upper runs where the next slice is, and so on average, and how many rows a slice."""
+
+    depth: int
+    mean_depth: float
+    rows: float
+
+
+def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits, *, expiring: bool) -> _Pace:
+    run_rows = sum(shard.run_rows for shard in shards)
+    # Shards that get no rows are not merged: they are no part of the whole.
+    bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
+    if not run_rows:
+        return _Pace(limits.depth_min, limits.depth_min, limits.slice_rows_min)
+    upper = [ref for shard in shards for ref in shard.upper]
+    rows_per_byte = sum(ref.rows for ref in upper) / max(1, sum(ref.bytes for ref in upper))
+    rows_min = min(limits.slice_rows_min, limits.slice_bytes_min * rows_per_byte)
+    epoch_rows = sum(shard.epoch_rows for shard in shards)
+    worth = 2 * limits.merge_cost * epoch_rows / (epoch_rows + limits.search_rows)
+    best = round(sqrt(worth * max(bottom_rows, rows_min) / run_rows))
+    depth = max(limits.depth_min, min(best, limits.depth_max))
+    if expiring:
+        # What was moved down is there twice until the whole run was, and a slice keeps what expired until its turn.
+        depth = min(depth, max(_EXPIRING_DEPTH_MIN, round(limits.upper_share * bottom_rows / run_rows)))
+    rows = max(
+        (bottom_rows / depth + run_rows) * epoch_rows / run_rows,
+        rows_min,
+        # Or the bottom came to be of too many files.
+        bottom_rows / (2 * limits.depth_max),
+    )
+    # From nothing just behind the last slice, the depth grows to `depth` where the next one is, a slice at a time. A
+    # slice is merged a little before that: pausing for an epoch now and then would make the others greater.
+    share = min(1.0, rows / (bottom_rows + depth * run_rows))
+    return _Pace(depth, max(0.5, (depth * (1 + share) - 1) / 2), rows)
+
+
+def _stretches(shards: Sequence[ShardDepth], depth: int) -> list[Stretch]:
+    """From where on the next slice is taken: the deepest shard and what comes after it."""
+    first = max(range(len(shards)), key=lambda index: (shards[index].depth, not shards[index].not_begun, -index))
+    stretches = [shards[first].ahead()]
+    if stretches[0].hi == shards[first].within.hi:
+        for shard in shards[first + 1 :]:
+            if not shard.not_begun or 2 * shard.depth < depth:
+                break
+            stretches.append(shard.ahead())
+    return stretches
+
+
+def _legal(
+    piece: Slice,
+    lists: Sequence[Sequence[RunRef]],
+    ranges: Sequence[HashRange],
+    deepest: HashRange,
+    limits: CompactionLimits,
+    files_min: int,
+) -> SliceMerge:
+    """The slice, or all of the deepest shard where the slice would leave a run in too many pieces for its reference.
+
+    No list that we write is like that.
+    """
+    legal = all(may_merge(refs, within, piece.range) for refs, within in zip(lists, ranges, strict=True))
+    files = max(1, files_min, ceil(piece.bytes / limits.file_bytes_max))
+    return SliceMerge(piece.range if legal else deepest, files, round(piece.rows))
+
+
+def _foreseen(merge: SliceMerge, piece: Slice) -> RunRef:
+    """What the merge will write, as far as the choice needs to know."""
+    return RunRef("", merge.rows, int(piece.bytes), "", Epoch(0), hashes=merge.range, clip=merge.range)
+
+
+def _tier(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, limits: CompactionLimits
+) -> TierMerge | None:
+    """The newest small runs, as far down as their sizes are alike, once they are enough."""
+    if not any(all(map(small.fits, refs[:2])) for refs in lists if len(refs) > 2):
+        return None
+    rows = 0.0
+    count = 0
+    for placed in levels_of(lists, ranges).upper:
+        more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
+        # Once they are enough, not more than what is no longer small: a burst is merged a part at a time.
+        enough = count >= limits.tier_runs and rows + more > small.rows
+        if not small.fits(placed.ref) or enough or (count > 0 and more > _TIER_RATIO * rows):
+            break
+        rows, count = rows + more, count + 1
+    return TierMerge(count) if count >= limits.tier_runs else None

@@ -1,0 +1,127 @@
+"""How many runs some shards have above each other, and how many rows are in them: what a choice of merges goes by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.compaction.levels import shown, upper_count
+from dagster_ckpt.lsm.compaction.slices import Stretch, rows_in
+from dagster_ckpt.protocol.manifest.manifest import RunRef
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A run is small with fewer rows than this and fewer bytes."""
+
+    rows: float
+    bytes: int
+
+    def fits(self, ref: RunRef) -> bool:
+        return ref.rows < self.rows and ref.bytes < self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDepth:
+    """What a shard has.
+
+    `cursor` is where its next slice begins. `depth` is how many upper runs count; `run_rows` how many rows each of them
+    had to begin with, on average, and `epoch_rows` how many came in an epoch; `shown_rows` how many all of them still
+    show. `bottom_rows` counts the bottom.
+    """
+
+    within: HashRange
+    upper: Sequence[RunRef]
+    bottom: Sequence[RunRef]
+    cursor: int
+    depth: float
+    run_rows: float
+    epoch_rows: float
+    shown_rows: float
+    bottom_rows: float
+
+    @property
+    def not_begun(self) -> bool:
+        """Whether the next slice begins where the shard does."""
+        return self.cursor == self.within.lo
+
+    def ahead(self) -> Stretch:
+        """From the cursor on, as far as there are upper runs; else what comes after going round."""
+        lo, hi = self.cursor, self.within.hi
+        if not any(last >= lo for ref in self.upper for _, last in shown(ref, self.within)):
+            lo, hi = self.within.lo, self.cursor - 1
+        return Stretch(lo, hi, self.within, self.upper, self.bottom)
+
+
+def rows_shown(ref: RunRef, within: HashRange) -> float:
+    """About how many rows of the file a shard of this hash range shows, whether or not newer ones hide them."""
+    return sum(rows_in(ref, lo, hi) for lo, hi in shown(ref, within))
+
+
+def depths_of(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, small_share: float
+) -> tuple[list[ShardDepth], Small]:
+    """What each of the shards has, and below which size a run of theirs is small: less than a share of the bottom."""
+    uppers = [upper_count(refs, within) for refs, within in zip(lists, ranges, strict=True)]
+    bottom_rows = [
+        sum(rows_shown(ref, within) for ref in refs[upper:])
+        for refs, within, upper in zip(lists, ranges, uppers, strict=True)
+    ]
+    small = Small(min(small.rows, sum(bottom_rows) * small_share), small.bytes)
+    shards = [
+        _depth_of(refs[:upper], refs[upper:], within, rows, small)
+        for refs, within, upper, rows in zip(lists, ranges, uppers, bottom_rows, strict=True)
+    ]
+    return shards, small
+
+
+def depth_of(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
+    """What one shard has; a run is small as `small` says."""
+    upper = upper_count(refs, within)
+    bottom_rows = sum(rows_shown(ref, within) for ref in refs[upper:])
+    return _depth_of(refs[:upper], refs[upper:], within, bottom_rows, small)
+
+
+def mean_depth(shards: Sequence[ShardDepth]) -> float:
+    """How many upper runs a hash is in, on average."""
+    run_rows = sum(shard.run_rows for shard in shards)
+    return sum(shard.shown_rows for shard in shards) / run_rows if run_rows else 0.0
+
+
+def _depth_of(
+    upper: Sequence[RunRef], bottom: Sequence[RunRef], within: HashRange, bottom_rows: float, small: Small
+) -> ShardDepth:
+    all_rows = shown_rows = 0.0
+    counted: list[tuple[RunRef, int, int]] = []
+    for ref in upper:
+        if (counted or not small.fits(ref)) and (rows := rows_shown(ref, within)):
+            counted.append((ref, *ref.clip.intersect(within)))
+            shown_rows += rows
+    # Several files with a clip each may be one run in pieces: together they count as one. Not by the whole hash range,
+    # of which a timeline has only the part that has not expired.
+    width = max((hi for _, _, hi in counted), default=0) - min((lo for _, lo, _ in counted), default=0) + 1
+    runs: dict[int, float] = {}
+    for ref, lo, hi in counted:
+        runs[ref.epoch] = runs.get(ref.epoch, 0.0) + (hi - lo + 1) / width
+        all_rows += rows_in(ref, lo, hi)
+    depth = sum(runs.values())
+    run_rows = all_rows / depth if depth else 0.0
+    ends = (ref.moved_hi for ref in upper if ref.moved_lo != ref.moved_hi)
+    cursor = next(ends, within.lo)
+    return ShardDepth(
+        within=within,
+        upper=upper,
+        bottom=bottom,
+        # A list that was made for another hash range may have its merge ranges end outside of this one.
+        cursor=cursor if within.lo <= cursor <= within.hi else within.lo,
+        depth=depth,
+        run_rows=run_rows,
+        epoch_rows=run_rows * _runs_an_epoch(runs, upper[0].epoch) if runs else 0.0,
+        shown_rows=shown_rows,
+        bottom_rows=bottom_rows,
+    )
+
+
+def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
+    """How many runs most epochs write, of how many each did; below one where small runs of several were merged."""
+    return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)

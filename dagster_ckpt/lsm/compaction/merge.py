@@ -1,0 +1,121 @@
+"""Runs made into one: the newest word of each key."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain, stack, take
+from dagster_ckpt.lsm.lookup.layer_search import Asked, Located, with_key
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.runs.run import Run, live, one_after_another, run_of
+from dagster_ckpt.lsm.runs.view import View
+
+
+def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
+    """All keys of the runs, each with its newest word; the runs come newest first, at least one. Tombstones stay."""
+    if len(runs) == 1:
+        return runs[0]
+    hashes = np.concatenate([run.hashes for run in runs])
+    rows = stack([run.columns() for run in runs])
+    groups = key_order(hashes, rows.select(list(keys)))
+    newest = groups.order[groups.starts]
+    tombstones: Mask | None = None
+    if any(run.tombstones is not None for run in runs):
+        each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
+        tombstones = np.concatenate(each)[newest]
+    return run_of(hashes[newest], take(rows, newest), tombstones)
+
+
+def merged_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
+    """The rows of the bottom after the news: nothing is older, so there are no tombstones.
+
+    The bottom runs have none either; they ascend, and no hash is in two of them.
+    """
+    filled = [run for run in bottom if len(run)]
+    if not filled or len(news) == 0:
+        return one_after_another(filled or [live(news)])
+    below = one_after_another(filled)
+    at, known = _places(below, news, keys)
+    dead = np.zeros(len(news), dtype=np.bool_) if news.tombstones is None else news.tombstones
+    replaced, new = np.flatnonzero(known & ~dead), np.flatnonzero(~known & ~dead)
+    return _woven(below, news, _Weave(len(below), at[known & dead], at[replaced], replaced, at[new], new))
+
+
+def _places(below: Run, news: Run, keys: Sequence[str]) -> tuple[Positions, Mask]:
+    """Of each of the news where it belongs in the run below it, and whether its key is what lies there."""
+    hashes, queries = news.hashes, np.arange(len(news))
+    at = np.searchsorted(below.hashes, hashes)
+    same_hash = np.flatnonzero(np.take(below.hashes, at, mode="clip") == hashes)
+    asked = Asked(queries, [View(below)], np.array([0, len(news)])).only(same_hash)
+    located = with_key(Located(asked, np.take(at, same_hash)), hashes, news.columns(keys))
+    known = np.zeros(len(news), dtype=np.bool_)
+    known[located.asked.queries] = True
+    at[located.asked.queries] = located.at
+    return at, known
+
+
+class _Weave:
+    """How some rows go into n others: some of those are removed, some replaced, and new ones lie before some.
+
+    `removed`, `replaced_at` and `new_at` (ascending) are positions in the n rows, the other two the rows that go there.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        removed: Positions,
+        replaced_at: Positions,
+        replaced: Positions,
+        new_at: Positions,
+        new: Positions,
+    ) -> None:
+        removed = np.sort(removed)
+        slots_of_new = new_at - np.searchsorted(removed, new_at) + np.arange(len(new))
+        slots_of_replaced = replaced_at - np.searchsorted(removed, replaced_at)
+        slots_of_replaced += np.searchsorted(new_at, replaced_at, side="right")
+        self._slots = np.concatenate([slots_of_new, slots_of_replaced])
+        self._rows = np.concatenate([new, replaced])
+        self._n = n
+        # The others in their order; where a new row comes, any of them, to be written over.
+        self._others: Positions | None = None
+        if len(removed) or len(new):
+            before = np.zeros(n - len(removed) + len(new), dtype=np.int64)
+            before[slots_of_new] = 1
+            self._others = np.arange(len(before)) - np.cumsum(before)
+            if len(removed):
+                # One more than there are, since every other row may be removed.
+                left = np.append(np.delete(np.arange(n), removed), 0)
+                self._others = np.take(left, self._others, mode="clip")
+
+    def column(self, others: pa.Array, theirs: pa.Array) -> pa.Array:
+        """A column of the outcome, from that of the n rows and that of those which go into them."""
+        mine, more = plain(others), plain(theirs)
+        if mine is None or more is None:
+            rows = np.arange(self._n) if self._others is None else self._others.copy()
+            rows[self._slots] = self._n + self._rows
+            return joined([others, theirs]).take(pa.array(rows))
+        out = empty(self._n if self._others is None else len(self._others), mine.dtype)
+        if self._others is None:
+            out[:] = mine
+        else:
+            np.take(mine, self._others, out=out, mode="clip")
+        out[self._slots] = np.take(more, self._rows)
+        return from_plain(out, others.type)
+
+
+def _woven(below: Run, news: Run, weave: _Weave) -> Run:
+    columns, more = below.columns(), news.columns()
+    pairs = zip(columns.columns, more.columns, strict=True)
+    table = pa.Table.from_arrays([weave.column(flat(one), flat(two)) for one, two in pairs], schema=columns.schema)
+    return Run(table, weave.column(pa.array(below.hashes), pa.array(news.hashes)))
+
+
+def scan(upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: Sequence[str]) -> Run | None:
+    """The newest rows with `lo <= hash <= hi` by ascending hash, without tombstones and what expired.
+
+    `upper` comes newest first, `bottom` below it, disjoint and ascending. None: there is no run at all.
+    """
+    below = [live(view.between(lo, hi)) for view in bottom]
+    above = [view.between(lo, hi) for view in upper]
+    return merged_into(below, merged(above, keys), keys) if above else one_after_another(below) if below else None

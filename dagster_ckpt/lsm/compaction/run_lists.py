@@ -1,0 +1,116 @@
+"""Run lists after something was written: new lists, the old ones are left as they are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.compaction.levels import in_one_order, shown, upper_count
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.protocol.manifest.manifest import RunRef
+
+RunLists = tuple[tuple[RunRef, ...], ...]
+"""Runs per shard, newest first."""
+
+
+def with_news(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], news: Sequence[RunRef]) -> RunLists:
+    """The lists with new runs on top. `news` are newest first.
+
+    The clip of a new run says for which hashes it was written, not which it has: a task's is its whole hash range.
+    Each shard gets the part that is its own, and none where the file can have no row of it.
+    """
+    return tuple((*_of_shard(news, within), *refs) for refs, within in zip(lists, ranges, strict=True))
+
+
+def after_merge(
+    lists: Sequence[Sequence[RunRef]],
+    ranges: Sequence[HashRange],
+    merge: SliceMerge | TierMerge,
+    outputs: Sequence[RunRef],
+) -> RunLists:
+    """The lists after `merge` was carried out on just these; `outputs` are what it wrote.
+
+    Of a `SliceMerge`: any number of files with disjoint clips within its range. Of a `TierMerge`: any number, newest
+    first, the clip of each as in `with_news`. Each shard gets its own part of a file.
+    """
+    if isinstance(merge, TierMerge):
+        return _after_tier_merge(lists, ranges, merge, outputs)
+    return tuple(
+        _after_slice_merge(refs, within, merge.range, outputs) for refs, within in zip(lists, ranges, strict=True)
+    )
+
+
+def may_merge(refs: Sequence[RunRef], within: HashRange, part: HashRange) -> bool:
+    """Whether a shard's rows of these hashes may be moved down: what is left of each run must fit one reference."""
+    moved = part.intersect(within)
+    return moved.is_empty or all(len(_without(shown(ref, within), moved)) <= 2 for ref in refs)
+
+
+def _after_tier_merge(
+    lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], merge: TierMerge, outputs: Sequence[RunRef]
+) -> RunLists:
+    uppers = [
+        [ref for ref in refs[: upper_count(refs, within)] if shown(ref, within)]
+        for refs, within in zip(lists, ranges, strict=True)
+    ]
+    order = in_one_order(uppers)
+    merged = set(chain.from_iterable(order[: merge.runs]))
+    rest = [[ref for ref in refs if (index, ref) not in merged] for index, refs in enumerate(lists)]
+    return with_news(rest, ranges, outputs)
+
+
+def _after_slice_merge(
+    refs: Sequence[RunRef], within: HashRange, part: HashRange, outputs: Sequence[RunRef]
+) -> tuple[RunRef, ...]:
+    merged = part.intersect(within)
+    if merged.is_empty:
+        return tuple(refs)
+    depth = upper_count(refs, within)
+    upper = [_moved(ref, within, merged) for ref in refs[:depth]]
+    bottom = [_cut(ref, within, merged) for ref in refs[depth:]]
+    slices = [ref for ref in bottom if ref is not None] + _of_shard(outputs, within)
+    return (*(ref for ref in upper if ref is not None), *sorted(slices, key=lambda ref: ref.clip.lo))
+
+
+def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
+    """An upper run after its rows of these hashes were moved down; None: it shows nothing any more.
+
+    Its merge range then ends where the shard's merging has come to, so that the next merge can go on from there.
+    """
+    before = shown(ref, within)
+    left = _without(before, part)
+    if not left:
+        return None
+    nothing_moved = ref.moved_lo == ref.moved_hi
+    if nothing_moved and left == before:
+        return ref
+    moved_lo = part.lo if nothing_moved else ref.moved_lo
+    moved = replace(ref, moved_lo=moved_lo, moved_hi=within.lo if part.hi == within.hi else part.hi + 1)
+    return moved if shown(moved, within) == left else _clipped(ref, left)
+
+
+def _cut(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
+    """A run of the bottom after its rows of these hashes were merged; None: it shows nothing any more."""
+    if ref.clip.intersect(part).is_empty:
+        return ref
+    left = _without(shown(ref, within), part)
+    return _clipped(ref, left) if left else None
+
+
+def _clipped(ref: RunRef, left: Sequence[HashRange]) -> RunRef:
+    """The run showing just these hashes."""
+    assert len(left) <= 2, "a merge leaves no more of a run than one reference can say"
+    clip = HashRange(left[0].lo, left[-1].hi)
+    if len(left) == 1:
+        return replace(ref, clip=clip, moved_lo=0, moved_hi=0)
+    return replace(ref, clip=clip, moved_lo=left[0].hi + 1, moved_hi=left[1].lo)
+
+
+def _without(pieces: Sequence[HashRange], part: HashRange) -> tuple[HashRange, ...]:
+    """Ascending disjoint ranges without these hashes."""
+    return tuple(rest for piece in pieces for rest in piece.subtract(part))
+
+
+def _of_shard(files: Sequence[RunRef], within: HashRange) -> list[RunRef]:
+    """A shard's own references to these files, where it may have rows in them."""
+    return [ref.within(within) for ref in files if shown(ref, within)]

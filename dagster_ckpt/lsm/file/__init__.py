@@ -1,0 +1,9 @@
+"""The bytes of a run's file.
+
+Reading order
+
+    run_file     a run's file, encoded and decoded
+    run_tail     the end of the file: descriptor and checksums
+    blocks       blocks with a checksum each, checked when their bytes are first used
+    byte_ranges  which bytes of the file some rows are in
+"""

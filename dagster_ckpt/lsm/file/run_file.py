@@ -1,0 +1,222 @@
+"""The bytes of a run's file, made and read here and nowhere else.
+
+    Arrow IPC file: schema, then ONE record batch: `_hash` uint64, `_tombstone` bool, the state table's columns and, in
+                         logged runs, `_before`: what each key had before the epoch. Integers are as narrow as they
+                         may be, see `integer_widths`
+    directory            int32 each, little endian; begins at a multiple of 64 bytes
+    Bloom filter         uint64 each, little endian; begins at a multiple of 64 bytes; not in every file
+    descriptor           JSON, see `run_tail.Descriptor`
+    block checksums      CRC-32 as uint32 each, little endian, of all the bytes before the descriptor in blocks
+    trailer              bytes of the descriptor and number of checksums (uint32 each, little endian), then `CKPTRUN1`
+    Arrow's footer       as in any Arrow IPC file, after Arrow's end-of-stream mark of 8 bytes
+
+So any Arrow reader reads it. All from the descriptor to the end is the tail; `checksum` names its length and CRC-32.
+Since the tail holds the checksums of everything before it, no bit of the file goes unguarded.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.columns import by_itself, flatten
+from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
+from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, read_tail, tail_of
+from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrowed
+from dagster_ckpt.lsm.runs.bloom_filter import Bloom, bloom_of
+from dagster_ckpt.lsm.runs.hash_directory import Directory
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.protocol.manifest.manifest import SortKind, TimeRange
+
+HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"
+_ARROW_START_BYTES = 8
+_MESSAGE = struct.Struct("<Ii")
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a run's file has beside the rows. `time` is the table's time column.
+
+    A Bloom filter takes a byte or two a row and 10 ns to make. It pays where most keys that are asked for are not
+    there, so that one look tells: in upper runs, of which every look-up asks all. It does not in the bottom on a
+    local disk: there most keys are found, and a look at the directory and the hash is as fast. From a remote store that
+    look fetches two blocks, so there it pays for keys that nobody has, in the bottom too.
+    """
+
+    sort: SortKind = SortKind.HASH
+    time: str | None = None
+    bloom: bool = True
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A run's file: its bytes and the checksum that the manifest keeps."""
+
+    data: pa.Buffer
+    checksum: str
+
+
+def encode(run: Run, layout: Layout | None = None) -> Encoded:
+    """The file of a run of at least one row."""
+    layout = Layout() if layout is None else layout
+    batch = _batch(run)
+    directory = run.directory
+    bloom = bloom_of(run.hashes) if layout.bloom else None
+    room = pa.MockOutputStream()
+    with pa.ipc.new_file(room, batch.schema) as writer:
+        writer.write_batch(batch)
+    # Nothing but the tail's checksums depends on the file's own bytes: its size is known before it is written.
+    size_max = room.size() + directory.first.nbytes + (0 if bloom is None else bloom.words.nbytes) + 4096
+    size_max += size_max // BLOCK_BYTES * 4
+    data = pa.allocate_buffer(size_max)
+    sink = pa.FixedSizeBufferWriter(data)
+    writer = pa.ipc.new_file(sink, batch.schema)
+    writer.write_batch(batch)
+    directory_offset = _write_aligned(sink, directory.first.astype("<i4", copy=False))
+    bloom_offset = 0 if bloom is None else _write_aligned(sink, bloom.words.astype("<u8", copy=False))
+    tail_start = sink.tell()
+    descriptor = Descriptor(
+        format=FORMAT,
+        sort=layout.sort,
+        rows=len(run),
+        tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
+        least=f"{run.range.lo:016x}",
+        greatest=f"{run.range.hi:016x}",
+        body_offset=_body_offset(memoryview(data)),
+        directory_offset=directory_offset,
+        directory_cells=len(directory.first),
+        directory_shift=directory.shift,
+        block_bytes=BLOCK_BYTES,
+        bloom_offset=bloom_offset,
+        bloom_words=0 if bloom is None else len(bloom.words),
+        bloom_shift=0 if bloom is None else bloom.shift,
+        times_us=None if layout.time is None else _times_of(run, layout.time),
+    )
+    sink.write(tail_of(descriptor, checksums_of(memoryview(data)[:tail_start], BLOCK_BYTES)))
+    writer.close()
+    end = sink.tell()
+    sink.close()
+    tail = memoryview(data)[tail_start:end]
+    return Encoded(data.slice(0, end), f"{len(tail)}:{zlib.crc32(tail):08x}")
+
+
+def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Far | None = None) -> Run:
+    """The run in these bytes, mapped or not: what lies in them is checked when it is first used.
+
+    With `far`, `data` is where that brings them: the tail and Arrow's headers now, the rest when it is needed. Raises
+    `CorruptStateError` for bytes that are not those of the checksum, `IncompatibleStateError` for those of a later
+    release.
+    """
+    tail = read_tail(name, data, checksum, far)
+    descriptor = tail.descriptor
+    blocks = CheckedBytes(name, data, tail.start, descriptor.block_bytes, tail.checksums, far)
+    blocks.check(0, descriptor.body_offset)  # so that Arrow reads no header that was not checked
+    batch = pa.ipc.open_file(data).get_batch(0)
+    before = _before_field(batch.schema, schema)
+    if not _may_be_stored_as(batch.schema, _file_schema(schema, before)):
+        raise CorruptStateError(
+            f"a state file has other columns than its table. file={name}, columns={batch.schema.names}"
+        )
+    least, greatest = int(descriptor.least, 16), int(descriptor.greatest, 16)
+    first = _numbers(data, descriptor.directory_offset, descriptor.directory_cells, "<i4")
+    words = _numbers(data, descriptor.bloom_offset, descriptor.bloom_words, "<u8")
+    columns = 2 + len(schema)
+    return Run(
+        # Unlike from_arrays, this looks at no values: they are not checked yet.
+        pa.Table.from_batches([batch.select(list(range(2, columns)))]),
+        batch.column(0),
+        batch.column(1) if descriptor.tombstones else None,
+        batch.column(columns) if batch.num_columns > columns else None,
+        None if schema.equals(pa.schema(list(batch.schema)[2:columns])) else schema,
+        guard=blocks,
+        stored_directory=Directory(least, descriptor.directory_shift, first),
+        stored_bloom=Bloom(least, descriptor.bloom_shift, words) if descriptor.bloom_words else None,
+        bounds=HashRange(least, greatest),
+        times=None if descriptor.times_us is None else TimeRange(*descriptor.times_us),
+    )
+
+
+def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:
+    fields = [pa.field(HASH, pa.uint64(), nullable=False), pa.field(TOMBSTONE, pa.bool_(), nullable=False)]
+    return pa.schema([*fields, *schema.remove_metadata(), *([] if before is None else [before])])
+
+
+def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
+    """The last column, where there is one more than the table has."""
+    if len(file) != len(schema) + 3:
+        return None
+    names = set(schema.names)
+    values = [
+        schema.field(each.name).with_nullable(True) for each in file.field(len(file) - 1).type if each.name in names
+    ]
+    return pa.field(BEFORE, pa.struct(values))
+
+
+def _may_be_stored_as(file: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether these are a file's columns where it should have those: integers may be narrower, and fewer be null."""
+    return len(file) == len(wanted) and all(map(_may_be_field, file, wanted))
+
+
+def _may_be_field(stored: pa.Field, wanted: pa.Field) -> bool:
+    if stored.name == wanted.name == BEFORE and stored.type.num_fields == wanted.type.num_fields:
+        return all(map(_may_be_field, stored.type, wanted.type))
+    is_same = stored.name == wanted.name and (wanted.nullable or not stored.nullable)
+    return is_same and may_be_narrow(stored.type, wanted.type)
+
+
+def _batch(run: Run) -> pa.RecordBatch:
+    rows = flatten(run.columns())
+    columns = [narrowed(by_itself(column.chunk(0))) for column in rows.columns]
+    stored = [field.with_type(column.type) for field, column in zip(rows.schema, columns, strict=True)]
+    before = None if run.before is None else _narrowed_images(run.before)
+    schema = _file_schema(pa.schema(stored), None if before is None else pa.field(BEFORE, before.type))
+    more = [] if before is None else [before]
+    return pa.RecordBatch.from_arrays([run.hash_column, _tombstone_bits(run), *columns, *more], schema=schema)
+
+
+def _narrowed_images(before: pa.StructArray) -> pa.StructArray:
+    if before.type.num_fields == 0:
+        return before
+    columns = [narrowed(by_itself(column)) for column in before.flatten()]
+    fields = [field.with_type(column.type) for field, column in zip(before.type, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=before.is_null())
+
+
+def _tombstone_bits(run: Run) -> pa.Array:
+    if run.tombstones is not None:
+        return pa.array(run.tombstones)
+    return pa.Array.from_buffers(pa.bool_(), len(run), [None, pa.py_buffer(bytes(-(-len(run) // 8)))])
+
+
+def _write_aligned(sink: pa.NativeFile, items: np.typing.NDArray[Any]) -> int:
+    """Returns where it begins."""
+    sink.write(bytes(-sink.tell() % _ALIGNMENT))
+    start: int = sink.tell()
+    sink.write(items)
+    return start
+
+
+def _numbers(data: pa.Buffer, offset: int, count: int, type_: str) -> np.typing.NDArray[Any]:
+    return np.frombuffer(data, type_, count, offset)
+
+
+def _times_of(run: Run, time: str) -> tuple[int, int] | None:
+    """The least and greatest time; None where no row has one."""
+    bounds = pc.min_max(run.columns([time]).column(0).chunk(0).view(pa.int64()))
+    return (bounds["min"].as_py(), bounds["max"].as_py()) if bounds["min"].is_valid else None
+
+
+def _body_offset(view: memoryview) -> int:
+    """Where the record batch's values begin: behind its header, which follows that of the schema."""
+    end = _ARROW_START_BYTES
+    for _ in ("schema", "record batch"):
+        _, header_bytes = _MESSAGE.unpack_from(view, end)
+        end += _MESSAGE.size + header_bytes
+    return end

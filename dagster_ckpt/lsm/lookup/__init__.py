@@ -1,0 +1,8 @@
+"""Keys found in runs, newest run first.
+
+Reading order
+
+    lookup        one row for each key
+    multimap      all rows under the first columns of a key
+    layer_search  the search in one layer of runs, which both use
+"""

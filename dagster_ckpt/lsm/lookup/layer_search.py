@@ -1,0 +1,214 @@
+"""Keys found in runs of which each covers hashes of its own: a layer, searched at once, not run after run.
+
+What is done to each run is only what must be (taking from its columns), everything else to all queries together: so a
+layer in many runs costs hardly more than one that is in one run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, gathered, stack, stretches, take, taken
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.runs.run import ABSENT
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.lsm.table import Hashes
+
+_STEPS = 2
+"""Measured on evenly spread hashes: after two steps in the directory's cell nine of ten queries are there."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Some of n queries, ascending by hash, each with the one view whose run may have its key.
+
+    `queries` are their numbers; those of `views[i]` are `queries[edges[i]:edges[i + 1]]`.
+    """
+
+    queries: Positions
+    views: Sequence[View]
+    edges: Positions
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def only(self, chosen: Positions) -> "Asked":
+        """Some of these queries, by ascending position."""
+        if len(chosen) == len(self.queries):
+            return self
+        return Asked(np.take(self.queries, chosen), self.views, np.searchsorted(chosen, self.edges))
+
+    def each(self) -> Iterator[tuple[View, slice]]:
+        """The views that are asked at all, and which queries each is asked."""
+        edges = self.edges.tolist()
+        for view, start, end in zip(self.views, edges, edges[1:], strict=False):
+            if start < end:
+                yield view, slice(start, end)
+
+    def hashes_at(self, at: Positions) -> Hashes:
+        """For each query, the hash of the row at this position of its run."""
+        hashes = np.empty(len(at), dtype=np.uint64)
+        for view, mine in self.each():
+            hashes[mine] = view.run.hashes_at(at[mine])
+        return hashes
+
+    def columns_at(self, names: Sequence[str], at: Positions) -> list[pa.Array]:
+        """For each query, at least one, the row at this position of its run: some columns."""
+        each = list(self.each())
+        rows = [at[mine] for _, mine in each]
+        of_views = [view.run.columns_at(names, mine) for (view, _), mine in zip(each, rows, strict=True)]
+        return [gathered(of_name, rows) for of_name in zip(*of_views, strict=True)]
+
+
+@dataclass(frozen=True)
+class Located:
+    """Queries whose key is in their run, and the row's position there."""
+
+    asked: Asked
+    at: Positions
+
+    def only(self, chosen: Positions) -> "Located":
+        """Some of these, by ascending position."""
+        return self if len(chosen) == len(self.at) else Located(self.asked.only(chosen), np.take(self.at, chosen))
+
+    def there(self) -> "Located":
+        """Those whose row is one: no tombstone, and not expired."""
+        gone = np.zeros(len(self.at), dtype=np.bool_)
+        for view, mine in self.asked.each():
+            if (of_view := view.gone_at(self.at[mine])) is not None:
+                gone[mine] = of_view
+        return self.only(np.flatnonzero(~gone)) if gone.any() else self
+
+
+def asked_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Asked:
+    """Which of these queries to ask of which view. What the views show is disjoint, and ascends from view to view.
+
+    Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter does not know are left out.
+    """
+    mine = hashes if len(queries) == len(hashes) else np.take(hashes, queries)
+    views, los, his = [], [], []
+    for view in layer:
+        whole = view.run.range
+        for each in view.shown:
+            lo, hi = max(each.lo, whole.lo), min(each.hi, whole.hi)
+            if lo <= hi:
+                views.append(view)
+                los.append(lo)
+                his.append(hi)
+    starts = np.searchsorted(mine, np.array(los, dtype=np.uint64), side="left")
+    ends = np.searchsorted(mine, np.array(his, dtype=np.uint64), side="right")
+    chosen = []
+    for view, start, end in zip(views, starts.tolist(), ends.tolist(), strict=True):
+        maybe = view.run.may_have(mine[start:end]) if start < end else None
+        chosen.append(queries[start:end] if maybe is None else np.take(queries, maybe + start))
+    edges = np.cumsum([0, *map(len, chosen)])
+    return Asked(np.concatenate([queries[:0], *chosen]), views, edges)
+
+
+def first_not_less(asked: Asked, wanted: Hashes) -> tuple[Positions, Hashes]:
+    """For each query the first position in its run whose hash is not less than `wanted`, and the hash there.
+
+    No hash is beyond its run's least and greatest.
+    """
+    cells, at = _cells(asked, wanted)
+    found = asked.hashes_at(at)
+    for _ in range(_STEPS):
+        # None steps off the end, since the greatest hash is not less than any wanted one.
+        at += found < wanted
+        found = asked.hashes_at(at)
+    behind = np.flatnonzero(found < wanted)
+    if len(behind):
+        late = asked.only(behind)
+        at[behind] = _by_halves(late, np.less, wanted[behind], at[behind], _first_at(late, cells[behind] + 1))
+        found[behind] = late.hashes_at(at[behind])
+    return at, found
+
+
+def first_greater(asked: Asked, wanted: Hashes, at: Positions) -> Positions:
+    """For each query the first position in its run whose hash is greater than `wanted`, which is the one at `at`."""
+    cells, _ = _cells(asked, wanted)
+    ends = _first_at(asked, cells + 1)
+    # Where the cell is the last one, its last row may have the hash itself.
+    last = np.flatnonzero(asked.hashes_at(ends) == wanted)
+    at = at.copy()
+    at[last] = ends[last]
+    ends[last] += 1
+    return _by_halves(asked, np.less_equal, wanted, at, ends)
+
+
+def _cells(asked: Asked, wanted: Hashes) -> tuple[Positions, Positions]:
+    """Each hash's cell in its run's directory, and the first position in that."""
+    cells = np.empty(len(asked), dtype=np.int64)
+    for view, mine in asked.each():
+        cells[mine] = view.run.cells(wanted[mine])
+    return cells, _first_at(asked, cells)
+
+
+def _first_at(asked: Asked, cells: Positions) -> Positions:
+    first = np.empty(len(asked), dtype=np.int64)
+    for view, mine in asked.each():
+        first[mine] = view.run.first_at(cells[mine])
+    return first
+
+
+def _by_halves(asked: Asked, before: np.ufunc, wanted: Hashes, low: Positions, high: Positions) -> Positions:
+    """The first positions whose hash does not come before the wanted one: that at `low` does, that at `high` not."""
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        is_before = before(asked.hashes_at(middle), wanted)
+        low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
+    return high
+
+
+def find(asked: Asked, hashes: Hashes, keys: pa.Table) -> Located:
+    """The queries whose key is there, where query i is the key in row i of `keys` and has `hashes[i]`.
+
+    The true keys are compared; null equals null. No key is asked twice.
+    """
+    wanted = np.take(hashes, asked.queries)
+    at, found = first_not_less(asked, wanted)
+    same_hash = np.flatnonzero(found == wanted)
+    return with_key(Located(asked.only(same_hash), np.take(at, same_hash)), hashes, keys)
+
+
+def with_key(located: Located, hashes: Hashes, keys: pa.Table) -> Located:
+    """As `find`, where it is known already at which position of its run each query's hash begins."""
+    same = key_is(located, keys)
+    if same.all():
+        return located
+    # Another key with the same hash may lie right behind, or thousands: in a timeline all keys of one time do.
+    others = np.flatnonzero(~same)
+    located.at[others] = _among_equals(located.only(others), hashes, keys)
+    return located.only(np.flatnonzero(located.at != ABSENT))
+
+
+def key_is(located: Located, keys: pa.Table) -> Mask:
+    """Whether the row at each position has its query's key: these columns of it, which may be not all."""
+    same = np.ones(len(located.at), dtype=np.bool_)
+    queries = located.asked.queries
+    if len(queries) == 0:
+        return same
+    for mine, theirs in zip(located.asked.columns_at(keys.column_names, located.at), keys.columns, strict=True):
+        same &= equal(mine, taken(flat(theirs), queries))
+    return same
+
+
+def _among_equals(located: Located, hashes: Hashes, keys: pa.Table) -> Positions:
+    """For each query, whose hash begins at its position, the position of its key; `ABSENT` where there is none."""
+    found = np.full(len(located.at), ABSENT, dtype=np.int64)
+    ends = first_greater(located.asked, hashes[located.asked.queries], located.at)
+    for view, mine in located.asked.each():
+        queries = located.asked.queries[mine]
+        starts, first = np.unique(located.at[mine], return_index=True)
+        rows = stretches(starts, ends[mine][first])
+        columns = view.run.columns_at(keys.column_names, rows)
+        theirs = pa.Table.from_arrays([column.taken(rows) for column in columns], schema=keys.schema)
+        groups = key_order(
+            np.concatenate([view.run.hashes_at(rows), hashes[queries]]), stack([theirs, take(keys, queries)])
+        )
+        # No key is twice among the rows or the queries, so one that is in both is a row, then a query.
+        pairs = groups.starts[groups.sizes == 2]
+        found[mine.start + groups.order[pairs + 1] - len(rows)] = rows[groups.order[pairs]]
+    return found

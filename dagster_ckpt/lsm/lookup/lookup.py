@@ -1,0 +1,85 @@
+"""Multi-get: the newest word of each key, newest run first, and only keys not yet found go on to the next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
+from dagster_ckpt.lsm.lookup.layer_search import asked_of, find
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.lsm.table import Found, Hashes
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of an answer: those of the keys at `asked`, without their key columns, which are known."""
+
+    asked: Positions
+    values: pa.Table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search for n keys found: the parts, and the positions of the keys that no run said a word about."""
+
+    parts: list[Part]
+    unknown: Positions
+
+
+def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Answer:
+    """Search n distinct keys, ascending by hash, in the upper views, newest first, then in those of the bottom.
+
+    The bottom views are disjoint and ascend. A tombstone or an expired row ends the search: the key has no row.
+    """
+    keys = flatten(keys)
+    values = values_of(schema, keys.column_names)
+    still_asked = np.ones(len(hashes), dtype=np.bool_)
+    unknown = np.arange(len(hashes))
+    parts = []
+    for layer in (*([view] for view in upper), bottom):
+        if len(unknown) == 0:
+            break
+        asked = asked_of(layer, hashes, unknown)
+        located = find(asked, hashes, keys) if len(asked) else None
+        if located is None or len(located.at) == 0:
+            continue
+        still_asked[located.asked.queries] = False
+        unknown = np.flatnonzero(still_asked)
+        located = located.there()
+        if len(located.at):
+            columns = located.asked.columns_at(values, located.at)
+            parts.append(Part(located.asked.queries, pa.table(columns, names=values)))
+    return Answer(parts, unknown)
+
+
+def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
+    """The rows of n keys in the order of the keys."""
+    present = np.zeros(keys.num_rows, dtype=np.bool_)
+    for part in parts:
+        present[part.asked] = True
+    there = keys if present.all() else take(keys, np.flatnonzero(present))
+    values = _in_order(parts, present, schema, keys.column_names)
+    of_key = set(there.column_names)
+    columns = [flat((there if field.name in of_key else values).column(field.name)) for field in schema]
+    return Found(present, pa.Table.from_arrays(columns, schema=schema))
+
+
+def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
+    """The columns that are not key."""
+    return [name for name in schema.names if name not in keys]
+
+
+def _in_order(
+    parts: Sequence[Part], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
+) -> pa.Table:
+    names = values_of(schema, keys)
+    if not parts or not names:
+        return flatten(schema.empty_table()).select(names)
+    values = stack([part.values for part in parts])
+    if len(parts) == 1:
+        return values  # a part's rows are in the order of its keys
+    row_of_key = np.empty(len(present), dtype=np.int64)
+    row_of_key[np.concatenate([part.asked for part in parts])] = np.arange(values.num_rows)
+    return take(values, np.take(row_of_key, np.flatnonzero(present)))

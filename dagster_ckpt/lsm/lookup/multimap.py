@@ -1,0 +1,65 @@
+"""Multi-map: all rows under each of many keys, where the rows lie under the hash of the first key columns alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import flat, flatten, row_numbers, stack, stretches, take
+from dagster_ckpt.lsm.lookup.layer_search import Asked, Located, asked_of, first_greater, first_not_less, key_is
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.lsm.table import FoundAll, Hashes
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+
+def get_all(
+    upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, prefix: pa.Table, spec: StateTableSpec
+) -> FoundAll:
+    """The newest rows under n distinct keys, ascending by hash; `prefix` has the first of the table's key columns.
+
+    `upper` comes newest first, `bottom` below it, disjoint and ascending.
+    """
+    prefix = flatten(prefix)
+    layers = [_under(layer, hashes, prefix) for layer in (*([view] for view in upper), bottom)]
+    layers = [located for located in layers if len(located.at)]
+    if len(layers) > 1:
+        layers = _newest(layers, spec)
+    layers = [located.there() for located in layers]
+    rows = [_rows(located, spec.schema.names, spec.schema) for located in layers]
+    queries = np.concatenate([np.zeros(0, dtype=np.int64), *(located.asked.queries for located in layers)])
+    order = np.argsort(queries, kind="stable")
+    return FoundAll(queries[order], take(stack([flatten(spec.schema.empty_table()), *rows]), order))
+
+
+def _under(layer: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Located:
+    """All rows of a layer under these keys, tombstones and expired ones too."""
+    asked = asked_of(layer, hashes, np.arange(len(hashes)))
+    wanted = np.take(hashes, asked.queries)
+    at, found = first_not_less(asked, wanted)
+    there = np.flatnonzero(found == wanted)
+    asked, starts = asked.only(there), at[there]
+    ends = first_greater(asked, wanted[there], starts)
+    sizes = ends - starts
+    edges = np.append(0, np.cumsum(sizes))[asked.edges]
+    rows = Located(Asked(np.repeat(asked.queries, sizes), asked.views, edges), stretches(starts, ends))
+    return rows.only(np.flatnonzero(key_is(rows, prefix)))
+
+
+def _newest(layers: Sequence[Located], spec: StateTableSpec) -> list[Located]:
+    """Of each key, which may be in several layers, newest first, the row in the first of them."""
+    schema = pa.schema([spec.schema.field(name) for name in spec.keys])
+    keys = stack([_rows(located, spec.keys, schema) for located in layers])
+    # Their own hash is that of only the first of these columns: one of all of them leaves far less to tell apart.
+    groups = key_order(row_numbers([flat(column) for column in keys.columns]), keys)
+    is_newest = np.zeros(keys.num_rows, dtype=np.bool_)
+    is_newest[groups.order[groups.starts]] = True
+    ends = np.cumsum([len(located.at) for located in layers])
+    of_layers = np.split(is_newest, ends[:-1])
+    return [located.only(np.flatnonzero(newest)) for located, newest in zip(layers, of_layers, strict=True)]
+
+
+def _rows(located: Located, names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    if len(located.at) == 0:
+        return flatten(schema.empty_table())
+    return pa.Table.from_arrays(located.asked.columns_at(names, located.at), schema=schema)

@@ -1,0 +1,38 @@
+"""What keys had before an epoch, as a column beside what they have now: so a run is its epoch's change log too."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import flat, mask_of, take, taken
+from dagster_ckpt.lsm.integer_widths import widened
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.table import Found
+
+
+def with_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
+    """The run with what its keys had before the epoch; `before` answers for them in the order of the run's rows."""
+    values = [name for name in before.rows.column_names if name not in keys]
+    # Row numbers in `before.rows`, which has no row where there was none; there any number does, since it is masked.
+    at = pa.array(np.cumsum(before.present) - 1, mask=~before.present)
+    columns = [flat(before.rows.column(name)).take(at) for name in values]
+    fields = [before.rows.schema.field(name).with_nullable(True) for name in values]
+    absent = pa.array(~before.present)
+    if not values:  # else Arrow would not know how many rows there are
+        bits = pa.array(before.present).buffers()[1]
+        return replace(run, before_column=pa.Array.from_buffers(pa.struct([]), len(run), [bits]))
+    return replace(run, before_column=pa.StructArray.from_arrays(columns, fields=fields, mask=absent))
+
+
+def images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
+    """What the keys of a logged run had before its epoch, in the order of its rows. `schema` is the table's."""
+    assert run.before is not None, "the run is not a logged one"
+    present = mask_of(run.before.is_valid())
+    at = np.flatnonzero(present)
+    there = take(run.columns(keys), at)
+    values = [name for name in schema.names if name not in keys]
+    was = {name: widened(taken(run.before.field(name), at), schema.field(name).type) for name in values}
+    columns = [was[name] if name in was else flat(there.column(name)) for name in schema.names]
+    return Found(present, pa.Table.from_arrays(columns, schema=schema))

@@ -1,0 +1,168 @@
+import io
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.file import run_file
+from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
+from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.runs.before_images import images_of, with_images
+from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.table import Found
+from dagster_ckpt.protocol.manifest.manifest import TimeRange
+from tests.unit.lsm.finding import positions
+
+NAME = "state/groups/file.arrow"
+ROWS = pa.table(
+    {
+        "i": pa.array([1, None, 3], pa.int32()),
+        "s": pa.array(["a", None, "long enough to lie anywhere"]),
+        "b": pa.array([b"", b"\xff", None]),
+        "t": pa.array([True, None, False]),
+        "d": pa.array([Decimal("1.50"), None, Decimal(10**30)], pa.decimal128(38, 2)),
+        "at": pa.array([0, None, 2], pa.timestamp("us", "UTC")),
+        "day": pa.array([0, None, 2], pa.date32()),
+        "l": pa.array([[1], None, []], pa.list_(pa.int64())),
+        "n": pa.array([{"x": 1}, None, {"x": None}], pa.struct([("x", pa.int8())])),
+    }
+)
+HASHES = np.array([2**64 - 1, 0, 5], dtype=np.uint64)
+
+
+def read_all(run: Run) -> None:
+    run.columns()
+    run.read_index()
+    assert len(run.hashes) == len(run)
+    assert run.tombstones is None or len(run.tombstones) == len(run)
+
+
+def test_a_run_of_every_type_is_the_same_after_it_was_written() -> None:
+    run = run_of(HASHES, ROWS, np.array([False, True, False]))
+    file = encode(run)
+    again = decode(NAME, file.data, file.checksum, ROWS.schema)
+    assert again.columns().equals(ROWS.take([1, 2, 0]))
+    assert again.hashes.tolist() == [0, 5, 2**64 - 1]
+    assert again.tombstones is not None
+    assert again.tombstones.tolist() == [True, False, False]
+    assert again.directory.first.tolist() == run.directory.first.tolist()
+    assert (again.directory.least, again.directory.shift) == (run.directory.least, run.directory.shift)
+
+
+def test_a_key_may_have_the_name_of_a_column_that_the_file_adds() -> None:
+    rows = pa.table({"_tombstone": ["a", "b", "c"], "_hash": [1, 2, 3]})
+    file = encode(run_of(np.arange(3, dtype=np.uint64), rows))
+    again = decode(NAME, file.data, file.checksum, rows.schema)
+    assert again.columns().equals(rows)
+    assert positions(again, again.hashes, rows.select(["_hash", "_tombstone"])).tolist() == [0, 1, 2]
+
+
+def test_a_run_made_of_slices_is_written_whole() -> None:
+    run = run_of(HASHES[1:], ROWS.slice(1))
+    file = encode(run)
+    assert decode(NAME, file.data, file.checksum, ROWS.schema).columns().equals(ROWS.slice(1))
+
+
+def test_the_same_run_has_the_same_bytes() -> None:
+    assert encode(run_of(HASHES, ROWS)).data.equals(encode(run_of(HASHES, ROWS)).data)
+
+
+def test_a_file_tells_what_its_rows_span() -> None:
+    file = encode(run_of(HASHES, ROWS), Layout(time="at"))
+    run = decode(NAME, file.data, file.checksum, ROWS.schema)
+    assert run.times == TimeRange(0, 2)
+    assert run.range == HashRange(0, 2**64 - 1)
+    nothing = encode(
+        run_of(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), Layout(time="at")
+    )
+    assert decode(NAME, nothing.data, nothing.checksum, ROWS.schema).times is None
+    untold = encode(run_of(HASHES, ROWS))
+    assert decode(NAME, untold.data, untold.checksum, ROWS.schema).times is None
+
+
+def test_any_reader_of_arrow_files_reads_it() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    table = pa.ipc.open_file(file.data).read_all()
+    assert table.column_names == ["_hash", "_tombstone", *ROWS.column_names]
+    assert (
+        pl.read_ipc(io.BytesIO(file.data), columns=["_hash", "s"])["s"].to_list()
+        == ROWS["s"].take([1, 2, 0]).to_pylist()
+    )
+
+
+@pytest.mark.parametrize("block_bytes", [BLOCK_BYTES, 8])
+def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
+    monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    """With small blocks each part of the file has its own: no other part's check can find the damage for it."""
+    monkeypatch.setattr(run_file, "BLOCK_BYTES", block_bytes)
+    rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
+    before = Found(np.array([True, False, True]), rows.take([2, 0]))
+    whole = with_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
+    file = encode(whole, Layout(time=None, bloom=True))
+    intact = bytes(file.data)
+    bloom = decode(NAME, file.data, file.checksum, rows.schema).stored_bloom
+    assert bloom is not None
+    found = 0
+    for at in range(len(intact)):
+        damaged = bytearray(intact)
+        damaged[at] ^= 1 << (at % 8)
+        try:
+            run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
+            run.read_index()
+            same = run.columns().equals(whole.table) and run.hashes.tolist() == whole.hashes.tolist()
+            same = same and run.tombstones is not None and run.tombstones.tolist() == [True, False, False]
+            same = same and run.directory.first.tolist() == whole.directory.first.tolist()
+            same = same and run.stored_bloom is not None and run.stored_bloom.words.tolist() == bloom.words.tolist()
+            had, should = images_of(run, ["s"], rows.schema), images_of(whole, ["s"], rows.schema)
+            same = same and had.present.tolist() == should.present.tolist() and had.rows.equals(should.rows)
+        except CorruptStateError as error:
+            found += f"file={NAME}" in str(error)
+        else:
+            assert same, f"a damaged byte was believed. byte={at}"
+    assert found > 0.9 * len(intact), "all but the padding between two parts, which nobody reads"
+
+
+def test_a_file_cut_off_anywhere_is_found() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    for size in range(0, file.data.size, 7):
+        with pytest.raises(CorruptStateError, match=f"file={NAME}"):
+            read_all(decode(NAME, file.data.slice(0, size), file.checksum, ROWS.schema))
+
+
+def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
+    n = 100_000
+    rows = pa.table({"k": np.arange(n), "v": np.arange(n)})
+    file = encode(run_of(np.arange(n, dtype=np.uint64), rows))
+    damaged = bytearray(file.data)
+    place = pa.ipc.open_file(file.data).get_batch(0).column(3).buffers()[1].address - file.data.address
+    damaged[place + 2 * n] ^= 1
+    run = decode(NAME, pa.py_buffer(bytes(damaged)), file.checksum, rows.schema)
+    some = np.arange(0, n, 1000)
+    assert positions(run, run.hashes[some], rows.select(["k"]).take(some)).tolist() == some.tolist()
+    with pytest.raises(CorruptStateError, match=r"block=\d+"):
+        run.columns(["v"])
+
+
+def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
+    file = encode(run_of(HASHES, ROWS))
+    others = [
+        ROWS.select(ROWS.column_names[:3]),
+        ROWS.select(ROWS.column_names[:-1]),
+        ROWS.rename_columns(list("isbtdaxyz")),
+    ]
+    for other in others:
+        with pytest.raises(CorruptStateError, match="other columns"):
+            decode(NAME, file.data, file.checksum, other.schema)
+
+
+def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_file, "FORMAT", 3)
+    file = encode(run_of(HASHES, ROWS))
+    monkeypatch.undo()
+    with pytest.raises(IncompatibleStateError, match="format=3"):
+        decode(NAME, file.data, file.checksum, ROWS.schema)
