@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.arrow_batches import limit_batches
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream_job import JobOptions
-from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.memory_budget import MemoryBudget
 
 
 class Nothing:

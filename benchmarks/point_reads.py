@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.task_state import open_state
+from dagster_ckpt.state.tables.task_state import open_state
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.folder import folder_store
 from dagster_ckpt.storage.opening import Opening

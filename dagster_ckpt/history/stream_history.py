@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.reshard import reshard
+from dagster_ckpt.state.reshard.reshard import reshard
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import BrokenEnd
 from dagster_ckpt.storage.chain import ManifestChain

@@ -9,8 +9,8 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.late import LATE_AT, late_table
 from dagster_ckpt.operators.own_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.state import change_log
-from dagster_ckpt.state.snapshot import live_rows, live_shards
+from dagster_ckpt.state.committed import change_log
+from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patient import patient
 from dagster_ckpt.tables import files_of

@@ -30,7 +30,7 @@ from dagster_ckpt.protocol.object_names import (
     pin_name,
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import malformed
-from dagster_ckpt.state.object_checks import MISSING, check_file
+from dagster_ckpt.state.committed.object_checks import MISSING, check_file
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, known
 from dagster_ckpt.storage.chain import ManifestChain

@@ -49,7 +49,7 @@ from dagster_ckpt.runtime.task import TaskSetup
 from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.runtime.watermarks import InputWatermark, Watermarks
-from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector

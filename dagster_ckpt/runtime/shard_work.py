@@ -18,10 +18,10 @@ from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.runtime.intake import Intake, chunks_of, rows_by_input
 from dagster_ckpt.runtime.layout import Layout
-from dagster_ckpt.state import change_log, table_files
+from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
-from dagster_ckpt.state.task_state import TaskState, open_state
+from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.object_store import ObjectStore
 
 
@@ -79,7 +79,7 @@ class ShardWork:
         until_ms = self.clock.monotonic_ms() + self.engine.io.timeout_ms // 4
         return self.engine.io.submit(
             f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
-            lambda: table_files.merge(
+            lambda: append_files.merge(
                 self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms
             ),
         )

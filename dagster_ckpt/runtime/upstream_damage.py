@@ -13,7 +13,7 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.manifest.references import runs_of
-from dagster_ckpt.state.object_checks import check_file
+from dagster_ckpt.state.committed.object_checks import check_file
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.broken_end import known
 from dagster_ckpt.storage.chain import ManifestChain

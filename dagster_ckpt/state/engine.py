@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.state.io_pool import IoPool
-from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
 
 

@@ -12,9 +12,9 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 from dagster_ckpt.state.objects import contents
-from dagster_ckpt.state.remote.far_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
+from dagster_ckpt.state.remote.parallel_reads import READERS
+from dagster_ckpt.state.remote.remote_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.remote.run_cache import RunCache, RunId
-from dagster_ckpt.state.remote.spread import READERS
 from dagster_ckpt.storage.object_store import ObjectStore
 
 _MAPPED_MAX = 1024

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from dagster_ckpt.state.change_log import BATCH_ROWS, in_schema
+from dagster_ckpt.state.committed.change_log import BATCH_ROWS, in_schema
 
 
 def batches_of(rows: pa.Table, schema: pa.Schema, **constants: object) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.operators.changes import net_of
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest
-from dagster_ckpt.state import change_log, change_runs
+from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patience import Patience

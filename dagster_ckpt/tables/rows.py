@@ -8,9 +8,9 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
-from dagster_ckpt.state import change_log
+from dagster_ckpt.state.committed import change_log
+from dagster_ckpt.state.committed.table_snapshot import live_pieces
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.snapshot import live_pieces
 from dagster_ckpt.storage.indexed_lists import IndexedLists
 from dagster_ckpt.storage.object_store import ObjectStore
 from dagster_ckpt.storage.patient import patient

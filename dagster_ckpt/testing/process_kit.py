@@ -23,10 +23,10 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner, 
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, EpochEdit, Stamp, created, moved_watermark
 from dagster_ckpt.quantities import Duration, Size, microseconds, milliseconds, size_bytes
+from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.memory import MemoryBudget
-from dagster_ckpt.state.snapshot import live_rows
-from dagster_ckpt.state.task_state import TaskState, open_state
+from dagster_ckpt.state.memory_budget import MemoryBudget
+from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 
 _NAME = "kit"

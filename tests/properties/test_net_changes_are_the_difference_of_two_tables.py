@@ -15,8 +15,8 @@ from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, SourceIdentity
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.state import change_log, change_runs
-from dagster_ckpt.state.point_reads import rows_of_keys
+from dagster_ckpt.state.committed import change_log, change_runs
+from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 from tests.unit.state.epochs import Epochs, engine

@@ -19,8 +19,8 @@ from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.engine import Engine as StateEngine
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.remote import far_bytes
-from dagster_ckpt.state.remote.far_bytes import PAGE, MemoryPlace
+from dagster_ckpt.state.remote import remote_bytes
+from dagster_ckpt.state.remote.remote_bytes import PAGE, MemoryPlace
 from dagster_ckpt.state.remote.run_cache import RunCache
 from tests.properties.test_the_state_engine_is_a_dict import LIMITS, Engine
 from tests.worlds.examples import examples
@@ -45,8 +45,8 @@ class WithoutACache(Engine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(far_bytes, "PAGE", 64)
-        self.patch.setattr(far_bytes, "_GAP_BYTES_MAX", 0)
+        self.patch.setattr(remote_bytes, "PAGE", 64)
+        self.patch.setattr(remote_bytes, "_GAP_BYTES_MAX", 0)
         begin = MemoryPlace.__init__
 
         def full_of_rubbish(place: MemoryPlace, size: int) -> None:

@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.object_names import file_of, manifest_name, parse_man
 from dagster_ckpt.protocol.transitions import manifest_rules
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime import upstreams as upstreams_module
-from dagster_ckpt.state import reshard as reshard_module
+from dagster_ckpt.state.reshard import reshard as reshard_module
 from dagster_ckpt.storage import collector as collector_module
 from dagster_ckpt.storage import fork as fork_module
 from dagster_ckpt.storage import opening as opening_module

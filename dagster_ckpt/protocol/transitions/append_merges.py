@@ -1,4 +1,4 @@
-"""Which files of an append-only stream's table become one. A pure choice: `state.table_files` carries it out.
+"""Which files of an append-only stream's table become one. A pure choice: `append_files` carries it out.
 
 Each epoch puts its files, small ones mostly, at the end of the table's list. Only neighbours are ever merged, so the
 rows keep their order. A file's name says how often its rows were merged (`names.merges_of`). A file that has half of

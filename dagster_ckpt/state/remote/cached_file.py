@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dagster_ckpt.state.remote.far_bytes import PAGE, Range
+from dagster_ckpt.state.remote.remote_bytes import PAGE, Range
 
 _MAP_FIXED = 0x10
 """To replace what is mapped at an address: the one flag that Python's mmap does not know. The same on every processor

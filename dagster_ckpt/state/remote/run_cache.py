@@ -24,8 +24,8 @@ from pathlib import Path
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.state.remote.cached_file import CachedFile
-from dagster_ckpt.state.remote.far_bytes import MemoryPlace, Place
 from dagster_ckpt.state.remote.private_folder import private_folder
+from dagster_ckpt.state.remote.remote_bytes import MemoryPlace, Place
 
 _LOG = logging.getLogger(__name__)
 

@@ -30,9 +30,9 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.object_names import FileId, folder_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.state import change_log
+from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.task_state import open_state
+from dagster_ckpt.state.tables.task_state import open_state
 from dagster_ckpt.storage.address import open_store
 from dagster_ckpt.storage.ancestors import with_ancestors
 from dagster_ckpt.storage.folder import folder_store

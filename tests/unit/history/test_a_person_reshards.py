@@ -14,7 +14,7 @@ from dagster_ckpt.operators.late import late_table
 from dagster_ckpt.operators.windowed_state import ENDS
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.state import run_writer
+from dagster_ckpt.state.runs import run_writer
 from dagster_ckpt.storage import by_hand
 from dagster_ckpt.storage.leases import read_lease
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, append, by_hour, departures

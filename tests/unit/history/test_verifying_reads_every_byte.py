@@ -238,7 +238,7 @@ def test_a_writer_and_a_collector_at_work_make_no_findings(tmp_path: Path, name:
 
 
 def test_a_file_larger_than_a_piece_is_read_in_pieces(stream: MadeStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagster_ckpt.state.object_checks._PIECE_BYTES", 16 * 1024)
+    monkeypatch.setattr("dagster_ckpt.state.committed.object_checks._PIECE_BYTES", 16 * 1024)
     monkeypatch.setattr("dagster_ckpt.lsm.file.run_file.BLOCK_BYTES", 256)
     stream.open()
     stream.commit(departures({f"carrier {at}": [float(at)] for at in range(8_000)}))

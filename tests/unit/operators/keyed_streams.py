@@ -22,10 +22,10 @@ from dagster_ckpt.operators.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.memory import MemoryBudget
-from dagster_ckpt.state.snapshot import live_rows
-from dagster_ckpt.state.task_state import open_state
+from dagster_ckpt.state.memory_budget import MemoryBudget
+from dagster_ckpt.state.tables.task_state import open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range

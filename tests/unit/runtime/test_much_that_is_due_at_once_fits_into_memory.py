@@ -26,13 +26,13 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manif
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.shard_work import ShardWork
-from dagster_ckpt.state import change_log, change_runs
+from dagster_ckpt.state.committed import change_log, change_runs
+from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.keyed_table import KeyedTable
-from dagster_ckpt.state.memory import MemoryBudget
-from dagster_ckpt.state.snapshot import live_rows
-from dagster_ckpt.state.sorted_table import SortedTable
-from dagster_ckpt.state.table_runs import TableRuns
+from dagster_ckpt.state.memory_budget import MemoryBudget
+from dagster_ckpt.state.runs.table_runs import TableRuns
+from dagster_ckpt.state.tables.keyed_table import KeyedTable
+from dagster_ckpt.state.tables.sorted_table import SortedTable
 from dagster_ckpt.storage.memory import MemoryObjectStore
 
 Keyed = RunningAggregate | Deduplicate | WindowAggregate | SessionAggregate

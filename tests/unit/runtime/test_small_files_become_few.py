@@ -24,7 +24,7 @@ from dagster_ckpt.runtime.ack_rows import ShardDecline, decode_word, encode_word
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
-from dagster_ckpt.state import change_log
+from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.address import StoreAddress
 from dagster_ckpt.storage.chain import ManifestChain
 from dagster_ckpt.storage.collector import Collector

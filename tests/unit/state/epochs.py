@@ -22,15 +22,15 @@ from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
 from dagster_ckpt.protocol.transitions.manifest_rules import no_row_is_named_twice
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
+from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool
-from dagster_ckpt.state.memory import MemoryBudget
+from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.reshard import runs_of
-from dagster_ckpt.state.run_writer import RunWriter
-from dagster_ckpt.state.snapshot import live_rows
-from dagster_ckpt.state.task_state import TaskState, open_state
-from dagster_ckpt.state.timeline_rewrite import TimelineRewrite
+from dagster_ckpt.state.reshard.reshard import runs_of
+from dagster_ckpt.state.reshard.timeline_rewrite import TimelineRewrite
+from dagster_ckpt.state.runs.run_writer import RunWriter
+from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.memory import MemoryObjectStore
 from dagster_ckpt.storage.object_store import ObjectStore
 from tests.worlds.clock import StillClock

@@ -1,0 +1,11 @@
+"""What is read of committed epochs.
+
+Reading order
+
+    table_snapshot  all live rows of a table
+    point_reads     the rows of some keys of it
+    change_log      what an epoch changed, as Parquet files
+    change_runs     the same where the new runs are the change log
+    append_files    the files of an append-only table, merged
+    object_checks   every byte of a file read, and its checksums compared
+"""

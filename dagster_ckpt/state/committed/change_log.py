@@ -1,0 +1,143 @@
+"""The change log: Parquet files with what each shard changed in the stream's table in an epoch."""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
+from dagster_ckpt.protocol.object_names import FileId, changes_name
+from dagster_ckpt.state.objects import contents, create
+from dagster_ckpt.state.remote.parallel_reads import READERS
+from dagster_ckpt.state.remote.remote_bytes import in_turn
+from dagster_ckpt.storage.object_store import ObjectStore
+
+T = TypeVar("T")
+
+BATCH_ROWS = 65_536
+"""At most so many rows are in a batch that a reader is given."""
+
+_AT_ONCE_BYTES = 64 * 1024 * 1024
+
+
+def write(store: ObjectStore, file: FileId, changes: pa.Table) -> ChangeRef | None:
+    """Write a shard's changes of an epoch, durable when this returns; None, and no file, where nothing changed.
+
+    `changes` has the output columns and `_change_type`; the file gets `_epoch` besides. A crash before the commit
+    leaves a file that no manifest names.
+    """
+    if changes.num_rows == 0:
+        return None
+    epoch = pa.array(np.full(changes.num_rows, file.epoch, dtype=np.int64))
+    place = changes.schema.get_field_index(CHANGE_TYPE)
+    rows = changes.add_column(place, pa.field(EPOCH, pa.int64(), nullable=False), epoch)
+    sink = pa.BufferOutputStream()
+    with parquet_writer(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return created(store, changes_name(file), memoryview(sink.getvalue()), rows.num_rows, file.epoch, file.shard)
+
+
+def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writes rows as all files of a change log, or of an append-only stream's table, have them."""
+    # Measured on 90,000 rows: zstd halves the bytes in twice the time; dictionaries for all columns take a third more.
+    return pq.ParquetWriter(
+        sink, schema, compression="snappy", use_dictionary=[EPOCH, CHANGE_TYPE], write_statistics=False
+    )
+
+
+def created(store: ObjectStore, path: str, data: memoryview, rows: int, epoch: Epoch, shard: Shard) -> ChangeRef:
+    """Create such a file, durable when this returns. A crash leaves a file that no manifest names."""
+    create(store, path, data)
+    return ChangeRef(path, rows, len(data), f"{zlib.crc32(data):08x}", epoch, shard)
+
+
+def read(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> pa.Table:
+    """The rows of these files, in this order, as a table of this schema.
+
+    `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them; a column that a
+    file does not have (it was added later) is null there. Raises `CorruptStateError`.
+    """
+    tables = _of_each(store, list(refs), lambda ref: _rows(store, ref, schema))
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches: only few of the files, and a batch of their rows, are in memory at once."""
+    for some in _few_at_once(refs):
+        for data in checked(store, some):
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
+                there = _there(file, schema)
+                # Without a column Arrow would not say how many rows there are.
+                for batch in file.iter_batches(BATCH_ROWS, columns=there or [EPOCH]):
+                    yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
+
+
+def checked(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
+    """The bytes of each of these files, mapped where they lie on this host's disk. Raises `CorruptStateError`."""
+    return _of_each(store, list(refs), lambda ref: _checked(store, ref))
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows of a file with these columns; null where the file does not have one."""
+    there = set(rows.column_names)
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _of_each(store: ObjectStore, refs: list[ChangeRef], what: Callable[[ChangeRef], T]) -> list[T]:
+    """What comes of each file, in their order: of a remote store several are read at once."""
+    found: dict[int, T] = {}
+
+    def one(number: int) -> None:
+        found[number] = what(refs[number])
+
+    jobs = [partial(one, number) for number in range(len(refs))]
+    if refs and store.local_path(refs[0].name) is None:
+        READERS(jobs)
+    else:
+        in_turn(jobs)
+    return [found[number] for number in range(len(refs))]
+
+
+def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:
+    """The files in their order, several that are small together; none of the lists is empty."""
+    some: list[ChangeRef] = []
+    for ref in refs:
+        if some and sum(each.bytes for each in some) + ref.bytes > _AT_ONCE_BYTES:
+            yield some
+            some = []
+        some.append(ref)
+    if some:
+        yield some
+
+
+def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
+    data = contents(store, ref.name, ref.bytes)
+    if f"{zlib.crc32(memoryview(data)):08x}" != ref.checksum:
+        raise CorruptStateError(
+            f"a file of the change log is damaged: read or roll back to an epoch that does not need it, and check the "
+            f"disk. file={ref.name}, epoch={ref.epoch}"
+        )
+    return data
+
+
+def _rows(store: ObjectStore, ref: ChangeRef, schema: pa.Schema) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(_checked(store, ref))) as file:
+        there = _there(file, schema)
+        return in_schema(file.read(columns=there), schema)
+
+
+def _there(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+    """The columns of the schema that the file has."""
+    names = set(file.schema_arrow.names)
+    return [name for name in schema.names if name in names]

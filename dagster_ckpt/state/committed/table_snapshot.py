@@ -1,0 +1,126 @@
+"""All live rows of a state table as one manifest shows it."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.runs.run_layers import Layers
+from dagster_ckpt.storage.object_store import ObjectStore
+
+PIECE_BYTES = 64 * 1024 * 1024
+"""About how much of a table is in memory at once; far below the 2 GiB that an Arrow column of strings holds."""
+
+
+_HELD_BYTES_MAX = 8 * PIECE_BYTES
+"""How large the files of a remote store may be, together, that are held for the shards to come. Of a file that is
+larger each shard has so much that reading where its part begins and ends twice is little."""
+
+
+def live_rows(
+    store: ObjectStore,
+    manifest: Manifest,
+    table: str,
+    columns: Sequence[str] | None = None,
+    runs: OpenRuns | None = None,
+) -> pa.Table:
+    """The rows of all shards, the newest of each key, without tombstones; shard after shard, sorted by hash in each.
+
+    `store` is the stream's folder; `columns` chooses columns and their order. Raises `CorruptStateError`.
+    """
+    schema = _spec(manifest, table).schema
+    nothing = schema.empty_table().select(schema.names if columns is None else list(columns))
+    return pa.concat_tables([nothing, *live_shards(store, manifest, table, columns, runs)])
+
+
+def live_shards(
+    store: ObjectStore,
+    manifest: Manifest,
+    table: str,
+    columns: Sequence[str] | None = None,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.Table]:
+    """The same rows, a shard at a time; none is empty. A run that shards share is opened once for all of them."""
+    spec = _spec(manifest, table)
+    wanted = list(spec.schema.names if columns is None else columns)
+    for pieces in _shards(store, spec, manifest.runs.get(table, ()), HashRange(), runs):
+        if of_shard := [rows.select(wanted) for rows in pieces]:
+            yield pa.concat_tables(of_shard)
+
+
+def live_pieces(
+    store: ObjectStore,
+    manifest: Manifest,
+    table: str,
+    within: HashRange | None = None,
+    runs: OpenRuns | None = None,
+) -> Iterator[pa.Table]:
+    """The rows with these hashes (None: all), a piece that fits into memory at a time; none is empty."""
+    within = within or HashRange()
+    # Clips say what of the runs is the shard's.
+    lists = tuple(
+        refs if any(ref.clip.lo <= within.hi and within.lo <= ref.clip.hi for ref in refs) else ()
+        for refs in manifest.runs.get(table, ())
+    )
+    for pieces in _shards(store, _spec(manifest, table), lists, within, runs):
+        yield from pieces
+
+
+def _shards(
+    store: ObjectStore, spec: StateTableSpec, lists: RunLists, within: HashRange, runs: OpenRuns | None
+) -> Iterator[Iterator[pa.Table]]:
+    """Of each shard that has runs the rows with these hashes, in pieces; each is used up before the next is taken."""
+    shared = _SharedRuns(store, spec, lists, OpenRuns() if runs is None else runs)
+    for shard, refs in enumerate(lists):
+        shared.hold(shard)
+        if refs:
+            yield _of_shard(store, spec, refs, within, shared.runs)
+        shared.let_go(shard)
+
+
+class _SharedRuns:
+    """Holds runs of a remote store from the first shard that names them to the last one, as many as may be held."""
+
+    def __init__(self, store: ObjectStore, spec: StateTableSpec, lists: RunLists, runs: OpenRuns) -> None:
+        self.runs = runs
+        self._store = store
+        self._schema = spec.schema
+        self._lists = lists
+        self._last = {ref.name: shard for shard, refs in enumerate(lists) for ref in refs}
+        self._held: dict[str, tuple[Run, int]] = {}
+
+    def hold(self, shard: int) -> None:
+        """Hold what this shard reads and a later one will."""
+        room = _HELD_BYTES_MAX - sum(bytes_ for _, bytes_ in self._held.values())
+        for ref in sorted(self._lists[shard], key=lambda ref: ref.bytes):
+            again = self._last[ref.name] > shard and ref.name not in self._held
+            if again and ref.bytes <= room and self._store.local_path(ref.name) is None:
+                self._held[ref.name] = self.runs.run(self._store, ref, self._schema), ref.bytes
+                room -= ref.bytes
+
+    def let_go(self, shard: int) -> None:
+        """Let go of what no later shard reads."""
+        for path in [path for path in self._held if self._last[path] <= shard]:
+            del self._held[path]
+
+
+def _of_shard(
+    store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], within: HashRange, runs: OpenRuns
+) -> Iterator[pa.Table]:
+    # Clips say what of the runs is the shard's.
+    views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
+    every = [view.run for view in (*views.upper, *views.bottom)]
+    for piece in pieces_of(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
+        run = scan(views.upper, views.bottom, piece.lo, piece.hi, spec.keys)
+        if run is not None and len(run):
+            yield run.columns()
+
+
+def _spec(manifest: Manifest, table: str) -> StateTableSpec:
+    return next(spec for spec in manifest.pipeline.tables if spec.name == table)

@@ -1,0 +1,34 @@
+"""Reads from a remote store, several at once."""
+
+from collections.abc import Callable, Sequence
+
+from dagster_ckpt.state.io_pool import IoPool
+from dagster_ckpt.state.remote.remote_bytes import Spread
+
+
+def spread_over(pool: IoPool) -> Spread:
+    """Jobs are done by this pool, which must be one for reads alone.
+
+    In one with the writes a look-up would wait for files that nobody waits for; and a job of the pool that reads would
+    wait for a thread while it holds one.
+    """
+
+    def spread(jobs: Sequence[Callable[[], None]]) -> None:
+        if len(jobs) == 1:
+            jobs[0]()
+            return
+        begun = [pool.submit("reading from the store", job) for job in jobs]
+        errors = []
+        for job in begun:
+            try:
+                job.result()
+            except Exception as error:  # noqa: BLE001  (raised below, once no job puts bytes anywhere any more)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    return spread
+
+
+READERS = spread_over(IoPool(threads=8))
+"""For those who read whole tables: 8 requests are about what a host's network takes. Its threads begin when needed."""

@@ -1,0 +1,105 @@
+"""The runs of one table that lie beneath what is in memory: those this epoch has written, then those before it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.compaction.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.lsm.table import Found, Hashes
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.runs.run_expiry import view_of_ref, view_since
+from dagster_ckpt.state.runs.run_writer import WrittenRun
+from dagster_ckpt.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class Views:
+    """Runs as lookups want them: `upper` newest first, and beneath them `bottom`, disjoint and ascending."""
+
+    upper: tuple[View, ...]
+    bottom: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class OwnLevel:
+    """Runs that this epoch has written, no key in two of them. `tier` says how often their rows were merged in it."""
+
+    runs: tuple[WrittenRun, ...]
+    tier: int = 0
+
+
+class Layers:
+    """`lists` are the runs of adjacent shards with these hash ranges in the epoch before; opened when first needed.
+
+    `own` are the levels of this epoch, newest first. Whatever opens a run may raise `CorruptStateError`, and for a run
+    of this epoch what went wrong when it was written.
+    """
+
+    def __init__(
+        self,
+        spec: StateTableSpec,
+        lists: RunLists,
+        ranges: Sequence[HashRange],
+        store: ObjectStore,
+        runs: OpenRuns,
+    ) -> None:
+        self.own: list[OwnLevel] = []
+        self._spec = spec
+        self._lists = lists
+        self._ranges = ranges
+        self._store = store
+        self._runs = runs
+        self._since_us: int | None = None
+        self._before: Views | None = None
+
+    @property
+    def since_us(self) -> int | None:
+        """Rows whose time is before it have expired in this epoch."""
+        return self._since_us
+
+    def expire(self, until_us: int) -> None:
+        """Hide the rows whose time is before `until_us`."""
+        self._since_us = until_us
+        self._before = None
+
+    @property
+    def before(self) -> Views:
+        """The runs before the epoch."""
+        if self._before is None:
+            self._before = self.views(levels_of(self._lists, self._ranges), ())
+        return self._before
+
+    @property
+    def now(self) -> Views:
+        """All runs: this epoch's above those before it."""
+        own = tuple(self.view(written) for level in self.own for written in level.runs)
+        return Views((*own, *self.before.upper), self.before.bottom)
+
+    def views(self, levels: Levels, written: Iterable[WrittenRun]) -> Views:
+        """These levels, in which some runs may be the ones that were written in this epoch."""
+        fresh = {each.path: each for each in written}
+        upper, bottom = (tuple(self._placed(each, fresh) for each in level) for level in (levels.upper, levels.bottom))
+        return Views(upper, bottom)
+
+    def view(self, written: WrittenRun) -> View:
+        """A run of this epoch: in memory until it is durable, then mapped."""
+        run = written.in_memory or self._runs.run(self._store, written.ref(), self._spec.schema)
+        return view_since(run, self._spec, self._since_us)
+
+    def find(self, views: Views, hashes: Hashes, keys: pa.Table) -> Found:
+        """The rows of n distinct keys, ascending by hash, in these views."""
+        answer = look_up(views.upper, views.bottom, hashes, keys, self._spec.schema)
+        return found_of(answer.parts, keys, self._spec.schema)
+
+    def _placed(self, placed: Placed, fresh: dict[str, WrittenRun]) -> View:
+        if (written := fresh.get(placed.ref.name)) is not None:
+            run = self.view(written).run
+        else:
+            run = self._runs.run(self._store, placed.ref, self._spec.schema)
+        return view_of_ref(run, self._spec, placed.ref, placed.shown, self._since_us)

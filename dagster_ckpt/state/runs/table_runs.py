@@ -1,0 +1,228 @@
+"""The runs of one table within one epoch, as they become more and, merged, fewer."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.compaction import slices
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_written_anew
+from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
+from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
+from dagster_ckpt.lsm.runs.before_images import with_images
+from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, said_by
+from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
+from dagster_ckpt.state.runs.merge_worker import outputs_of
+from dagster_ckpt.state.runs.run_expiry import narrowed
+from dagster_ckpt.state.runs.run_layers import Layers, OwnLevel, Views
+from dagster_ckpt.state.runs.run_writer import Folder, Level, RunWriter, WrittenRun
+
+
+@dataclass(frozen=True)
+class ShardedTable:
+    """A table in some adjacent shards: their hash ranges and, in the epoch before, their run lists.
+
+    `logged`: its new runs are the epoch's change log.
+    """
+
+    folder: Folder
+    ranges: Sequence[HashRange]
+    lists: RunLists
+    logged: bool
+
+    @property
+    def spec(self) -> StateTableSpec:
+        """The table."""
+        return self.folder.spec
+
+    @property
+    def expires(self) -> bool:
+        """Whether its rows do."""
+        return self.folder.spec.time is not None
+
+    @property
+    def within(self) -> HashRange:
+        """The hashes of all these shards."""
+        return HashRange(self.ranges[0].lo, self.ranges[-1].hi)
+
+
+class TableRuns:
+    """Writes what is new, carries out merges, and says at the end what each shard's list is then."""
+
+    def __init__(
+        self, table: ShardedTable, layers: Layers, writer: RunWriter, piece_bytes: int, merge_bytes: int
+    ) -> None:
+        """About how much is worked at a time, and how large the files become that come of it.
+
+        `piece_bytes` while rows are taken in. `merge_bytes` before that, when memory holds nothing yet: larger, since
+        the files of a compaction stay, and each costs every look-up a little.
+        """
+        self.layers = layers
+        self.merged_rows = 0
+        self._table = table
+        self._writer = writer
+        self._lists = table.lists
+        self._has_news = False
+        self._outputs: list[WrittenRun] = []
+        self._superfluous: list[WrittenRun] = []
+        self._piece_bytes = piece_bytes
+        self._merge_bytes = merge_bytes
+
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self._table.spec.name
+
+    def compact(self, limits: CompactionLimits, clock: Clock) -> int:
+        """Merge what the choice says of the runs there are. Look-ups go on in those, which say the same.
+
+        Of a table whose rows expire once all was added, since it is known then what has expired; else before that.
+        Returns for how many milliseconds of it the epoch waits because there are far too many runs.
+        """
+        expires = self._table.expires
+        if expires:
+            self._enter_news()
+        stall_ms = 0
+        for merge in choose_merges(self._lists, self._table.ranges, limits, expiring=expires):
+            began_ms = clock.monotonic_ms()
+            self._take(merge, list(self._carried_out(merge)))
+            if isinstance(merge, SliceMerge) and merge.urgent:
+                stall_ms += clock.monotonic_ms() - began_ms
+        return stall_ms
+
+    def write_anew(self, run: Run, limits: CompactionLimits) -> bool:
+        """Write all of a table whose rows expire, with all that the epoch said, where that pays; whether it was."""
+        if self.layers.own or not is_written_anew(self._lists, self._table.ranges, len(run), limits):
+            return False
+        now = self.layers.now
+        views = Views((View(run), *now.upper), now.bottom)
+        merge = SliceMerge(self._table.within, 1, sum(len(view.run) for view in (*views.upper, *views.bottom)))
+        self._take(merge, [*self._outputs_of(merge, views, Level.BOTTOM, self._piece_bytes)])
+        self._has_news = True
+        return True
+
+    def add(self, word: Word) -> None:
+        """Have what an epoch said written, above all that was written before."""
+        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(word), self._table.within, Level.FRESH),)))
+
+    def merge_own(self, levels_max: int) -> bool:
+        """Merge levels of this epoch where so many are of one tier; whether they were."""
+        own = self.layers.own
+        tier = own[0].tier if own else 0
+        count = next((at for at, level in enumerate(own) if level.tier != tier), len(own))
+        if count < levels_max:
+            return False
+        inputs = [written for level in own[:count] for written in level.runs]
+        own[:count] = [OwnLevel(tuple(self._merged(inputs)), tier + 1)]
+        self._superfluous.extend(inputs)
+        self.merge_own(levels_max)
+        return True
+
+    def pieces(self, runs: Sequence[Run], within: HashRange) -> Iterator[HashRange]:
+        """These hashes in pieces of which each fits into memory."""
+        return pieces_of(runs, within, self._rows_in(self._piece_bytes))
+
+    def said(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Word]:
+        """What runs of this epoch say of the keys with these hashes."""
+        views = [self.layers.view(each) for each in written]
+        if self._table.logged:
+            return [said_by(view.run, piece, self._table.spec) for view in views]
+        return [Word(view.between(piece.lo, piece.hi)) for view in views]
+
+    def finished(self) -> RunLists:
+        """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
+        self._enter_news()
+        written = {each.path: each.ref() for each in (*self._outputs, *self._own)}
+        lists = tuple(tuple(_durable(ref, written.get(ref.name)) for ref in shard) for shard in self._lists)
+        named = {ref.name for shard in lists for ref in shard}
+        # A logged run without a key is in no list, but in the change log.
+        mine = self._outputs if self._table.logged else (*self._outputs, *self._own)
+        for each in (*self._superfluous, *(each for each in mine if each.path not in named)):
+            self._writer.delete_later(each.ref())
+        return lists
+
+    @property
+    def log(self) -> list[RunRef]:
+        """The runs of this epoch, newest first, once everything is durable."""
+        return [written.ref() for written in self._own]
+
+    @property
+    def _own(self) -> list[WrittenRun]:
+        return [written for level in self.layers.own for written in level.runs]
+
+    def _enter_news(self) -> None:
+        """Put what this epoch has written into the lists, once, and show no longer what has expired in it."""
+        if not self._has_news:
+            for level in reversed(self.layers.own):
+                self._lists = with_news(self._lists, self._table.ranges, [each.foreseen for each in level.runs])
+            self._has_news = True
+        if (since_us := self.layers.since_us) is not None:
+            left = ([narrowed(ref, self._table.spec, since_us) for ref in shard] for shard in self._lists)
+            self._lists = tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
+
+    def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
+        views = self.layers.views(levels_of(self._lists, self._table.ranges), (*self._outputs, *self._own))
+        level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
+        # What is still to be written of this epoch lies in memory.
+        bytes_ = self._piece_bytes if self._has_news else self._merge_bytes
+        yield from self._outputs_of(merge, views, level, bytes_)
+
+    def _outputs_of(
+        self, merge: SliceMerge | TierMerge, views: Views, level: Level, bytes_: int
+    ) -> Iterator[WrittenRun]:
+        rows_max = self._rows_in(bytes_)
+        for piece, run in outputs_of(merge, views, self._table.spec.keys, self._table.within, rows_max):
+            self.merged_rows += len(run)
+            yield self._write(run, piece, level)
+
+    def _take(self, merge: SliceMerge | TierMerge, outputs: Sequence[WrittenRun]) -> None:
+        """Put what a merge has written in the place of what it read."""
+        self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
+        self._outputs.extend(outputs)
+
+    def _merged(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
+        for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):
+            words = [word for word in self.said(inputs, piece) if len(word)]
+            if words and len(word := self._net(one_word(words, self._table.spec.keys))):
+                self.merged_rows += len(word)
+                yield self._write(self._run_of(word), piece, Level.MERGED)
+
+    def _rows_in(self, bytes_: int) -> int:
+        """About how many rows of the table have so many bytes."""
+        before = (ref for refs in self._table.lists for ref in refs)
+        files = (*before, *(written.foreseen for written in self._own))
+        return rows_in(bytes_, files, self._table.spec.schema)
+
+    def _net(self, word: Word) -> Word:
+        return changing(word) if self._table.logged else word
+
+    def _run_of(self, word: Word) -> Run:
+        if not self._table.logged:
+            return word.run
+        assert word.before is not None, "a change log tells what was before"
+        return with_images(word.run, word.before, self._table.spec.keys)
+
+    def _write(self, run: Run, clip: HashRange, level: Level) -> WrittenRun:
+        return self._writer.write(run, self._table.folder, clip, level)
+
+
+def held_rows(lists: RunLists, ranges: Sequence[HashRange]) -> int:
+    """About how many rows these lists show, where nobody has counted them: a key that is in two runs counts twice.
+
+    Rounded for each shard, so that the sum over shards is the same however tasks share them.
+    """
+    return sum(_rows_held(refs, within) for refs, within in zip(lists, ranges, strict=True))
+
+
+def _rows_held(refs: Sequence[RunRef], within: HashRange) -> int:
+    shown = (slices.rows_in(ref, *ref.clip.intersect(within)) * (1 - ref.tombstones / ref.rows) for ref in refs)
+    return round(sum(shown))
+
+
+def _durable(ref: RunRef, written: RunRef | None) -> RunRef:
+    """The reference with what is known of its file now."""
+    return ref if written is None else replace(ref, bytes=written.bytes, checksum=written.checksum)

@@ -1,0 +1,193 @@
+"""One state table of adjacent shards within one epoch: what is said in memory, above runs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.columns import equal, flat, take
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
+from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.lookup.multimap import get_all
+from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, sliced, touched_of
+from dagster_ckpt.lsm.runs.run import Run, kept
+from dagster_ckpt.lsm.runs.view import View
+from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
+from dagster_ckpt.protocol.manifest.manifest import SortKind
+from dagster_ckpt.state.runs.run_expiry import view_since
+from dagster_ckpt.state.runs.run_layers import Views
+from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns, held_rows
+from dagster_ckpt.state.tables.memtable import Memtable
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was last got."""
+
+    hashes: Hashes
+    keys: pa.Table
+    found: Found
+
+
+class SortedTable:
+    """Rows by ascending sort value, which is called hash here: every array of hashes must ascend.
+
+    What a key had before is known of each word once it is merged or written, where the change log or the count of rows
+    needs it; it was mostly got a moment ago.
+    """
+
+    def __init__(self, table: ShardedTable, runs: TableRuns) -> None:
+        self._table = table
+        self._runs = runs
+        self._layers = runs.layers
+        self._counted = not table.expires
+        self._remembers = table.logged or self._counted
+        self._memory = Memtable(table.spec.keys, self._settled if self._remembers else _as_it_is)
+        self._asked: _Asked | None = None
+        self._more_rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        """What it holds in memory, more or less."""
+        return self._memory.nbytes
+
+    def get(self, hashes: Hashes, keys: pa.Table) -> Found:
+        """The rows of n distinct keys."""
+        found = self._layers.find(self._views(), hashes, keys)
+        self._asked = _Asked(hashes, keys, found)
+        return found
+
+    def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
+        """The rows under n distinct keys of the first key columns."""
+        views = self._views()
+        return get_all(views.upper, views.bottom, hashes, keys, self._table.spec)
+
+    def say(self, run: Run) -> None:
+        """Put a run above all that was said; its time column has no null but in tombstones."""
+        if self._layers.since_us is not None:
+            run = self._unexpired(run)
+        self._memory.say(Word(run, self._had(run) if self._remembers else None))
+
+    def scan(self, within: HashRange) -> Iterator[Run]:
+        """The rows of these hashes, ascending, in pieces that fit into memory."""
+        views = self._views()
+        every = [view.run for view in (*views.upper, *views.bottom)]
+        for piece in self._runs.pieces(every, within):
+            run = scan(views.upper, views.bottom, piece.lo, piece.hi, self._table.spec.keys)
+            if run is not None and len(run):
+                yield run
+
+    def touched(self) -> Iterator[Touched]:
+        """See `lsm.table.StateTable.touched`."""
+        word = self._memory.one()
+        written = [each for level in self._layers.own for each in level.runs]
+        if not written:
+            if word is not None:
+                yield touched_of(changing(self._settled(word)))
+            return
+        runs = [self._layers.view(each).run for each in written]
+        above = [] if word is None else [self._settled(word) if self._table.logged else word]
+        for piece in self._runs.pieces([*(each.run for each in above), *runs], self._table.within):
+            words = [*(sliced(each, piece) for each in above), *self._runs.said(written, piece)]
+            if words := [each for each in words if len(each)]:
+                net = one_word(words, self._table.spec.keys)
+                yield touched_of(changing(net if self._table.logged else self._since_before(net)))
+
+    def expire(self, until_us: int) -> None:
+        """Forget all rows whose time is before `until_us`."""
+        assert not self._table.logged, "what expires would have to stand in the change log"
+        if self._layers.since_us is None or until_us > self._layers.since_us:
+            self._asked = None
+            self._layers.expire(until_us)
+            self._memory.replace(lambda word: Word(self._unexpired(word.run)))
+
+    def spill(self) -> None:
+        """Have all that is in memory written, and forget it; what it says is found in its run from now on."""
+        self._asked = None
+        if (word := self._memory.one()) is not None:
+            if self._remembers:
+                word = self._net(self._settled(word))
+            elif self._table.spec.sort is SortKind.HASH:
+                word = Word(self._dated(word.run))
+            if len(word):
+                self._runs.add(word)
+        self._memory.clear()
+
+    def flush(self, limits: CompactionLimits, clock: Clock) -> int:
+        """Have what is still in memory written, at the epoch's end; a table whose rows expire is compacted then.
+
+        Returns for how many milliseconds the epoch waits because there are far too many runs.
+        """
+        if not self._table.expires:
+            self.spill()
+            return 0
+        word = self._memory.one()
+        if word is not None and self._runs.write_anew(word.run, limits):
+            self._memory.clear()
+            return 0
+        self.spill()
+        return self._runs.compact(limits, clock)
+
+    def finished(self) -> tuple[RunLists, int]:
+        """Each shard's list of runs, and how many more rows they show, once everything is durable."""
+        lists = self._runs.finished()
+        if self._counted:
+            return lists, self._more_rows
+        return lists, held_rows(lists, self._table.ranges) - held_rows(self._table.lists, self._table.ranges)
+
+    def _views(self) -> Views:
+        now = self._layers.now
+        return Views((*(View(word.run) for word in self._memory.words), *now.upper), now.bottom)
+
+    def _net(self, word: Word) -> Word:
+        assert word.before is not None, "it was settled"
+        dead = 0 if word.run.tombstones is None else int(word.run.tombstones.sum())
+        self._more_rows += len(word) - dead - int(word.before.present.sum())
+        return changing(word)
+
+    def _settled(self, word: Word) -> Word:
+        """The word with what its keys have in the runs beneath."""
+        return word if word.before is not None else self._with_before(word, self._layers.now)
+
+    def _since_before(self, word: Word) -> Word:
+        """The word with what its keys had in the epoch before."""
+        return self._with_before(word, self._layers.before)
+
+    def _with_before(self, word: Word, views: Views) -> Word:
+        return Word(word.run, self._layers.find(views, word.run.hashes, word.run.columns(self._table.spec.keys)))
+
+    def _had(self, run: Run) -> Found | None:
+        """What the run's keys had, where just these were got last."""
+        asked = self._asked
+        if asked is None or not (run.hashes is asked.hashes or np.array_equal(run.hashes, asked.hashes)):
+            return None
+        mine = run.columns(asked.keys.column_names)
+        pairs = zip(mine.columns, asked.keys.columns, strict=True)
+        return asked.found if all(equal(flat(one), flat(other)).all() for one, other in pairs) else None
+
+    def _unexpired(self, run: Run) -> Run:
+        return view_since(run, self._table.spec, self._layers.since_us).between()
+
+    def _dated(self, run: Run) -> Run:
+        """The run with tombstones that have the time of the row they hide, to expire with it; without needless ones."""
+        time = self._table.spec.time
+        if run.tombstones is None or time is None:
+            return run
+        dead = np.flatnonzero(run.tombstones)
+        keys = take(run.columns(self._table.spec.keys), dead)
+        found = self._layers.find(self._layers.now, run.hashes[dead], keys)
+        hides = np.zeros(len(run), dtype=np.bool_)
+        hides[dead[found.present]] = True
+        at = run.table.column_names.index(time)
+        times = pc.replace_with_mask(flat(run.table.column(at)), pa.array(hides), flat(found.rows.column(time)))
+        dated = run.table.set_column(at, run.table.schema.field(at), times)
+        return kept(replace(run, table=dated), hides | ~run.tombstones)
+
+
+def _as_it_is(word: Word) -> Word:
+    return word

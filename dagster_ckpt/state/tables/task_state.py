@@ -1,0 +1,223 @@
+"""The state of one task within one epoch: all shards that it works, together, and how they become durable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from dagster_ckpt.hash_range import HashRange, shard_range
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.lsm.compaction.compaction import limits_for
+from dagster_ckpt.protocol.ack import ShardRuns
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, RunRef, SortKind, StateTableSpec
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.runs.run_layers import Layers
+from dagster_ckpt.state.runs.run_writer import Folder, RunWriter
+from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns
+from dagster_ckpt.state.tables.keyed_table import KeyedTable
+from dagster_ckpt.state.tables.sorted_table import SortedTable
+from dagster_ckpt.state.tables.timeline_table import TaskTimeline
+from dagster_ckpt.storage.object_store import ObjectStore
+
+_PIECE_BYTES_MAX = 512 * 1024 * 1024
+"""However much memory there is: an Arrow column of strings holds 2 GiB, and a file this large gains nothing more."""
+
+_COPIES = 2
+"""So many copies of a table's rows in memory there are for a moment while they are put together and sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetrics:
+    """What the state did in the epoch so far, all shards together; for the ACK.
+
+    `state_rows` is the change in live rows (an estimate for tables whose rows expire), `merged_rows` what compaction
+    wrote, `stall_ms` how long the intake of rows waited for it because the depth grew too great.
+    """
+
+    state_rows: int = 0
+    merged_rows: int = 0
+    stall_ms: int = 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table sorted by hash in all shards, or one sorted by time in one of them."""
+
+    shards: Sequence[Shard]
+    table: SortedTable
+    runs: TableRuns
+
+
+def open_state(
+    store: ObjectStore,
+    manifest: Manifest,
+    shards: Sequence[Shard],
+    file: FileId,
+    engine: Engine,
+    logged: str | None = None,
+) -> "TaskState":
+    """The state of adjacent shards as `manifest` shows it, to be changed in the epoch of `file`.
+
+    `store` is the stream's folder. New files are named by `file`, with ascending numbers from its own on; nobody else
+    may use them. `logged` is the keyed table whose runs are the epoch's change log. Nothing is read before it is
+    needed: a task without rows in an epoch opens no file.
+    """
+    assert list(shards) == list(range(shards[0], shards[-1] + 1)), f"a task's shards are adjacent. shards={shards}"
+    return TaskState(store, manifest, shards, file, engine, logged)
+
+
+class TaskState:
+    """Implements `lsm.table.State`. Belongs to one task, one epoch and one thread.
+
+    Call `compact` first, `relieve` after each chunk of rows, `flush` last; `log` and `metrics` are whole after that.
+    Use it as a context: whatever happens, its memory is given back.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        manifest: Manifest,
+        shards: Sequence[Shard],
+        file: FileId,
+        engine: Engine,
+        logged: str | None,
+    ) -> None:
+        self._store = store
+        self._manifest = manifest
+        self._shards = shards
+        self._file = file
+        self._engine = engine
+        self._limits = limits_for(manifest.shards, engine.limits)
+        self._logged = logged
+        self._writer = RunWriter(store, file, engine)
+        self._specs = {spec.name: spec for spec in manifest.pipeline.tables}
+        self._parts: dict[str, list[_Part]] = {}
+        self._log: tuple[ChangeRef, ...] = ()
+        self._metrics = StateMetrics()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def table(self, name: str) -> KeyedTable:
+        spec = self._specs[name]
+        assert spec.sort is SortKind.HASH, f"this is a timeline. table={name}"
+        [part] = self._parts_of(spec)
+        return KeyedTable(spec, part.table)
+
+    def timeline(self, name: str) -> TaskTimeline:
+        spec = self._specs[name]
+        assert spec.sort is SortKind.TIME, f"this is no timeline. table={name}"
+        firsts = np.array([self._range(shard).lo for shard in self._shards], dtype=np.uint64)
+        return TaskTimeline(spec, [part.table for part in self._parts_of(spec)], firsts)
+
+    def compact(self) -> None:
+        """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in.
+
+        Tables whose rows expire are merged at the epoch's end.
+        """
+        for spec in self._specs.values():
+            for part in self._parts_of(spec):
+                if spec.time is None:
+                    self._stalled(part.runs.compact(self._limits, self._engine.clock))
+
+    def relieve(self) -> None:
+        """Flush tables while memory is above the soft limit. To be called after each chunk of rows."""
+        clock = self._engine.clock
+        for part in self._all_parts():
+            self._engine.budget.hold(part.table, part.table.nbytes)
+        for part in self._all_parts():
+            if self._engine.budget.must_flush(part.table):
+                self._spill(part)
+                began_ms = clock.monotonic_ms()
+                if part.runs.merge_own(self._engine.levels_max):
+                    self._stalled(clock.monotonic_ms() - began_ms)
+
+    def flush(self) -> dict[Shard, tuple[ShardRuns, ...]]:
+        """Write what is still in memory and wait for every write; once, at the epoch's end.
+
+        Returns each shard's complete new lists of runs. All new files are durable when this returns. Files that a merge
+        made superfluous stay: the epochs before still read them. A crash leaves new files that no manifest names.
+        """
+        for part in self._all_parts():
+            self._make_room(part)
+            self._stalled(part.table.flush(self._limits, self._engine.clock))
+            self._engine.budget.hold(part.table, 0)
+        self._writer.wait()
+        lists: dict[Shard, list[ShardRuns]] = {shard: [] for shard in self._shards}
+        for spec in self._specs.values():
+            for part in self._parts_of(spec):
+                refs, more_rows = part.table.finished()
+                self._metrics = replace(self._metrics, state_rows=self._metrics.state_rows + more_rows)
+                for shard, its_refs in zip(part.shards, refs, strict=True):
+                    lists[shard].append(ShardRuns(spec.name, its_refs))
+        merged_rows = sum(part.runs.merged_rows for part in self._all_parts())
+        self._metrics = replace(self._metrics, merged_rows=merged_rows)
+        if self._logged is not None:
+            [part] = self._parts_of(self._specs[self._logged])
+            self._log = tuple(self._change(ref) for ref in part.runs.log)
+        return {shard: tuple(tables) for shard, tables in lists.items()}
+
+    def close(self) -> None:
+        """Give back all memory; after `flush`, or instead of it. What is being written gives back its own."""
+        for part in self._all_parts():
+            self._engine.budget.hold(part.table, 0)
+        self._parts.clear()
+
+    @property
+    def log(self) -> tuple[ChangeRef, ...]:
+        """The runs of the logged table that this epoch wrote, newest first: its change log. Complete after `flush`."""
+        return self._log
+
+    @property
+    def metrics(self) -> StateMetrics:
+        """What was done so far; complete after `flush`."""
+        return self._metrics
+
+    def _make_room(self, part: _Part) -> None:
+        """Wait for files on their way where what is in memory could not be put together beside them."""
+        bytes_ = _COPIES * part.table.nbytes
+        self._engine.budget.make_room(f"a run of {part.runs.name}", bytes_, self._engine.io.timeout_ms)
+
+    def _spill(self, part: _Part) -> None:
+        self._make_room(part)
+        part.table.spill()
+        self._engine.budget.hold(part.table, 0)
+
+    def _stalled(self, stall_ms: int) -> None:
+        self._metrics = replace(self._metrics, stall_ms=self._metrics.stall_ms + stall_ms)
+
+    def _all_parts(self) -> list[_Part]:
+        return [part for parts in self._parts.values() for part in parts]
+
+    def _parts_of(self, spec: StateTableSpec) -> list[_Part]:
+        if spec.name not in self._parts:
+            groups = [self._shards] if spec.sort is SortKind.HASH else [[shard] for shard in self._shards]
+            self._parts[spec.name] = [self._part(spec, shards) for shards in groups]
+        return self._parts[spec.name]
+
+    def _part(self, spec: StateTableSpec, shards: Sequence[Shard]) -> _Part:
+        lists = self._manifest.runs.get(spec.name, ())
+        ranges = [self._range(shard) if spec.sort is SortKind.HASH else HashRange() for shard in shards]
+        table = ShardedTable(
+            Folder(spec, shards, self._manifest.shards),
+            ranges,
+            tuple(lists[shard] if shard < len(lists) else () for shard in shards),
+            logged=spec.name == self._logged,
+        )
+        layers = Layers(spec, table.lists, ranges, self._store, self._engine.runs)
+        budget = self._engine.budget
+        runs = TableRuns(table, layers, self._writer, budget.chunk_bytes, min(budget.soft_bytes, _PIECE_BYTES_MAX))
+        return _Part(shards, SortedTable(table, runs), runs)
+
+    def _range(self, shard: Shard) -> HashRange:
+        return shard_range(shard, self._manifest.shards)
+
+    def _change(self, run: RunRef) -> ChangeRef:
+        return ChangeRef(
+            run.path, run.rows, run.bytes, run.checksum, run.epoch, self._shards[0], ChangeKind.RUN, run.times
+        )
