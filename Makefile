@@ -46,7 +46,7 @@ soak: $(READY) ## run two streams for long and see whether memory, files and tim
 
 races: $(READY) ## let two writers open one stream at once, and 20 threads create one object, over and over (RACES=1000)
 	@RACES=$(or $(RACES),1000) $(BIN)/python -m pytest -q -s -p no:cacheprovider -o timeout=3600 \
-		tests/unit/storage/test_races_of_two_writers.py \
+		tests/unit/storage/writer/test_opening_races.py \
 		tests/contract/test_object_store.py -k 'races or exactly_one_of_many_threads'
 
 properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as the tests do

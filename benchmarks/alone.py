@@ -14,7 +14,7 @@ from benchmarks.retired import RetiredFiles
 from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.storage.local import LocalObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
 
 _SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 

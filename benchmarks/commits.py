@@ -14,10 +14,10 @@ from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 
 def run_commits(commits: Commits, folder: Path, tell: Tell) -> dict[str, list[float]]:

@@ -33,8 +33,8 @@ from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 AGGREGATES = {"rows": agg.count(), "total": agg.sum("value"), "greatest": agg.max("value")}
 Numbers = npt.NDArray[np.int64]

@@ -16,9 +16,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.writer.opening import Opening
 
 NAME = "totals"
 SHARDS = 8  # what a streaming asset has unless it says otherwise

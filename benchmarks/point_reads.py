@@ -25,11 +25,11 @@ from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 SHARDS = 8
 STREAM = "sums"

@@ -14,8 +14,8 @@ from dagster_ckpt import CheckpointStore
 from dagster_ckpt.operators import RunningAggregate, from_pipeline
 from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
 
 _EACH_KEY_MAX = 10_000_000
 """Of more keys only totals are compared: the truth of each takes 24 bytes."""

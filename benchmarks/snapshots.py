@@ -24,11 +24,11 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 _SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 _LAG = 10

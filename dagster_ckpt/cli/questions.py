@@ -5,7 +5,7 @@ from contextlib import suppress
 from dagster_ckpt.cli import plain
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history import EpochInfo, StreamHistory
-from dagster_ckpt.storage.opening import check_can_go_back
+from dagster_ckpt.storage.writer.opening import check_can_go_back
 
 
 def rollback(history: StreamHistory, epoch: int) -> str:

@@ -13,7 +13,7 @@ from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.history.subscriber_info import SubscriberInfo
 from dagster_ckpt.history.verification import Finding, Verification
 from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
-from dagster_ckpt.storage.collector import Collected
+from dagster_ckpt.storage.operations.collector import Collected
 
 __all__ = [
     "CheckpointStore",

@@ -5,8 +5,8 @@ from dagster_ckpt.ids import EMPTY, FIRST, Epoch
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs, ranges
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 
 
 def epochs_behind(chain: ManifestChain, newest: Manifest, after: int, until: int | None) -> list[Manifest]:

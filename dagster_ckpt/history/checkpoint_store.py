@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.object_names import (
     parts_of,
     parts_of_name,
 )
-from dagster_ckpt.storage.address import open_store
+from dagster_ckpt.storage.stores.address import open_store
 
 
 class CheckpointStore:

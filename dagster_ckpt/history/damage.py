@@ -12,10 +12,10 @@ from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import ANCESTORS, folder_of, parts_of_name
-from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
-from dagster_ckpt.storage.broken_end import BrokenEnd, known
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import files_of
 
 _SAID = "good_epoch="

@@ -7,10 +7,10 @@ from dagster_ckpt.errors import CheckpointError, FencedError
 from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch, lease_of
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import Life
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.draining import write_drain
-from dagster_ckpt.storage.patience import Tries
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.retry import Tries
+from dagster_ckpt.storage.writer.drain_requests import write_drain
 
 _LOOK_MS = 1_000
 

@@ -29,19 +29,19 @@ from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.reshard.reshard import reshard
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.broken_end import BrokenEnd
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import MAX_LAG, Collected, Collector
-from dagster_ckpt.storage.folder import stream_folder
-from dagster_ckpt.storage.fork import fork_empty, fork_stream, is_there
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.pins import find_pin, read_pins, remove_pin, write_pin
-from dagster_ckpt.storage.probe import prove_atomic_create
-from dagster_ckpt.storage.rollback import roll_back
-from dagster_ckpt.storage.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.pins import find_pin, read_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
+from dagster_ckpt.storage.operations.collector import MAX_LAG, Collected, Collector
+from dagster_ckpt.storage.operations.fork import fork_empty, fork_stream, is_there
+from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.tables import Keys, key_rows, raw_changes
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from dagster_ckpt.operators.own_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables import files_of
 from dagster_ckpt.tables.changes import PATIENCE
 from dagster_ckpt.tables.operator import table_operator

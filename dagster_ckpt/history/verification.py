@@ -31,13 +31,13 @@ from dagster_ckpt.protocol.object_names import (
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import malformed
 from dagster_ckpt.state.committed.object_checks import MISSING, check_file
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.broken_end import LOST, BrokenEnd, known
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, known
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.stores.retrying_store import patient
 
 Entry = TypeVar("Entry")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import EpochWork, Lease, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.leases import read_lease
-from dagster_ckpt.storage.patience import Tries
-from dagster_ckpt.storage.processes import is_gone
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.stores.retry import Tries
 
 SILENCE_MS_MAX = 30_000
 """How long a writer whose lease says nothing may be silent; one that says more has its own time."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.quantities import milliseconds, size_bytes
-from dagster_ckpt.storage.address import StoreAddress, check_url
+from dagster_ckpt.storage.stores.address import StoreAddress, check_url
 
 _NO_OPTIONS: Any = Field(default_factory=dict, repr=False)
 _DURATIONS = ("checkpoint_interval", "event_interval", "timeout", "grace_period")

@@ -41,7 +41,7 @@ from dagster_ckpt.integration.relaunch import Watched, declare_failed, run_reque
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.sight import Sight, Sights, lease_view, look_at_start, start_view
 from dagster_ckpt.integration.watching import Memory, Seen
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 TICK_SECONDS = 2
 """Less than the 5 s between two looks of Dagster's daemon, so that every look finds a tick due.

@@ -24,12 +24,12 @@ from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import NOBODY
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.leases import NOT_OPEN, read_lease
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.processes import is_gone
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
+from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience
 
 _PATIENCE = Patience(total_ms=2_000)
 """The next tick comes soon: a store that does not answer must not hold up the other streams."""

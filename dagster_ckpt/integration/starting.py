@@ -18,9 +18,9 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.recovery import STARTING_MS_MAX
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.object_names import MANIFESTS
-from dagster_ckpt.storage.leases import NOT_OPEN, LeaseHeartbeat
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.pulse import Pulse
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 @contextmanager

@@ -55,9 +55,9 @@ from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstream_source import Downstream
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.opening import Opening, Takeover
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
 _UPSTREAM_WAIT_MS = 120_000
 """Continuous streams that are started together come up in any order; the sensor waits three minutes for each."""

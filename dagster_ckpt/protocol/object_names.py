@@ -16,7 +16,7 @@ where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` fr
 attempts at anything ever share a name. All names but a stream's folder are relative to that folder.
 
 A fork reads files of other streams, and calls each `ancestors/<that stream's uuid>/<its path there>`: a name for what
-lies elsewhere, no object's (`storage.ancestors` finds it).
+lies elsewhere, no object's (`storage.holders.ancestors` finds it).
 
 A name part that begins with a dot is never an object: stores may keep unfinished files under such names.
 """

@@ -20,9 +20,9 @@ from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.folder import stream_folder
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows
 
 ROWS_A_TASK = 1 << 18

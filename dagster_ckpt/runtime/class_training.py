@@ -22,9 +22,9 @@ from dagster_ckpt.runtime.job import run_stream
 from dagster_ckpt.runtime.session import announce_settings, open_session
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.writer.opening import Opening
 
 _NAME = "training"
 _JVM_END_S_MAX = 300

@@ -8,8 +8,8 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.object_names import COLLECTOR
-from dagster_ckpt.storage.collector import Collected, Collector
-from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.operations.collector import Collected, Collector
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 
 _log = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from dagster_ckpt.runtime.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.sources import Source, positions_by_source
 from dagster_ckpt.runtime.task import EpochOrder
 from dagster_ckpt.runtime.watermarks import Watermarks
-from dagster_ckpt.storage.pulse import Pulse
-from dagster_ckpt.storage.writer import StreamWriter
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 Word = ShardAck | ShardDecline
 

@@ -12,7 +12,7 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.parallel_reads import spread_over
 from dagster_ckpt.state.remote.private_folder import refuse_unsafe
 from dagster_ckpt.state.remote.run_cache import RunCache, default_folder
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

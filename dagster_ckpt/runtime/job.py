@@ -50,16 +50,16 @@ from dagster_ckpt.runtime.task_slots import task_slots
 from dagster_ckpt.runtime.upstreams import Upstreams
 from dagster_ckpt.runtime.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.storage.ancestors import check_ancestors, with_ancestors
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.draining import DrainWatch
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.overtaking import OvertakingWatch
-from dagster_ckpt.storage.pulse import Pulse
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.drain_requests import DrainWatch
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from dagster_ckpt.storage.writer.takeover_watch import OvertakingWatch
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.collector import GRACE_MS, MAX_LAG
-from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.operations.collector import GRACE_MS, MAX_LAG
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.writer.opening import Opening
 
 
 @dataclass(frozen=True)

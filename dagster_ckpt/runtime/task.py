@@ -22,11 +22,11 @@ from dagster_ckpt.runtime.ack_rows import ShardDecline, encode_words
 from dagster_ckpt.runtime.engines import EngineOptions, engine_of
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.shard_work import ShardWork
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.retrying_store import patient
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 

@@ -18,9 +18,9 @@ from dagster_ckpt.protocol.object_names import folder_of, name_of
 from dagster_ckpt.runtime.session import as_active
 from dagster_ckpt.runtime.stream import Stream, Upstream
 from dagster_ckpt.runtime.upstream_source import Downstream, Read, key_of, source_of
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.upstream_log import UpstreamLog
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
+from dagster_ckpt.storage.stores.folder import folder_store
 
 _LOOK_EVERY_MS = 500
 

@@ -14,12 +14,12 @@ from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.manifest.references import runs_of
 from dagster_ckpt.state.committed.object_checks import check_file
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.broken_end import known
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patient import patient
-from dagster_ckpt.storage.upstream_log import UpstreamLog, snapshot_at
+from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.upstream_log import UpstreamLog, snapshot_at
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables import files_of
 
 _EPOCHS_AT_ONCE = 100

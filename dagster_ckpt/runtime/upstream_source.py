@@ -36,12 +36,12 @@ from dagster_ckpt.protocol.epochs.upstream import (
 )
 from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.pins import find_pin
-from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.pins import find_pin
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 _EPOCHS_MAX = 2**31 - 1

@@ -35,12 +35,12 @@ from dagster_ckpt.protocol.epochs.upstream import (
 from dagster_ckpt.protocol.manifest.manifest import Consumed, Manifest
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstream_damage import NextReads
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import stream_folder
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.pins import find_pin, names_of_pins, remove_pin, write_pin
-from dagster_ckpt.storage.subscribers import subscribe
-from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _TRIES_MAX = 5
 _SAYS_SO = (CorruptStateError.__name__, NothingFollowsError.__name__)

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.remote.remote_bytes import REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 
 def create(store: ObjectStore, name: str, data: memoryview) -> None:

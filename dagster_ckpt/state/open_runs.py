@@ -15,7 +15,7 @@ from dagster_ckpt.state.objects import contents
 from dagster_ckpt.state.remote.parallel_reads import READERS
 from dagster_ckpt.state.remote.remote_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.remote.run_cache import RunCache, RunId
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _MAPPED_MAX = 1024
 

@@ -16,9 +16,9 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patience import Patience
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables.batches import batches_of
 from dagster_ckpt.tables.operator import table_operator
 from dagster_ckpt.tables.share import Share

@@ -14,8 +14,8 @@ from dagster_ckpt.operators.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables.changes import PATIENCE
 from dagster_ckpt.tables.operator import table_operator
 

@@ -11,9 +11,9 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patient import patient
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables.batches import batches_of
 from dagster_ckpt.tables.changes import ALL, PATIENCE
 from dagster_ckpt.tables.operator import table_operator

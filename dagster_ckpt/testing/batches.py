@@ -24,9 +24,9 @@ from dagster_ckpt.runtime.patient_session import PatientSession
 from dagster_ckpt.runtime.session import NEEDED, announce_settings, open_session
 from dagster_ckpt.runtime.stream import Stream, Upstream
 from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.writer.opening import Opening
 
 Batches = Mapping[str, Sequence[pa.Table]]
 

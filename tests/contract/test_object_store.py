@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from tests.worlds.disk import folder_on_disk
 from tests.worlds.s3_server import S3Server
 

@@ -11,9 +11,9 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.state.objects import create
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
 from tests.worlds.s3_server import S3Server
 
 THREADS, PROCESSES, ROUNDS = 20, 4, 6

@@ -21,10 +21,10 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
 from dagster_ckpt.runtime.upstreams import Upstreams
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import stream_folder
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import stream_folder
 from tests.unit.history.made_streams import DEPARTURES, MadeStream, by_hour, departures
 from tests.unit.history.reading_streams import ReadingStream, source_of
 from tests.unit.history.test_a_person_reshards import CARRIERS, flights_at

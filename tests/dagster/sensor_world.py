@@ -24,12 +24,12 @@ from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.protocol.object_names import folder_of, lease_name
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.leases import read_lease
-from dagster_ckpt.storage.opening import Takeover, open_manifest
-from dagster_ckpt.storage.writer import StreamWriter
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.worlds.clock import StillClock
 from tests.worlds.streams import an_edit, an_opening
 

@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import Stream, streaming_asset
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
 from tests.dagster.place import Place, failure_of, until
 
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, CheckpointStore
 from dagster_ckpt.cli import main
-from dagster_ckpt.storage import probe
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.stores import probe
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.retry import Patience
 from tests.dagster.place import Place
 from tests.worlds.broken_s3 import accept, broken_s3, refuse
 from tests.worlds.s3_server import S3Server

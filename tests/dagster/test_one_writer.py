@@ -11,10 +11,10 @@ from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.leases import NOT_OPEN, read_lease
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
 from tests.dagster.loadable_jobs import PLACE, a_stream_of_two_instances, one_stream
 from tests.dagster.place import Place, failure_of, until
 

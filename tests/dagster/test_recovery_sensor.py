@@ -11,11 +11,11 @@ from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.integration.names import unfit
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.rollback import roll_back
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
 from tests.dagster.sensor_world import a_stream, a_world
 
 STARTED, SUCCESS = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS

@@ -10,8 +10,8 @@ import pytest
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.processes import this_process
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.dagster.sensor_world import ELSEWHERE, SensorWorld, a_stream, a_world
 
 FAILURE, SUCCESS, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.STARTED

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.address import open_store
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, aggregate, append, by_hour, departures
 
 Rows = list[str]
@@ -70,7 +70,7 @@ def rows_of(table: pa.Table) -> Rows:
 @contextmanager
 def specimens(folder: Path) -> Iterator[list[Specimen]]:
     """A keyed stream with a rollback, one whose old epochs were collected but for a pin, appended rows, and windows."""
-    with patch("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2):
+    with patch("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2):
         made = (_keyed, _collected, _appended, _windowed)
         yield [Specimen(make(folder)) for make in made]
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from dagster_ckpt.lsm.file.blocks import CheckedBytes
-from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from tests.damage.campaign import damaged
 from tests.damage.cases import Damage, WrongError, cases_of, result_of
 from tests.damage.streams import specimens

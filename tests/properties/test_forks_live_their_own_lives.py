@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.operations.collector import Collector
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.unit.state.epochs import EAGER
 

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manife
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 from tests.unit.state.epochs import Epochs, engine
 from tests.unit.state.model import Tasks, hashes_of

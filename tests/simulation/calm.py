@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Term, Version
 from dagster_ckpt.protocol.object_names import file_of, lease_name, manifest_name, parse_lease_name, parse_manifest_name
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.writer import open_stream
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.simulation import decoded
 from tests.simulation.collecting import collect
 from tests.simulation.dagster import opening_for

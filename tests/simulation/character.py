@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.stores.retry import Patience
 
 RESHARDS = 0.33
 """In how many worlds somebody reshards the streams now and then."""

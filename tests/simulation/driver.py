@@ -27,8 +27,8 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
 )
 from dagster_ckpt.protocol.manifest.manifest import SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.simulation import threads
 from tests.simulation.collecting import collect_again_and_again
 from tests.simulation.job import consumed, position_after

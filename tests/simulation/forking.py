@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage import fork as forks
+from dagster_ckpt.storage.operations import fork as forks
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process

@@ -2,8 +2,8 @@
 
 Not among them: that an epoch which is retired while its opener looks at it is no damage. It takes an opener that goes
 back, sleeps in one certain request, and wakes up after retention: not one of a thousand worlds comes to that.
-`tests/unit/storage/test_opening.py` makes it happen. Nor that a fork's pin has to be proved, for a like reason:
-`tests/unit/storage/test_a_fork_beside_everybody.py` retires the epoch at each call.
+`tests/unit/storage/writer/test_opening.py` makes it happen. Nor that a fork's pin has to be proved, for a like reason:
+`tests/unit/storage/operations/test_fork_concurrent.py` retires the epoch at each call.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,19 +29,19 @@ from dagster_ckpt.protocol.transitions import manifest_rules
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime import upstreams as upstreams_module
 from dagster_ckpt.state.reshard import reshard as reshard_module
-from dagster_ckpt.storage import collector as collector_module
-from dagster_ckpt.storage import fork as fork_module
-from dagster_ckpt.storage import opening as opening_module
-from dagster_ckpt.storage import subscribers as subscribers_module
-from dagster_ckpt.storage import writer as writer_module
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.fork import _Fork
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Opening, open_again
-from dagster_ckpt.storage.patience import Tries
-from dagster_ckpt.storage.pins import read_pins
-from dagster_ckpt.storage.subscribers import subscribe
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders import subscribers as subscribers_module
+from dagster_ckpt.storage.holders.pins import read_pins
+from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.operations import collector as collector_module
+from dagster_ckpt.storage.operations import fork as fork_module
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.operations.fork import _Fork
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Tries
+from dagster_ckpt.storage.writer import opening as opening_module
+from dagster_ckpt.storage.writer import stream_writer as writer_module
+from dagster_ckpt.storage.writer.opening import Opening, open_again
 from tests.simulation import reading as reading_module
 from tests.simulation import tasks as tasks_module
 from tests.simulation.driver import Driver
@@ -50,7 +50,7 @@ from tests.simulation.reading import ReadingDriver
 from tests.simulation.world import Parts
 
 if TYPE_CHECKING:
-    from dagster_ckpt.storage.broken_end import BrokenEnd
+    from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
 
 
 # ---- the chain

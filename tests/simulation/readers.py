@@ -6,10 +6,10 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUn
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectMissingError
-from dagster_ckpt.storage.pins import remove_pin
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.pins import remove_pin
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process

@@ -16,10 +16,10 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunR
 from dagster_ckpt.protocol.object_names import pin_name
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
-from dagster_ckpt.storage.indexed_lists import IndexedLists
-from dagster_ckpt.storage.object_store import ObjectMissingError
-from dagster_ckpt.storage.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
-from dagster_ckpt.storage.writer import StreamWriter
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.simulation import decoded
 from tests.simulation.driver import Driver
 from tests.simulation.job import TABLE, Sums, consumed, decode_rows, decode_sums, shard_of, shown, sums_after

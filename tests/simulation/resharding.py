@@ -6,7 +6,7 @@ from dagster_ckpt.errors import FencedError, InvalidPipelineError, StoreUnavaila
 from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.reshard.reshard import reshard
-from dagster_ckpt.storage.opening import Takeover
+from dagster_ckpt.storage.writer.opening import Takeover
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.object_names import is_object_name, manifest_name, parse_manifest_name
-from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 from tests.simulation.character import Character
 from tests.simulation.scheduler import Killed, Process, Scheduler, Strand
 from tests.simulation.truth import Truth

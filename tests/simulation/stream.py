@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import Opening
 from tests.simulation.dagster import Dagster
 from tests.simulation.driver import Driver
 from tests.simulation.oracle import Oracle

@@ -13,9 +13,9 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
 from tests.simulation.job import (
     HASHES,

@@ -18,15 +18,15 @@ from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.epochs.retention import files_named
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, parse_manifest_name, parts_of_name
-from dagster_ckpt.storage import local, probe
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.pins import read_pins, write_pin
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import read_pins, write_pin
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores import local, probe
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.simulation.disk import Disk
 from tests.worlds.clock import StillClock
 from tests.worlds.streams import an_edit, an_opening

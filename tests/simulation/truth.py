@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dagster_ckpt.protocol.object_names import is_object_name
-from dagster_ckpt.storage.object_store import ObjectMissingError
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 from tests.simulation.scheduler import Strand
 
 

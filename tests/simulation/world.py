@@ -25,13 +25,18 @@ from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.protocol.manifest import codec
 from dagster_ckpt.runtime import upstreams
 from dagster_ckpt.state.objects import create
-from dagster_ckpt.storage import by_hand, indexed_lists, leases, opening, pins, probe, subscribers
-from dagster_ckpt.storage import chain as chain_module
-from dagster_ckpt.storage import writer as writer_module
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.patience import Patience
+from dagster_ckpt.storage.chain import indexed_lists
+from dagster_ckpt.storage.chain import manifest_chain as chain_module
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders import pins, subscribers
+from dagster_ckpt.storage.leases import heartbeat
+from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores import probe
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.writer import opening
+from dagster_ckpt.storage.writer import stream_writer as writer_module
 from tests.simulation import decoded
 from tests.simulation.calm import Calm
 from tests.simulation.character import (
@@ -318,16 +323,16 @@ class World:
         values: tuple[tuple[Any, str, object], ...] = (
             (chain_module, "decode_manifest", decoded.manifest),
             (chain_module, "decode_nonce", decoded.nonce),
-            (leases, "decode_lease", decoded.lease),
+            (heartbeat, "decode_lease", decoded.lease),
             (lease, "_FOR_PEOPLE", lease._CANONICAL),
             (codec, "COMPRESSION", 0),
             (pins, "decode_pin", decoded.a_pin),
             (retention, "MANIFESTS_KEPT", self.character.kept),
             (indexed_lists, "TAIL_MAX", self.character.tail_max),
             (indexed_lists, "MERGED", self.character.merged),
-            (leases, "threading", self.threads),
+            (heartbeat, "threading", self.threads),
             (opening, "is_gone", self.is_gone),
-            (by_hand, "this_process", lambda: person_in(self.scheduler.this().process)),
+            (manual_opening, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
             (probe, "threading", self.threads),
             (probe, "RACERS", 2),

@@ -18,8 +18,8 @@ from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import JobHooks
 from dagster_ckpt.runtime.upstream import newest_of, read_changes, read_table
 from dagster_ckpt.runtime.upstream_source import Downstream
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures

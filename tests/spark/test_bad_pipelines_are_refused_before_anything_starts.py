@@ -13,7 +13,7 @@ from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.runtime import session as sessions
 from dagster_ckpt.runtime.session import open_session
 from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 

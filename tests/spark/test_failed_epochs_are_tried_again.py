@@ -15,7 +15,7 @@ from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, StoreU
 from dagster_ckpt.runtime import job
 from dagster_ckpt.runtime.query import EpochQuery
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
 

@@ -19,10 +19,10 @@ from dagster_ckpt.runtime.driver import CommittedEpoch
 from dagster_ckpt.runtime.mode import Mode
 from dagster_ckpt.runtime.stream import Stream
 from dagster_ckpt.runtime.stream_job import Ending, JobHooks
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.writer import open_stream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, Function, StreamUnderTest
 

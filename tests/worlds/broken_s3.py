@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.stores.address import StoreAddress
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 """What the server does with one request, whose body was read."""

@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.remote_bytes import FarTraffic
 from dagster_ckpt.state.remote.run_cache import RunCache
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("v", pa.int64())])
 

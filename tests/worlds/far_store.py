@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dagster_ckpt.errors import StoreUnavailableError
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import s3fs
 
-from dagster_ckpt.storage.address import StoreAddress
+from dagster_ckpt.storage.stores.address import StoreAddress
 
 REAL = "DAGSTER_CKPT_TEST_S3"
 """The environment variable that names the program of a real server (versitygw)."""

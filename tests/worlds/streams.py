@@ -8,8 +8,8 @@ from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.opening import Opening
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.opening import Opening
 from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
 
 SHARDS = 2

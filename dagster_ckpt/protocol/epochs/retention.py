@@ -1,4 +1,4 @@
-"""What of a stream is needed, and what is garbage. Pure: `storage.collector` does what is decided here.
+"""What of a stream is needed, and what is garbage. Pure: `storage.operations.collector` does what is decided here.
 
 Manifests go oldest first, below a bound that only grows. A file goes once no manifest from the bound on and no pin
 names it, and no writer can name it any more:

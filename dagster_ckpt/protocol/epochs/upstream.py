@@ -1,4 +1,4 @@
-"""What a stream that reads another stream has consumed of it, and what follows. Pure: `storage.upstream_log` looks.
+"""What a stream that reads another stream has consumed of it, and what follows. Pure: `upstream_log` looks.
 
 A downstream's position in its upstream is the offset of that source, as Spark keeps any source's:
 

@@ -219,7 +219,7 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
 
 
 def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
-    """The next epoch. Its lists may have grown long: `storage.indexed_lists` shortens them before it is created."""
+    """The next epoch. Its lists may have grown long: `indexed_lists` shortens them before it is created."""
     assert sorted(ack.shard for ack in edit.acks) == list(range(parent.shards)), "every shard must ACK exactly once"
     version = Version(parent.version + 1)
     runs = _runs(parent, edit.acks)

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMerge
 from dagster_ckpt.state.committed import change_log
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _LOG = logging.getLogger(__name__)
 _READ_AT_ONCE = 16

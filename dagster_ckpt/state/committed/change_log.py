@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.object_names import FileId, changes_name
 from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.state.remote.parallel_reads import READERS
 from dagster_ckpt.state.remote.remote_bytes import in_turn
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 T = TypeVar("T")
 

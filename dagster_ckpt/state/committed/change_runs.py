@@ -9,7 +9,7 @@ from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest
 from dagster_ckpt.state.committed.table_snapshot import PIECE_BYTES
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 def changes_of(

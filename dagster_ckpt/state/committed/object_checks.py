@@ -14,7 +14,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.file.blocks import checksums_of
 from dagster_ckpt.lsm.file.run_tail import read_tail, tail_bytes
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, RunRef
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 MISSING = "missing"
 

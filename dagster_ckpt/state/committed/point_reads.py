@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.runs.run_layers import Layers
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 def rows_of_keys(

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.runs.run_layers import Layers
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 PIECE_BYTES = 64 * 1024 * 1024
 """About how much of a table is in memory at once; far below the 2 GiB that an Arrow column of strings holds."""

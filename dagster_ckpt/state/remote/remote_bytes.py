@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.storage.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 PAGE = mmap.PAGESIZE
 """What is fetched begins and ends at multiples of this (or at the object's end)."""

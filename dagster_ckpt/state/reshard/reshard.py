@@ -26,16 +26,16 @@ from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.reshard.timeline_rewrite import TimelineRewrite
 from dagster_ckpt.state.runs.run_writer import RunWriter
-from dagster_ckpt.storage.ancestors import with_ancestors
-from dagster_ckpt.storage.broken_end import BrokenEnd
-from dagster_ckpt.storage.by_hand import opening_by_hand
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.patient import patient
-from dagster_ckpt.storage.probe import prove_atomic_create
-from dagster_ckpt.storage.pulse import Pulse
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.operations.manual_opening import opening_by_hand
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 Progress = Callable[[int, int], None]
 """Told how many bytes of how many are written anew."""

@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.runs.run_layers import Layers, Views
 from dagster_ckpt.state.runs.run_writer import Folder, Level, RunWriter, WrittenRun
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _PIECES_IN_SOFT_BYTES = 2
 """A piece is held as it is read, as it is split, and as it is written."""

@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.runs.run_expiry import view_of_ref, view_since
 from dagster_ckpt.state.runs.run_writer import WrittenRun
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)

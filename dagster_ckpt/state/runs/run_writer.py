@@ -18,7 +18,7 @@ from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
 from dagster_ckpt.state.memory_budget import Reservation
 from dagster_ckpt.state.objects import create
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 class Level(IntEnum):

@@ -19,7 +19,7 @@ from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns
 from dagster_ckpt.state.tables.keyed_table import KeyedTable
 from dagster_ckpt.state.tables.sorted_table import SortedTable
 from dagster_ckpt.state.tables.timeline_table import TaskTimeline
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _PIECE_BYTES_MAX = 512 * 1024 * 1024
 """However much memory there is: an Arrow column of strings holds 2 GiB, and a file this large gains nothing more."""

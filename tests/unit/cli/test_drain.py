@@ -7,8 +7,8 @@ import pytest
 
 from dagster_ckpt.history import draining
 from dagster_ckpt.protocol.drain_request import DrainRequest
-from dagster_ckpt.storage.draining import write_drain
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.drain_requests import write_drain
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dagster_ckpt.cli import main
 from dagster_ckpt.history import Collected, StreamHistory
-from dagster_ckpt.storage.collector import MAX_LAG
+from dagster_ckpt.storage.operations.collector import MAX_LAG
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
 

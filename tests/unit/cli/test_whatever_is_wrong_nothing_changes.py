@@ -20,9 +20,9 @@ from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.lease import encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage import by_hand
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.subscribers import subscribe
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.operations import manual_opening
 from tests.unit.history.made_streams import MadeStream, departures
 
 NAME = "flights/delays"
@@ -137,7 +137,7 @@ def test_a_retired_epoch_is_told_with_those_that_are_retained(store: Path, line:
 
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.words)
 def test_a_live_writer_is_left_alone(store: Path, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_hand, "LEASE_TIMEOUT_MS", 500)
+    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 500)
     stream = MadeStream(store.as_uri(), NAME, retained=2)
     with beating(stream):
         if line.beside_a_writer:

@@ -12,7 +12,7 @@ from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.operations.collector import Collector
 from tests.unit.history.made_streams import DEPARTURES, HOUR_US, SOURCE, TIMED, MadeStream, by_hour
 from tests.unit.state.epochs import EAGER
 

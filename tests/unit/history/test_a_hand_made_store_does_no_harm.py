@@ -36,7 +36,7 @@ OUTSIDE = [
 
 @pytest.fixture(params=["keyed", "append"])
 def stream(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MadeStream:
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)
     (tmp_path / "secret.arrow").write_bytes(b"what lies outside")
     made = (
         MadeStream(tmp_path.as_uri(), NAME)

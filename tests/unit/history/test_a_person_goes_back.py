@@ -13,12 +13,12 @@ from dagster_ckpt.operators.aggregate import GROUPS
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.storage import by_hand
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.leases import read_lease
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 NAME = "delays"
@@ -82,7 +82,7 @@ def test_epoch_0_is_the_empty_stream(stream: MadeStream, history: StreamHistory)
 def test_a_live_writer_is_not_disturbed(
     stream: MadeStream, history: StreamHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_hand, "LEASE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 200)
     live = _beating(stream)
     with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):
         history.rollback(3)
@@ -148,7 +148,7 @@ def test_a_damaged_run_is_gone_back_over(stream: MadeStream, history: StreamHist
 def test_a_damaged_part_of_an_append_only_table_is_gone_back_over(
     tmp_path: Path, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 1)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 1)
     stream = MadeStream(tmp_path.as_uri(), NAME, append())
     for delay in range(3):
         stream.commit(departures({"UA": [delay], "AA": [delay]}))

@@ -15,8 +15,8 @@ from dagster_ckpt.operators.windowed_state import ENDS
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.state.runs import run_writer
-from dagster_ckpt.storage import by_hand
-from dagster_ckpt.storage.leases import read_lease
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.operations import manual_opening
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, append, by_hour, departures
 from tests.unit.history.test_a_person_goes_back import _beating
 
@@ -144,7 +144,7 @@ def test_a_crash_while_timelines_are_written_leaves_the_stream_as_it_was(
             history.reshard(8)
     assert history.latest().shards == 2
     with monkeypatch.context() as patch:
-        patch.setattr("dagster_ckpt.storage.writer.StreamWriter.reshard", broken)
+        patch.setattr("dagster_ckpt.storage.writer.stream_writer.StreamWriter.reshard", broken)
         with pytest.raises(StoreUnavailableError):
             history.reshard(8)
     garbage = {file for file in files(timed) if file.split("/")[-1].startswith("5-")}
@@ -187,7 +187,7 @@ def test_the_next_writer_need_not_wait_and_is_told_of_the_number(
 
 
 def test_a_live_writer_is_not_disturbed(stream: MadeStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_hand, "LEASE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 200)
     history = of(stream)
     live = _beating(stream)
     with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):

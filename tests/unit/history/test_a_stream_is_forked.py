@@ -13,8 +13,8 @@ from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, ManifestKind
 from dagster_ckpt.protocol.manifest.references import ancestors_named
 from dagster_ckpt.protocol.object_names import MANIFESTS, manifest_name
-from dagster_ckpt.storage import indexed_lists
-from dagster_ckpt.storage.collector import Collector
+from dagster_ckpt.storage.chain import indexed_lists
+from dagster_ckpt.storage.operations.collector import Collector
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, append, departures
 from tests.unit.state.epochs import EAGER, NEVER
 

@@ -51,7 +51,7 @@ def test_an_append_only_table_is_its_files_without_the_columns_of_the_change_log
 def test_an_append_only_table_is_whole_also_where_its_list_of_files_has_moved_to_index_objects(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)
     stream = MadeStream(url, "departures", append())
     for delay in range(7):
         stream.commit(departures({"UA": [delay], "AA": [delay]}))

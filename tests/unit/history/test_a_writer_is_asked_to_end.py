@@ -10,7 +10,7 @@ from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError
 from dagster_ckpt.history import CheckpointStore, StreamHistory, WriterInfo, draining
 from dagster_ckpt.protocol.lease import Life, ProcessId, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.draining import DrainWatch, read_drain
+from dagster_ckpt.storage.writer.drain_requests import DrainWatch, read_drain
 from tests.unit.history.made_streams import MadeStream, departures
 
 

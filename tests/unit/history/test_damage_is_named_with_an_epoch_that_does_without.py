@@ -10,8 +10,8 @@ from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.address import open_store
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 NAME = "delays"
@@ -103,7 +103,7 @@ def test_a_damaged_file_of_an_append_only_table(folder: Path, appended: list[int
 
 
 def test_a_damaged_index_object(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 4)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 4)
     stream = MadeStream(tmp_path.as_uri(), NAME, append())
     epochs = [stream.commit(departures({"UA": [delay], "AA": [delay]})) for delay in range(4)]
     stream.close()
@@ -170,7 +170,7 @@ def test_where_no_manifest_can_be_read_there_is_no_epoch_to_go_back_to(folder: P
 def test_a_damaged_index_object_of_a_source_is_needed_by_whoever_goes_on(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)
     stream = MadeStream(tmp_path.as_uri(), NAME)
     epochs = [stream.commit(departures({"UA": [delay]})) for delay in range(4)]
     stream.close()

@@ -9,8 +9,8 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 NAME = "departures"

@@ -13,8 +13,8 @@ from dagster_ckpt.history.taking import Choosing, take_snapshot
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.unit.history.reading_streams import MadeStreams
 
 

@@ -15,11 +15,11 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory, Verification
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest.codec import encode_manifest
 from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
-from dagster_ckpt.storage.address import open_store
-from dagster_ckpt.storage.broken_end import LOST
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.chain.damaged_end import LOST
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
 from tests.worlds.faulty_store import Fault, FaultyStore
 
@@ -29,7 +29,7 @@ NAMES = ["delays", "departures"]
 @pytest.fixture(params=NAMES)
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> MadeStream:
     """A stream of epochs 2 to 6, of which 3 is pinned, with long lists in index objects; its writer has ended."""
-    monkeypatch.setattr("dagster_ckpt.storage.indexed_lists.TAIL_MAX", 2)
+    monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)
     made = MadeStream(tmp_path.as_uri(), request.param, append() if request.param == "departures" else aggregate())
     for delay in range(5):
         made.commit(departures({"UA": [delay], "AA": [delay]}))

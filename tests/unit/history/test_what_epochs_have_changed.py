@@ -10,7 +10,7 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.storage.chain import ManifestChain
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 NAME = "flights/delays"

@@ -2,10 +2,10 @@
 
 from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.starting import beating_until_open
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.leases import NOT_OPEN, read_lease
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import open_manifest
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import open_manifest
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Fault, FaultyStore
 from tests.worlds.streams import a_holder, a_store, an_opening

@@ -8,8 +8,8 @@ from dagster_ckpt.ids import Shard
 from dagster_ckpt.runtime.ack_rows import ShardDecline
 from dagster_ckpt.runtime.driver import final_error
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions, check_cache
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore
 
 FAR = FarStore(MemoryObjectStore("a cache is looked at"))

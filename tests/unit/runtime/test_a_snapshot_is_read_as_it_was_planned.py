@@ -12,10 +12,10 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.pins import remove_pin, write_pin
-from dagster_ckpt.storage.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import remove_pin, write_pin
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, departures
 
 TASKS = 2

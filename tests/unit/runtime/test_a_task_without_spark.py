@@ -20,11 +20,11 @@ from dagster_ckpt.runtime.ack_rows import ShardDecline
 from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import HASH, Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.opening import Opening
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 SHARDS = 4
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])

@@ -8,11 +8,11 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.object_names import COLLECTOR
 from dagster_ckpt.runtime.collecting import CollectorThread
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.writer import open_stream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.worlds.streams import an_edit, an_opening
 
 FOLDER = "flights.delay_by_carrier"

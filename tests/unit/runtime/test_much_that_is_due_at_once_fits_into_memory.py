@@ -33,7 +33,7 @@ from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.runs.table_runs import TableRuns
 from dagster_ckpt.state.tables.keyed_table import KeyedTable
 from dagster_ckpt.state.tables.sorted_table import SortedTable
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 
 Keyed = RunningAggregate | Deduplicate | WindowAggregate | SessionAggregate
 TIME = pa.timestamp("us", "UTC")

@@ -9,9 +9,9 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime import engines
 from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions, engine_of
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.worlds.far_store import FarStore
 
 FAR = FarStore(MemoryObjectStore("open runs outlive other options"))

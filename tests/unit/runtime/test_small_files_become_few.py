@@ -25,14 +25,14 @@ from dagster_ckpt.runtime.engines import EngineOptions
 from dagster_ckpt.runtime.layout import Layout
 from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
 from dagster_ckpt.state.committed import change_log
-from dagster_ckpt.storage.address import StoreAddress
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.collector import Collector
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.object_store import ObjectStore
-from dagster_ckpt.storage.opening import Opening, Takeover
-from dagster_ckpt.storage.processes import this_process
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import Opening, Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 SHARDS = 2
 SCHEMA = pa.schema([("n", pa.int64())])

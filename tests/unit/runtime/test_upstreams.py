@@ -22,14 +22,14 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, So
 from dagster_ckpt.protocol.object_names import manifest_name, pin_name
 from dagster_ckpt.runtime.sources import Source
 from dagster_ckpt.runtime.upstreams import Upstreams
-from dagster_ckpt.storage.chain import ManifestChain
-from dagster_ckpt.storage.folder import folder_store
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.opening import Takeover
-from dagster_ckpt.storage.pins import read_pins, write_pin
-from dagster_ckpt.storage.subscribers import progress_of, read_subscribers
-from dagster_ckpt.storage.upstream_log import NothingFollowsError
-from dagster_ckpt.storage.writer import StreamWriter, open_stream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import read_pins, write_pin
+from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.streams import a_store, an_edit, an_opening

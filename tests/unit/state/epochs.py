@@ -31,8 +31,8 @@ from dagster_ckpt.state.reshard.reshard import runs_of
 from dagster_ckpt.state.reshard.timeline_rewrite import TimelineRewrite
 from dagster_ckpt.state.runs.run_writer import RunWriter
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.worlds.clock import StillClock
 
 TABLE = "groups"

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import KEY_HASH, Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.tables.task_state import TaskState
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 Key = tuple[str | None, int]
 Row = tuple[Any, ...]

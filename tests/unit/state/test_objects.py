@@ -13,8 +13,8 @@ import pytest
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.objects import create
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, Epochs, engine
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, no_faults
 
@@ -118,7 +118,7 @@ def test_a_full_disk_is_told_with_the_file_and_what_to_do(tmp_path: Path, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch, epochs.begin() as state:
-        patch.setattr("dagster_ckpt.storage.local.os.fsync", full)
+        patch.setattr("dagster_ckpt.storage.stores.local.os.fsync", full)
         epochs.put(state, a=2)
         with pytest.raises(
             StoreUnavailableError, match=r"free some space.*reason=No space left.*file=.*groups/.*arrow"

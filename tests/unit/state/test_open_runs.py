@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
-from dagster_ckpt.storage.local import LocalObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
 from tests.unit.state.epochs import Epochs, engine
 from tests.worlds.clock import StillClock
 

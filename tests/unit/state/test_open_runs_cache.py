@@ -13,8 +13,8 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state import open_runs
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_runs import SCHEMA, Reader, reader, same, some_run, stored
 from tests.worlds.far_store import FarStore, Request, honest
 

@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.remote_bytes import in_turn
 from dagster_ckpt.state.remote.run_cache import RunCache
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_runs import SCHEMA, Reader, reader, some_run, stored
 from tests.worlds.far_store import FarStore
 

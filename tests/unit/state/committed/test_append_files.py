@@ -16,8 +16,8 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.append_merges import FileMerge
 from dagster_ckpt.state.committed import append_files, change_log
-from dagster_ckpt.storage.memory import MemoryObjectStore
-from dagster_ckpt.storage.object_store import ObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.worlds.far_store import FarStore
 
 SCHEMA = pa.schema(

@@ -11,7 +11,7 @@ from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state import objects
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.remote import remote_bytes
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore
 
 ROWS = pa.table(

@@ -19,8 +19,8 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTable
 from dagster_ckpt.state.committed import table_snapshot
 from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import empty_manifest
 from tests.worlds.clock import StillClock
 from tests.worlds.far_runs import SCHEMA, some_run, stored

@@ -6,7 +6,7 @@ import pytest
 from dagster_ckpt.lsm.runs.run import live
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import empty_manifest
 from tests.worlds.far_runs import SCHEMA, some_run, stored
 from tests.worlds.far_store import FarStore

@@ -3,7 +3,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.remote.remote_bytes import PAGE, REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore, Request
 
 NAME = "state/groups/some.arrow"

@@ -12,7 +12,7 @@ from pathlib import Path
 from dagster_ckpt.lsm.file.run_file import encode
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
-from dagster_ckpt.storage.local import LocalObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
 from tests.worlds.far_runs import SCHEMA, reader, same, some_run, stored
 from tests.worlds.far_store import FarStore
 

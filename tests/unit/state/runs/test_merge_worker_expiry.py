@@ -11,7 +11,7 @@ import pytest
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import NEVER, Epochs, engine
 
 TIME = pa.timestamp("us")

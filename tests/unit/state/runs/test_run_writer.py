@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.runs.run_writer import Folder, Level, RunWriter
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import engine
 from tests.worlds.far_runs import SCHEMA, same, some_run
 

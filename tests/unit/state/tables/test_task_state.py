@@ -13,8 +13,8 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
-from dagster_ckpt.storage.local import LocalObjectStore
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import NEVER, SPEC, TABLE, Epochs, empty_manifest, engine, in_memory
 
 FILE = FileId(Term(1), Epoch(2), Shard(0), attempt=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import Epochs
 
 TIME = pa.timestamp("us")

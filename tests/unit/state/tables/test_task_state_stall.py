@@ -6,7 +6,7 @@ import numpy as np
 
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.storage.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, NEVER, Epochs, engine
 from tests.worlds.clock import StillClock
 

@@ -1,0 +1,143 @@
+"""Lists that grow for ever (an append-only stream's files, the files a source has seen), kept small in the manifest.
+
+The newest entries are in the manifest itself, the tail. A long tail is spilled into an index object, a very long one
+into several; whenever `MERGED` objects of one level have come together they are merged into one of the next. So a
+manifest names few objects, each entry is rewritten only a few times in its life, and no object grows beyond bounds. An
+index object is read back before it is written, and durable before a manifest names it; a crash leaves objects that no
+manifest names.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.protocol.json_codec import Codec, Record
+from dagster_ckpt.protocol.manifest.codec import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef
+from dagster_ckpt.protocol.object_names import INDEX, file_of
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience, Tries
+
+Entry = TypeVar("Entry")
+
+TAIL_MAX = 500
+MERGED = 8
+
+
+def open_end(own: int) -> int:
+    """How many entries of an append-only stream's files are kept in the tail, after an epoch that added `own`.
+
+    It must not spill before they had their turn to be merged (`append_merges`): then they never would.
+    """
+    return own + TAIL_MAX // 4
+
+
+@dataclass(frozen=True)
+class IndexedLists(Generic[Entry]):
+    """Reads and shortens lists of one kind in a stream's folder. `codec` is `CHANGES` or `FILES_SEEN`."""
+
+    store: ObjectStore
+    codec: Codec[tuple[Entry, ...]]
+    clock: Clock
+    patience: Patience = field(default_factory=Patience)
+
+    def entries(self, listed: IndexedList[Entry]) -> tuple[Entry, ...]:
+        """All entries, oldest first. Raises `CorruptStateError` where an index object is missing or damaged."""
+        return (*self._read(listed.index), *listed.tail)
+
+    def columns(self, listed: IndexedList[Entry], record: Record[Entry]) -> Iterator[dict[str, list[Any]]]:
+        """All entries, oldest first, as a list for each field of `record`: an index object at a time, then the tail.
+
+        Takes no more memory than the largest object. For entries that name no file. Raises as `entries` does.
+        """
+        for ref in listed.index:
+            yield decode_columns(record, self._bytes(ref), ref.name)
+        yield {name: [getattr(entry, name) for entry in listed.tail] for name in record.fields}
+
+    def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
+        """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
+
+        `fresh_name` gives a name that nobody has used. The newest `kept` entries stay in the tail. Raises
+        `CorruptStateError` where an object is missing: to a writer that was fenced, because others have collected it.
+        """
+        if len(listed.tail) <= TAIL_MAX + kept:
+            return listed
+        spilled = len(listed.tail) - kept
+        index = [*listed.index]
+        for entries, data in encode_pieces(self.codec, listed.tail[:spilled]):
+            index.append(self._write(entries, data, 0, fresh_name()))
+        while parts := _mergeable(index):
+            pieces = list(encode_pieces(self.codec, self._read(parts)))
+            if len(pieces) > 1:
+                break  # together they would be too long for one object: merged, they would be as many as before
+            index[-len(parts) :] = [self._write(*pieces[0], parts[0].level + 1, fresh_name())]
+        return IndexedList(tuple(index), listed.tail[spilled:])
+
+    def _write(self, entries: tuple[Entry, ...], data: bytes, level: int, name: str) -> IndexRef:
+        # What cannot be read back would cost the whole stream.
+        assert decode_entries(self.codec, data, name) == entries, name
+        tries = Tries(self.clock, self.patience)
+        if not tries.until_answered(lambda: self.store.put_if_absent(name, data)):
+            # Our own, from a try whose answer was lost, or else a mistake of ours.
+            assert self._written(name, tries) == data, f"an index object's name is used. {name=}"
+            tries.until_answered(lambda: self.store.settle(INDEX))
+        return IndexRef(name, len(entries), len(data), _checksum(data), level)
+
+    def _written(self, name: str, tries: Tries) -> bytes:
+        try:
+            return tries.until_answered(lambda: self.store.get(name))
+        except ObjectMissingError as error:
+            raise CorruptStateError(
+                f"an index object was removed right after it was written: look who else writes to this folder. "
+                f"object={name}, store={self.store.url}"
+            ) from error
+
+    def _read(self, index: Sequence[IndexRef]) -> tuple[Entry, ...]:
+        return tuple(entry for ref in index for entry in self._read_one(ref))
+
+    def _read_one(self, ref: IndexRef) -> tuple[Entry, ...]:
+        entries = decode_entries(self.codec, self._bytes(ref), ref.name)
+        return entries if ref.ancestor is None else tuple(_lying_in(ref.ancestor, entry) for entry in entries)
+
+    def _bytes(self, ref: IndexRef) -> bytes:
+        try:
+            data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.name))
+        except ObjectMissingError:
+            data = None
+        if data is None or _checksum(data) != ref.checksum:
+            raise CorruptStateError(
+                f"an index object is {'missing' if data is None else 'damaged'}: restore it from a backup, or go back "
+                f"to an epoch {_without(ref)}. object={ref.name}, store={self.store.url}"
+            )
+        return data
+
+
+def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:
+    """The newest objects, if there are enough of one level to become one of the next; else none.
+
+    Those of an ancestor stay as they are: nobody here would delete them.
+    """
+    parts = index[-MERGED:]
+    alike = len(parts) == MERGED and {(ref.level, ref.ancestor) for ref in parts} == {(parts[0].level, None)}
+    return parts if alike and sum(ref.entries for ref in parts) <= ENTRIES_MAX else ()
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _without(ref: IndexRef) -> str:
+    file = file_of(ref.path)
+    # An ancestor's epochs say nothing of ours.
+    return "that does without it" if file is None or ref.ancestor is not None else f"before epoch {file.epoch}"
+
+
+def _lying_in(ancestor: StreamUuid, entry: Entry) -> Entry:
+    """An entry of a list that an ancestor wrote: a file that was its own is that ancestor's to us."""
+    if isinstance(entry, ChangeRef) and entry.ancestor is None:
+        return replace(entry, ancestor=ancestor)
+    return entry

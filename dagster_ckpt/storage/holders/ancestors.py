@@ -1,0 +1,158 @@
+"""The files of other streams that a fork reads, beside its own.
+
+A fork names files of the streams that its manifests call its ancestors. Here their folders are found in the same store
+and read, never written: so one store has all that a fork reads, and every file in it has one name.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.protocol.epochs.retention import lists_of_files
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.references import ancestors_named
+from dagster_ckpt.protocol.object_names import fork_pin_name, parse_ancestors_name, pin_name
+from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience, Tries
+
+_log = logging.getLogger(__name__)
+
+
+def with_ancestors(folder: ObjectStore, root: ObjectStore, ancestors: Sequence[Ancestor]) -> ObjectStore:
+    """A stream's folder with the files of its ancestors, under the names by which its manifests' references call them.
+
+    `root` is the store that all their folders are in. Nothing but the stream's own can be written.
+    """
+    if not ancestors:
+        return folder
+    return _WithAncestors(folder, {each.uuid: ancestors_folder(root, each) for each in ancestors})
+
+
+def ancestors_folder(root: ObjectStore, ancestor: Ancestor) -> ObjectStore:
+    """The folder of an ancestor."""
+    return stream_folder(root, ancestor.stream)
+
+
+def all_ancestors_named(store: ObjectStore, clock: Clock, patience: Patience, manifest: Manifest) -> set[StreamUuid]:
+    """The streams whose files a manifest names, also by way of its own index objects. `store` is the stream's folder.
+
+    Raises `CorruptStateError` where an index object is damaged or missing.
+    """
+    lists = IndexedLists(store, CHANGES, clock, patience)
+    entries = lists.entries(IndexedList(lists_of_files(manifest)))
+    return ancestors_named(manifest) | {each.ancestor for each in entries if each.ancestor is not None}
+
+
+def check_ancestors(root: ObjectStore, clock: Clock, manifest: Manifest, patience: Patience | None = None) -> None:
+    """Raise `CorruptStateError` where a stream whose files the manifest names is not there any more, or another is.
+
+    Whoever reads a file is told by its checksum if it is not the one that was meant; here it is told why.
+    """
+    named = ancestors_named(manifest)
+    for ancestor in manifest.ancestors:
+        if ancestor.uuid in named:
+            _check(root, clock, manifest, ancestor, patience or Patience())
+
+
+def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancestor, patience: Patience) -> None:
+    folder = ancestors_folder(root, ancestor)
+    chain = ManifestChain(folder, clock, patience)
+    # The pin is one request, and says as much as the newest manifest does, which is several.
+    pin = pin_name(fork_pin_name(manifest.uuid))
+    if Tries(clock, patience).until_answered(lambda: folder.exists(pin)):
+        return
+    end = chain.end()
+    there = None if end is None else known(end).uuid
+    if there != ancestor.uuid:
+        raise CorruptStateError(
+            f"a fork's rows are in files of the stream that it was forked from, and that was removed"
+            f"{'' if there is None else ' and made anew'}: restore its folder from a backup, or go back to the empty "
+            f"stream. stream={manifest.stream}, forked_from={ancestor.stream}, uuid={ancestor.uuid}, found={there}"
+        )
+    _log.warning(
+        "somebody took away the pin that keeps a fork's files, which may be collected now: fork anew from an epoch "
+        "that is there, or go back to the empty stream. stream=%s, forked_from=%s, pin=%s",
+        manifest.stream,
+        ancestor.stream,
+        fork_pin_name(manifest.uuid),
+    )
+
+
+class _WithAncestors:
+    def __init__(self, own: ObjectStore, ancestors: dict[StreamUuid, ObjectStore]) -> None:
+        self._own = own
+        self._ancestors = ancestors
+
+    @property
+    def url(self) -> str:
+        return self._own.url
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        return self._own.put_if_absent(_own(name), data)
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        self._own.put(_own(name), data)
+
+    def get(self, name: str) -> bytes:
+        store, path = self._place(name)
+        return store.get(path)
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        store, path = self._place(name)
+        return store.get_range(path, offset, length)
+
+    def exists(self, name: str) -> bool:
+        store, path = self._place(name)
+        return store.exists(path)
+
+    def size(self, name: str) -> int:
+        store, path = self._place(name)
+        return store.size(path)
+
+    def modified_ms(self, name: str) -> int:
+        store, path = self._place(name)
+        return store.modified_ms(path)
+
+    def delete(self, name: str) -> None:
+        self._own.delete(_own(name))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return self._own.list(prefix)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        return self._own.folders(prefix)
+
+    def discard_leftovers(self, prefix: str, before_ms: int) -> int:
+        return self._own.discard_leftovers(prefix, before_ms)
+
+    def settle(self, folder: str) -> None:
+        self._own.settle(folder)
+
+    def local_path(self, name: str) -> Path | None:
+        store, path = self._place(name)
+        return store.local_path(path)
+
+    def _place(self, name: str) -> tuple[ObjectStore, str]:
+        elsewhere = parse_ancestors_name(name)
+        if elsewhere is None:
+            return self._own, name
+        ancestor, path = elsewhere
+        if ancestor not in self._ancestors:
+            raise CorruptStateError(
+                f"a manifest names a file of a stream that is not among its ancestors: restore it from a backup, or "
+                f"go back to an epoch before it. file={name}, store={self.url}"
+            )
+        return self._ancestors[ancestor], path
+
+
+def _own(name: str) -> str:
+    assert parse_ancestors_name(name) is None, f"what another stream owns is only read. {name=}"
+    return name

@@ -1,0 +1,150 @@
+"""The committed epochs of a stream, one after another, for whoever follows it. Reads only; `upstream` decides.
+
+Safe beside the stream's writer and collectors: epochs never change, and only the newest manifest says which of them
+count. What is gone while it is looked for was given up by the stream's retention: then nothing can follow any more.
+"""
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
+from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import find_pin
+from dagster_ckpt.storage.stores.retry import Tries
+
+_KEPT = 1_000
+
+
+class NothingFollowsError(Exception):
+    """Nothing can follow the position any more: `trouble` says why."""
+
+    def __init__(self, trouble: Trouble, at: UpstreamPosition) -> None:
+        super().__init__(f"nothing can follow what was read of the upstream. trouble={trouble}, at={at.encode()}")
+        self.trouble = trouble
+
+
+def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -> Manifest | None:
+    """The pinned manifest whose table comes next at this position; None where the log does.
+
+    Raises `NothingFollowsError` where the snapshot that is being read is not there any more.
+    """
+    if at.epoch > EMPTY and not at.in_snapshot:
+        return None
+    pin = find_pin(upstream, reader.pin_at(at))
+    if pin is not None and at.epoch in {EMPTY, pin.manifest.epoch}:
+        return pin.manifest
+    if at.in_snapshot:
+        raise NothingFollowsError(Trouble.UNPINNED, at)
+    return None
+
+
+class UpstreamLog:
+    """One stream, followed by another. `stream` is its name, `chain` its manifests.
+
+    Every call looks at the store anew, and may raise `StoreUnavailableError` and `CorruptStateError`. Manifests that
+    it has read once it does not read again.
+    """
+
+    def __init__(self, chain: ManifestChain, stream: str) -> None:
+        self._chain = chain
+        self._stream = stream
+        self._newest: Manifest | None = None
+        self._read: dict[Version, Manifest] = {}
+
+    def newest(self) -> Manifest:
+        """The stream's newest manifest. Raises `InvalidPipelineError` where it was never opened."""
+        newest = self._chain.newest(None if self._newest is None else self._newest.version)
+        if newest is None:
+            raise InvalidPipelineError(
+                f"this stream feeds another one, but was never materialized: materialize it first. "
+                f"stream={self._stream}, store={self._chain.store.url}"
+            )
+        self._newest = newest
+        return newest
+
+    def check(self, at: UpstreamPosition) -> Manifest:
+        """The newest manifest, which still builds on that position. Raises `NothingFollowsError` for trouble."""
+        newest = self.newest()
+        self._raise_trouble(newest, at)
+        # Manifests are removed oldest first: where the consumed epoch's own is there, all behind it are.
+        follows = next(may_follow(newest, at.epoch), None) is not None
+        if follows and at.epoch > EMPTY and not self._exists(Version(at.epoch)):
+            raise NothingFollowsError(Trouble.CUT_OFF, at)
+        return newest
+
+    def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
+        """The next epochs behind that position, oldest first: so many at most, and none above `until`.
+
+        Raises `NothingFollowsError` for trouble.
+        """
+        return self.behind(self.newest(), at, epochs_max, until)
+
+    def behind(
+        self, newest: Manifest, at: UpstreamPosition, epochs_max: int | None = None, until: Epoch | None = None
+    ) -> list[Manifest]:
+        """`following`, of the lineage of this newest manifest."""
+        self._raise_trouble(newest, at)
+        found: list[Manifest] = []
+        if newest.epoch == at.epoch:
+            return found
+        # Of a stream that was opened often before its first epoch, the oldest openings may have been retired.
+        behind = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
+        for version in may_follow(newest, behind):
+            if len(found) == epochs_max or (until is not None and version > until):
+                break
+            manifest = self._manifest(version)
+            if manifest is not None and manifest.uuid != at.uuid:  # since the newest one was looked at
+                raise NothingFollowsError(Trouble.MADE_ANEW, at)
+            # What a fork begins with is in no log.
+            if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
+                raise NothingFollowsError(Trouble.CUT_OFF, at)
+            if manifest.kind is ManifestKind.EPOCH:
+                found.append(manifest)
+        if found:
+            self._raise_cut_off(at, found[0])
+        return found
+
+    def _first(self, newest: Manifest) -> Version:
+        """The first manifest there is, perhaps a sleeper's on a freed number."""
+        if self._exists(FIRST):
+            return FIRST
+        freed, there = FIRST, newest.version
+        while there - freed > 1:
+            middle = Version((freed + there) // 2)
+            if self._exists(middle):
+                there = middle
+            else:
+                freed = middle
+        return there
+
+    def _exists(self, version: Version) -> bool:
+        tries = Tries(self._chain.clock, self._chain.patience)
+        return tries.until_answered(lambda: self._chain.store.exists(manifest_name(version)))
+
+    def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
+        """Find out, after manifests behind it were read, whether their numbers may have been freed before.
+
+        On a freed number a sleeper's manifest may lie. Numbers are freed from below, and for whoever reads on from an
+        epoch the collector keeps that one's own manifest too. Behind epoch 0 it is the one below the first epoch, which
+        must have been the first there was.
+        """
+        below = Version(at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
+        if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
+            raise NothingFollowsError(Trouble.CUT_OFF, at)
+
+    def _raise_trouble(self, newest: Manifest, at: UpstreamPosition) -> None:
+        why = trouble(newest, at)
+        if why is not None:
+            raise NothingFollowsError(why, at)
+
+    def _manifest(self, version: Version) -> Manifest | None:
+        """The manifest of that number in the stream's one history; None where it was removed."""
+        if version not in self._read:
+            manifest = self._chain.find(version)
+            if manifest is None:
+                return None
+            if len(self._read) >= _KEPT:
+                del self._read[min(self._read)]
+            self._read[version] = manifest
+        return self._read[version]

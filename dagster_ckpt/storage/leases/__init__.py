@@ -1,0 +1,8 @@
+"""Leases: the heartbeat of a writer. Advice only; the term is the guard.
+
+Reading order
+
+    heartbeat         leases read, and renewed by a thread of its own
+    liveness          whether the work behind a lease still makes progress
+    process_identity  which process this is, and whether another one has ended
+"""

@@ -1,0 +1,107 @@
+"""Leases in the store: read, and kept beating by a thread of its own."""
+
+import logging
+import threading
+from dataclasses import replace
+
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.lease import EpochWork, Lease, decode_lease, encode_lease
+from dagster_ckpt.protocol.object_names import lease_name
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+BEATS_PER_TIMEOUT = 3
+
+NOT_OPEN = Term(0)
+"""No writer has this term. Its lease is the beat of the Dagster run that has started last and has not opened yet."""
+
+
+def read_lease(store: ObjectStore, term: Term) -> Lease | None:
+    """The lease of that term in the stream's folder `store`; None where there is none, or none that can be read.
+
+    Raises `StoreUnavailableError`: a store that does not answer is no verdict on anybody.
+    """
+    try:
+        lease = decode_lease(store.get(lease_name(term)))
+    except ObjectMissingError:
+        return None
+    # Under another term's name it says nothing of either.
+    return lease if lease is not None and lease.term == term else None
+
+
+class LeaseHeartbeat:
+    """Keeps one lease beating until it is closed. A store that does not answer is tried again at the next beat.
+
+    While `pulse` is silent it does not beat, so that work that hangs looks dead; None for work that cannot hang unseen.
+    The lease is advice: nothing here ever raises into the writer's work, nor stops it.
+    """
+
+    def __init__(self, store: ObjectStore, lease: Lease, pulse: Pulse | None = None) -> None:
+        self._store = store
+        self._lease = lease
+        self._pulse = pulse
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"lease-{lease.term}", daemon=True)
+
+    @property
+    def lease(self) -> Lease:
+        """What the lease says now."""
+        with self._lock:
+            return self._lease
+
+    def begin(self) -> None:
+        """Write the lease at once, then keep it beating from a thread of its own."""
+        self._write(self.lease)
+        self._thread.start()
+
+    def beat(self) -> None:
+        """One beat."""
+        with self._lock:
+            self._lease = self._lease.beaten(self._lease.epoch)
+        self._write(self.lease)
+
+    def reached(self, epoch: Epoch) -> None:
+        """The newest epoch; readers learn of it with the next beat."""
+        with self._lock:
+            self._lease = replace(self._lease, epoch=epoch)
+
+    def works(self, work: EpochWork | None) -> None:
+        """What is in work now; readers learn of it with the next beat. None: nothing to be told of."""
+        with self._lock:
+            self._lease = replace(self._lease, work=work)
+
+    def end(self, reason: str) -> None:
+        """Mark the lease closed, so that nobody waits for it. Calls after the first change nothing."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        if self._thread.is_alive():
+            # A last beat would open the lease again. If the store hangs, so be it: then the lease lapses.
+            self._thread.join(self._lease.timeout_ms / 1000)
+        with self._lock:
+            self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason, work=None)
+        self._write(self.lease)
+
+    def stop(self) -> None:
+        """Let the lease lapse: no beat any more, and no word that it was closed, as if the writer had died."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        hung = False
+        while not self._ended.wait(self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT):
+            if self._pulse is None or self._pulse.beats:
+                hung = False
+                self.beat()
+            elif not hung:
+                hung = True
+                text = "the work has not moved for %s s: its lease is left to lapse, so another may take over. term=%s"
+                _log.error(text, self._pulse.silent_ms // 1000, self._lease.term)
+
+    def _write(self, lease: Lease) -> None:
+        try:
+            self._store.put(lease_name(lease.term), encode_lease(lease))
+        except Exception as error:  # noqa: BLE001  (a thread that dies of surprise would look like a dead writer)
+            _log.warning("the lease of term %s could not be written; the work goes on. reason=%s", lease.term, error)

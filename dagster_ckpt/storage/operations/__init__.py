@@ -1,0 +1,9 @@
+"""What is done to a whole stream.
+
+Reading order
+
+    collector       retires old manifests, then removes files that nothing needs
+    rollback        back to an older epoch
+    fork            a new stream that begins with an epoch of another and copies nothing
+    manual_opening  opens a stream outside of any Dagster run
+"""

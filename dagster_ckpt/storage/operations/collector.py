@@ -1,0 +1,383 @@
+"""The garbage collector of one stream: retires old manifests, then removes the files that nobody needs any more.
+
+Safe beside writers, readers, pinners and other collectors, whatever dies or sleeps, because of the order of its
+looks. It lists all names *before* it reads the newest manifest: a file it saw belongs to an epoch that is committed by
+then, or is in flight, or never will be. It deletes only below a bound that was passed a grace period ago: by then
+everybody who chose an epoch while it was retained has read it, or pinned it. It reads subscribers and pins after that.
+And nothing that was garbage ever stops being garbage: so a pass may be cut short, overtaken or woken up years later.
+
+It deletes in its own folder only, but reads the streams that subscribe to this one.
+
+A fork's collector also lets go of the pin by which the fork keeps an ancestor's files, once nothing that can be read
+names one of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
+
+It decides from the store alone; what it remembers is nothing. `protocol.epochs.retention` says what is garbage.
+
+It needs no room to make room. Both objects that it writes are empty, which a full disk still takes. A store may refuse
+them all the same (a quota, a server that is read-only for a while):
+
+    refused             instead                                     so it
+    `collector.json`    the latest time of an object that is known  takes what is old for younger, and some of it stays
+    `trimmed.json`      all manifests and change logs stay, as for  removes the state of retired epochs, and files that
+                        a subscriber that is far behind             no manifest names
+
+What is removed then may be the room for both: it makes another pass.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
+from dagster_ckpt.protocol.epochs.retention import (
+    bound,
+    files_named,
+    is_cut_off,
+    is_garbage,
+    kept_behind,
+    lists_of_files,
+    log_bound,
+    log_named,
+)
+from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
+from dagster_ckpt.protocol.manifest.codec import CHANGES
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.references import ancestors_named
+from dagster_ckpt.protocol.object_names import (
+    COLLECTOR,
+    PINS,
+    TRIMMED,
+    fork_pin_name,
+    is_probe_name,
+    lease_name,
+    manifest_name,
+    parse_lease_name,
+    parse_manifest_name,
+    parse_pin_name,
+    pin_name,
+)
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import ancestors_folder
+from dagster_ckpt.storage.holders.pins import find_pin, read_pins
+from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.retry import Tries
+
+_log = logging.getLogger(__name__)
+
+GRACE_MS = 3_600_000
+MAX_LAG = 10_000
+_COARSE_MS = 1_000
+"""Some stores know whole seconds only: an age may be that much less than it looks."""
+_TRIES_MAX = 5
+_WRITE_MS = 5_000
+"""For so long a write is tried again: a pass can do without."""
+
+_Named = tuple[set[str], set[StreamUuid]]
+"""Files of the stream's own, and the other streams of which some are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """How many objects of each kind a pass removed. `leftovers` are what writes that never ended have left behind.
+
+    `cut_off` and `gone` name subscribers: those too far behind for the log to be kept for them, and those whose streams
+    are not in the store, for which it is.
+    """
+
+    manifests: int = 0
+    files: int = 0
+    leases: int = 0
+    leftovers: int = 0
+    cut_off: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    @property
+    def objects(self) -> int:
+        return self.manifests + self.files + self.leases + self.leftovers
+
+    def after(self, earlier: "Collected") -> "Collected":
+        """What both passes removed, and what this one, the later, found of subscribers."""
+        return replace(
+            self,
+            manifests=self.manifests + earlier.manifests,
+            files=self.files + earlier.files,
+            leases=self.leases + earlier.leases,
+            leftovers=self.leftovers + earlier.leftovers,
+        )
+
+
+class _OvertakenError(Exception):
+    """Another collector has removed a manifest that this pass needed: its bound was higher."""
+
+
+@dataclass(frozen=True)
+class Collector:
+    """`chain` is the stream's; `root` is the whole store, where the streams that need this one have theirs.
+
+    `grace_ms` is longer than any reader reads and any list is late. A subscriber that is more than `max_lag` epochs
+    behind is cut off: the log is no longer kept for it.
+    """
+
+    chain: ManifestChain
+    root: ObjectStore
+    grace_ms: int = GRACE_MS
+    max_lag: int = MAX_LAG
+
+    def collect(self, writer: Term | None = None) -> Collected:
+        """One pass. `writer` is the term of a writer that collects for its own stream; None for anybody else.
+
+        Raises `CorruptStateError` where a manifest, a pin or a subscriber that says what is needed cannot be read: then
+        nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
+        """
+        collected = Collected()
+        for _ in range(_TRIES_MAX):
+            try:
+                found, refused = self._pass(writer)
+            except _OvertakenError:
+                continue
+            collected = found.after(collected)
+            if not (refused and found.objects):
+                return collected
+        if collected.objects:
+            return collected
+        raise CorruptStateError(
+            f"a manifest is missing that must be there; nothing was removed. Restore it from a backup, or wait until "
+            f"its epoch is retired. store={self.chain.store.url}"
+        )
+
+    def _pass(self, writer: Term | None) -> tuple[Collected, bool]:
+        """What one pass removed, and whether the store refused what it wanted to write."""
+        store = self.chain.store
+        names = self._tries().until_answered(lambda: list(store.list("")))
+        newest = self.chain.newest()
+        if newest is None:
+            return Collected(), False
+        takes_writes = self._writes(partial(store.put, COLLECTOR, b""))
+        now_ms = self._now_ms() if takes_writes else self._latest_known_ms(newest)
+        first = self._first(names, newest)
+        # Below the first one there is nothing left to stay: where none is known to be retired, the bound says only 1.
+        last = max(first, bound(newest, self._retired(first, newest, now_ms)))
+        following, cut_off, gone = self._subscribed(newest)
+        log = max(first, log_bound(last, following))
+        needed, ancestors = self._needed(last, newest)
+        needed |= self._logged(log, last, newest)
+        self._pinned()  # one that is damaged is found before anything is removed
+        self._let_go_of_snapshots(names, newest)
+        if first < log and not self._is_marked_as_trimmed():
+            needed |= self._logged(first, log, newest)
+            takes_writes, log = False, first
+        manifests = self._retire(first, log)
+        pinned, pinned_ancestors = self._pinned()
+        needed |= pinned
+        self._let_go(newest, ancestors | pinned_ancestors)
+        files = [name for name in names if is_garbage(name, needed, newest, writer)]
+        old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
+        for name in (*files, *old):
+            self._delete(name)
+        leftovers = self._tries().until_answered(
+            lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
+        )
+        return Collected(manifests, len(files), len(old), leftovers, cut_off, gone), not takes_writes
+
+    def _writes(self, write: Callable[[], object]) -> bool:
+        """Write, if the store takes it: whether it did. What it did not answer may happen yet, and harms nothing."""
+        patience = self.chain.patience
+        brief = replace(patience, total_ms=min(patience.total_ms, _WRITE_MS))
+        try:
+            Tries(self.chain.clock, brief).until_answered(write)
+        except StoreUnavailableError as error:
+            _log.warning("the store takes no writes, so only a part of the garbage is collected. reason=%s", error)
+            return False
+        return True
+
+    def _now_ms(self) -> int:
+        """The store's own time: that of an object just written."""
+        return self._modified_ms(COLLECTOR)
+
+    def _latest_known_ms(self, newest: Manifest) -> int:
+        """A time of the store's that has passed: what is old by it is old."""
+        written = manifest_name(newest.version), lease_name(newest.term), COLLECTOR
+        times = [time for name in written if (time := self._modified_ms_if_there(name)) is not None]
+        if not times:
+            raise _OvertakenError  # others have gone on for so long that the newest manifest was retired
+        return max(times)
+
+    def _is_marked_as_trimmed(self) -> bool:
+        """Whether there is the mark without which no manifest may go; made here if the store takes it."""
+        store = self.chain.store
+        if self._writes(partial(store.put_if_absent, TRIMMED, b"")):
+            return True
+        return self._tries().until_answered(lambda: store.exists(TRIMMED))
+
+    def _first(self, names: list[str], newest: Manifest) -> Version:
+        """The oldest manifest there is. A list may be late, so the one below it is asked for."""
+        listed = (parse_manifest_name(name) for name in names)
+        first = min(version for version in (*listed, newest.version) if version is not None)
+        while first > FIRST and self._exists(Version(first - 1)):
+            first = Version(first - 1)
+        return first
+
+    def _retired(self, first: Version, newest: Manifest, now_ms: int) -> Manifest | None:
+        """A manifest as new as can be found that has been there for a grace period; None where there is none."""
+        old, young = Version(first - 1), Version(newest.version + 1)
+        while young - old > 1:
+            middle = Version((old + young) // 2)
+            if self._is_old(middle, now_ms):
+                old = middle
+            else:
+                young = middle
+        for version in range(old, first - 1, -1):
+            if (manifest := self._readable(Version(version))) is not None:
+                return manifest
+        return None
+
+    def _is_old(self, version: Version, now_ms: int) -> bool:
+        """Whether the manifest has been there for a grace period, or is gone."""
+        try:
+            return now_ms - self._modified_ms(manifest_name(version)) >= self.grace_ms + _COARSE_MS
+        except ObjectMissingError:
+            return True
+
+    def _needed(self, last: Version, newest: Manifest) -> _Named:
+        """The files that manifests from `last` on name, and the streams of which they name files.
+
+        One that `newest` does not retain may be missing or damaged: nobody can read what it alone names. The numbers
+        below those in use are freed, and a late list still shows them; on any of them a sleeper's may lie.
+        """
+        needed, ancestors, seen = set[str](), set[StreamUuid](), set[str]()
+        retained = {newest.version, *(entry.version for entry in newest.retained)}
+        for version in map(Version, range(last, newest.version + 1)):
+            try:
+                manifest = self.chain.find(version)
+                if manifest is None and version in retained:
+                    raise _OvertakenError  # not asked for again: on its number a sleeper's may lie by now
+                files, others = (set(), set()) if manifest is None else self._named(manifest, seen)
+            except CorruptStateError:
+                if version not in retained:
+                    continue
+                if not self._exists(version):
+                    raise _OvertakenError from None  # and with it went what it named
+                raise
+            needed |= files
+            ancestors |= others
+        return needed, ancestors
+
+    def _subscribed(self, newest: Manifest) -> tuple[list[Epoch], tuple[str, ...], tuple[str, ...]]:
+        """What subscribers that keep the log have consumed; the names of those cut off, and of those that are gone."""
+        subscribers = read_subscribers(self.chain.store, self.chain.clock, self.chain.patience)
+        following, cut_off, gone = [], [], []
+        for each in progress_of(subscribers, self.root, self.chain, newest.uuid):
+            if is_cut_off(newest, each.read, self.max_lag):
+                cut_off.append(each.subscriber.stream)
+                continue
+            following.append(kept_behind(newest, each.consumed, self.max_lag))
+            if each.gone:
+                gone.append(each.subscriber.stream)
+        return following, tuple(cut_off), tuple(gone)
+
+    def _logged(self, first: Version, last: Version, newest: Manifest) -> set[str]:
+        """The files of the change logs from `first` up to but not including `last`.
+
+        One that is missing is a number that was freed, by another collector or long ago: nobody needs it any more. One
+        that is damaged may be restored.
+        """
+        needed: set[str] = set()
+        for version in map(Version, range(first, last)):
+            try:
+                manifest = self.chain.find(version)
+            except CorruptStateError:
+                if is_abandoned(newest, version):
+                    continue
+                raise
+            needed |= set() if manifest is None else log_named(manifest)
+        return needed
+
+    def _pinned(self) -> _Named:
+        """The files that pins name, and the streams of which they name files."""
+        seen: set[str] = set()
+        named = []
+        for pin in read_pins(self.chain.store, self.chain.clock, self.chain.patience):
+            try:
+                named.append(self._named(pin.manifest, seen))
+            except CorruptStateError as error:
+                raise CorruptStateError(
+                    f"a part of what a pin keeps is not there, so nothing is removed: restore it from a backup, or "
+                    f"unpin it. One that came to be long after its epoch was retired keeps nothing. pin={pin.name!r}, "
+                    f"reason={error}"
+                ) from error
+        return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
+
+    def _let_go_of_snapshots(self, names: list[str], newest: Manifest) -> None:
+        """Take away what streams that read this one have pinned to begin with, where the log behind it is not kept.
+
+        `names` were listed before `newest` was read: of a stream that went back since, nobody's new pin is among them.
+        """
+        for name in map(parse_pin_name, (name for name in names if name.startswith(f"{PINS}/"))):
+            if parse_backfill_pin(name) is None:
+                continue
+            pin = find_pin(self.chain, name)
+            if pin is not None and is_cut_off(newest, pin.manifest.epoch, self.max_lag):
+                self._delete(pin_name(name))
+
+    def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:
+        """Take away the pins that keep files of ancestors of which none is needed: again and again, it may be gone."""
+        for ancestor in newest.ancestors:
+            if ancestor.uuid not in needed:
+                folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
+                self._tries().until_answered(partial(folder.delete, name))
+
+    def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
+        """All that a manifest names, also by way of index objects; those in `seen` were looked into already."""
+        named = files_named(manifest)
+        fresh = tuple(ref for ref in lists_of_files(manifest) if ref.path not in seen)
+        lists = IndexedLists(self.chain.store, CHANGES, self.chain.clock, self.chain.patience)
+        entries = lists.entries(IndexedList(fresh))
+        named |= {change.path for change in entries if change.ancestor is None}
+        seen |= {ref.path for ref in fresh}
+        return named, ancestors_named(manifest) | {each.ancestor for each in entries if each.ancestor is not None}
+
+    def _retire(self, first: Version, last: Version) -> int:
+        """Delete the manifests from `first` up to but not including `last`: oldest first, each confirmed."""
+        for version in map(Version, range(first, last)):
+            # Its answer confirms it. What lies there a moment later is a sleeper's, on the number that was just freed.
+            self._delete(manifest_name(version))
+        return max(0, last - first)
+
+    def _is_old_advice(self, name: str, newest: Manifest, now_ms: int) -> bool:
+        """Whether the object is the lease of an earlier term, or was left by a probe, and has been for long."""
+        term = parse_lease_name(name)
+        if not is_probe_name(name) and (term is None or term >= newest.term):
+            return False
+        try:
+            return now_ms - self._modified_ms(name) >= self.grace_ms + _COARSE_MS
+        except ObjectMissingError:
+            return False
+
+    def _readable(self, version: Version) -> Manifest | None:
+        try:
+            return self.chain.find(version)
+        except CorruptStateError:
+            return None
+
+    def _exists(self, version: Version) -> bool:
+        return self._tries().until_answered(lambda: self.chain.store.exists(manifest_name(version)))
+
+    def _modified_ms(self, name: str) -> int:
+        return self._tries().until_answered(lambda: self.chain.store.modified_ms(name))
+
+    def _modified_ms_if_there(self, name: str) -> int | None:
+        try:
+            return self._modified_ms(name)
+        except ObjectMissingError:
+            return None
+
+    def _delete(self, name: str) -> None:
+        self._tries().until_answered(lambda: self.chain.store.delete(name))
+
+    def _tries(self) -> Tries:
+        return Tries(self.chain.clock, self.chain.patience)

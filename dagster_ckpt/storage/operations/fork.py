@@ -1,0 +1,214 @@
+"""Forking a stream: a new one that begins with an epoch of it and copies nothing.
+
+A fork pins its epoch in every stream whose files it will name, then creates its version 1: that one create makes it.
+Each pin is written first and proved afterwards, as any other (`pins`), by what kept its epoch until then: the
+origin still retains it, or another pin of it is there; or, in an ancestor's folder, the pin by which the origin itself
+keeps its files. The pins hold the identity of the stream to come, which nobody else has. So a crash
+
+    after a pin         leaves that pin, and no stream. It keeps its epoch's files until somebody forks to the same name
+                        again, which takes it away, or unpins it
+    after version 1     leaves the fork; its first writer waits out a lease that was never written, and subscribes to
+                        the streams that it reads
+
+No stream of a pin's identity can come once another has the name that the pin tells. That is how an orphan is known.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
+from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, encode_pin
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, BackfillStatus, Consumed, Manifest
+from dagster_ckpt.protocol.object_names import fork_pin_name, parts_of_name, pin_name
+from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, forked, forked_empty
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
+from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import all_ancestors_named, ancestors_folder
+from dagster_ckpt.storage.holders.pins import find_pin, forks_pinned, read_pins
+from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.operations.manual_opening import close_by_hand
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.retry import Patience, Tries
+
+_log = logging.getLogger(__name__)
+
+
+def fork_stream(root: ObjectStore, origin: ManifestChain, shown: Manifest, stream: str) -> Manifest:
+    """Make `stream`, which shows as its epoch 1 what `shown` does, a manifest of a retained or pinned epoch: version 1.
+
+    `root` is the store in which both are. Works beside a live writer of the origin, and where its newest manifest is
+    damaged. Raises `InvalidPipelineError`, and nothing has changed, for a name that cannot be a stream's or is taken,
+    and where the epoch was retired meanwhile; `StoreUnavailableError`: then the fork may be there, or its pins.
+    """
+    return _Fork(root, origin, _target(root, origin, stream), stream).of(shown)
+
+
+def fork_empty(root: ObjectStore, origin: ManifestChain, newest: Manifest, stream: str) -> Manifest:
+    """Make `stream`, empty as that of `newest` once was; whatever pipeline opens it first is its own.
+
+    Raises as `fork_stream` does.
+    """
+    return _Fork(root, origin, _target(root, origin, stream), stream).of_nothing(newest)
+
+
+def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
+    """Whether the stream that a pin is for is there. One of which nothing can be read counts as it."""
+    try:
+        end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
+    except CorruptStateError:
+        return True
+    return end is not None and known(end).uuid == fork.uuid
+
+
+def _target(root: ObjectStore, origin: ManifestChain, stream: str) -> ManifestChain:
+    """The chain that the fork begins, of which nothing is there yet."""
+    if not parts_of_name(stream):
+        raise InvalidPipelineError(
+            f"not a stream's name: an asset key's parts, joined by /, none of them empty. stream={stream!r}"
+        )
+    chain = ManifestChain(stream_folder(root, stream), origin.clock, origin.patience)
+    try:
+        is_taken = chain.end() is not None
+    except CorruptStateError:
+        is_taken = True
+    if is_taken:
+        raise _taken(chain, stream)
+    prove_atomic_create(origin.store, origin.clock)
+    return chain
+
+
+def _taken(chain: ManifestChain, stream: str) -> InvalidPipelineError:
+    return InvalidPipelineError(
+        f"there is a stream of this name already: choose another name. stream={stream!r}, folder={chain.store.url}"
+    )
+
+
+class _Fork:
+    def __init__(self, root: ObjectStore, origin: ManifestChain, target: ManifestChain, stream: str) -> None:
+        self._root = root
+        self._origin = origin
+        self._target = target
+        self._id = ForkId(stream, StreamUuid(origin.clock.unique()))
+        self._name = fork_pin_name(self._id.uuid)
+        self._stamp = Stamp(Nonce(origin.clock.unique()), origin.clock.now_ms())
+        self._tries = Tries(origin.clock, origin.patience)
+        self._pinned: list[ObjectStore] = []
+
+    def of(self, shown: Manifest) -> Manifest:
+        if shown.backfill.status is BackfillStatus.CREATING:
+            raise InvalidPipelineError(
+                f"the stream is still being filled at this epoch, and what it reads is kept for it alone: fork a later "
+                f"epoch. stream={shown.stream}, epoch={shown.epoch}"
+            )
+        # The origin first: as long as its epoch is pinned, the origin keeps the pins that keep its ancestors' files.
+        self._pin(self._origin.store, shown, partial(self._is_kept, shown))
+        for each in shown.ancestors:
+            self._pin_ancestor(each, shown)
+        # Also those of which no file is needed: the state has numbers that were counted since their epochs.
+        ancestors = (*shown.ancestors, Ancestor(shown.uuid, shown.stream, shown.epoch))
+        return self._create(forked(shown, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
+
+    def of_nothing(self, newest: Manifest) -> Manifest:
+        ancestors = (Ancestor(newest.uuid, newest.stream, EMPTY),)
+        return self._create(forked_empty(newest, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
+
+    def _is_kept(self, shown: Manifest) -> bool:
+        """Whether the epoch is kept by somebody else than us: the origin retains it, or another pin has it."""
+        chain = self._origin
+        end = chain.end()
+        newest = None if end is None else known(end)
+        if newest is not None and newest.uuid == shown.uuid and shown.epoch in {each.epoch for each in newest.retained}:
+            return True
+        pins = read_pins(chain.store, chain.clock, chain.patience)
+        return any(pin.manifest == shown and pin.fork != self._id for pin in pins)
+
+    def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
+        """Keep an ancestor's files, where the origin needs any of them, by a pin beside the origin's own."""
+        store, chain = ancestors_folder(self._root, ancestor), self._origin
+        theirs = replace(chain, store=store)
+        pin = find_pin(theirs, fork_pin_name(shown.uuid))
+        if pin is not None and pin.manifest.uuid == ancestor.uuid:
+            self._pin(store, pin.manifest, lambda: find_pin(theirs, pin.name) == pin)
+            return
+        if ancestor.uuid not in all_ancestors_named(chain.store, chain.clock, chain.patience, shown):
+            return
+        self._let_go()
+        raise CorruptStateError(
+            f"the pin that keeps the files of the stream that this one was forked from was taken away: they may be "
+            f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={fork_pin_name(shown.uuid)}"
+        )
+
+    def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
+        data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id))
+        # Nobody else has the name: one that is there is our own, from a try whose answer was lost.
+        self._tries.until_answered(lambda: store.put_if_absent(pin_name(self._name), data))
+        self._pinned.append(store)
+        if not is_kept():
+            self._let_go()
+            raise InvalidPipelineError(
+                f"the epoch was retired while it was forked: choose a later one. stream={manifest.stream}, "
+                f"epoch={manifest.epoch}, store={store.url}"
+            )
+
+    def _create(self, first: Manifest) -> Manifest:
+        check_successor(None, first)
+        try:
+            self._target.create(None, first)
+        except FencedError as error:
+            # Others may have gone on from our own before we could look again.
+            if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
+                self._let_go()
+                raise _taken(self._target, self._id.stream) from error
+        close_by_hand(self._target.store, first, f"forked from epoch {first.ancestors[-1].epoch}")
+        for consumed in first.consumed:
+            if consumed.epoch > EMPTY:  # otherwise it begins with the upstream's newest table
+                self._subscribe(first, consumed)
+        self._remove_orphans()
+        return first
+
+    def _subscribe(self, first: Manifest, consumed: Consumed) -> None:
+        """Keep an upstream's log from where the fork goes on: its first writer may come up long after this.
+
+        So far the origin has kept it, if it can go back to the epoch itself.
+        """
+        upstream = ManifestChain(stream_folder(self._root, consumed.stream), self._origin.clock, self._origin.patience)
+        at = UpstreamPosition(consumed.uuid, consumed.epoch)
+        try:
+            log = UpstreamLog(upstream, consumed.stream)
+            log.check(at)
+            subscribe(upstream, Subscriber(first.stream, first.uuid, at.epoch))
+            log.check(at)
+        except (CheckpointError, NothingFollowsError) as error:  # the fork is there
+            _log.warning(
+                "what the fork reads may not be kept for it: its first start says whether anything is missing, and "
+                "what helps. fork=%s, upstream=%s, consumed=%s, reason=%s",
+                first.stream,
+                consumed.stream,
+                consumed.epoch,
+                error,
+            )
+
+    def _remove_orphans(self) -> None:
+        """Take away what forks to the same name have left that came to nothing, or were removed."""
+        try:
+            for store in self._pinned or [self._origin.store]:
+                for name, fork in forks_pinned(store, self._origin.clock, self._origin.patience):
+                    if fork.stream == self._id.stream and fork != self._id:
+                        self._tries.until_answered(partial(store.delete, name))
+        except CheckpointError as error:  # the fork is there
+            _log.warning("what earlier forks may have left was not looked for. fork=%s, reason=%s", self._id, error)
+
+    def _let_go(self) -> None:
+        """Take our pins away: the fork has come to nothing, and will."""
+        for store in self._pinned:
+            self._tries.until_answered(partial(store.delete, pin_name(self._name)))

@@ -1,0 +1,39 @@
+"""Going back to an older epoch by a person's word, outside of any Dagster run."""
+
+from dataclasses import replace
+
+from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.manual_opening import close_by_hand, opening_by_hand
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
+
+
+def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manifest:
+    """Make a stream, which exists, show an older epoch: the manifest that does. The stream keeps its owner.
+
+    Works also where its newest manifest, or what that needs, is damaged. Raises `FencedError` while a writer lives,
+    unless it may be fenced, and `InvalidPipelineError` for an epoch that is not there. A crash leaves the rollback or
+    nothing of it.
+    """
+    prove_atomic_create(chain.store, chain.clock)
+    end = chain.end()
+    assert end is not None, "only what exists can go back"
+    newest = known(end)
+    opening = replace(
+        opening_by_hand(chain, newest, "rollback", take_over),
+        pipeline=_pipeline_at(chain, newest, epoch),
+        from_epoch=epoch,
+    )
+    manifest = open_manifest(chain, opening)
+    close_by_hand(chain.store, manifest, f"rolled back to epoch {epoch}")
+    return manifest
+
+
+def _pipeline_at(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Pipeline:
+    """What made the state of that epoch. Of an epoch that is not there any will do: `open_manifest` refuses it."""
+    versions = [entry.version for entry in lineage(newest) if entry.epoch == epoch]
+    return newest.pipeline if epoch == EMPTY or not versions else chain.read(versions[0]).pipeline

@@ -1,0 +1,20 @@
+"""Object stores: few verbs, each honest.
+
+Reading order
+
+    object_store    the protocol that every store implements
+    folder          one folder of a store as a store of its own
+    address         from a URL to a store
+
+Implementations
+    local           files of a local or shared POSIX file system
+    memory          objects in the memory of this process, for tests
+    s3              objects in a bucket
+    s3_client       one call of an S3 server at a time, with a deadline
+    s3_options      what a user says about an S3 store, checked
+
+Stores that fail
+    retry           how often and for how long to retry
+    retrying_store  a store whose calls are retried
+    probe           proves that a store creates atomically
+"""

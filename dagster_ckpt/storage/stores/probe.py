@@ -1,0 +1,137 @@
+"""The self-probe: does this store create atomically? One that does not would lose a user's data months later.
+
+Two creates of one object, one after the other, find a store that overwrites. Creates at the same moment find one that
+looks whether the object exists and then writes: between the two there is room for every other writer. The racers are
+threads of one process, so a store that takes turns only within a process is not found here.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.protocol.object_names import probe_name
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience, Tries
+
+RACERS = 8
+ROUNDS = 3
+"""The first round also opens the connections, which may spread its racers out."""
+_proved: set[str] = set()
+_TRIES_MAX = 5
+_AWAKE_MS = 1_000
+"""A process that sleeps for longer than a collector's grace period finds its object gone: such a probe is repeated.
+
+No collector takes an object that is younger than this, so what a quicker probe finds is the store's doing.
+"""
+_PATIENCE = Patience(total_ms=10_000)
+_LOOK_S = 1.0
+
+_Experiment = Callable[[ObjectStore, str], str]
+"""Creates the named object several times. Returns what an honest store would not have done; empty if it is honest."""
+
+
+def prove_atomic_create(store: ObjectStore, clock: Clock) -> None:
+    """Create objects several times, in turn and at once, and expect one winner of each; once per process and address.
+
+    Raises `InvalidPipelineError` for a store with more or fewer winners, and `StoreUnavailableError`. A crash in the
+    middle leaves one small object, which the collector takes away.
+    """
+    if store.url in _proved:
+        return
+    _prove(store, clock, _create_in_turn)
+    for _ in range(ROUNDS):
+        _prove(store, clock, _create_at_once)
+    _proved.add(store.url)
+
+
+def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
+    flaw, took_ms = "", 0
+    for _ in range(_TRIES_MAX):
+        # Each try has a name of its own: after a lost reply the outcome under the old one is unknown.
+        flaw, took_ms = Tries(clock, _PATIENCE).until_answered(
+            lambda: _timed(store, clock, probe_name(clock.unique()), experiment)
+        )
+        if not flaw:
+            return
+        if took_ms < _AWAKE_MS:
+            break
+    raise InvalidPipelineError(
+        f"this store does not create atomically (of all creates of one object exactly one must win): "
+        f"keep the checkpoints elsewhere. store={store.url}, {flaw}"
+    )
+
+
+def _timed(store: ObjectStore, clock: Clock, name: str, experiment: _Experiment) -> tuple[str, int]:
+    began = clock.monotonic_ms(), clock.now_ms()
+    try:
+        flaw = experiment(store, name)
+    finally:
+        store.delete(name)
+    # A host that is suspended stops the one clock, and sets the other.
+    return flaw, max(clock.monotonic_ms() - began[0], clock.now_ms() - began[1])
+
+
+def _create_in_turn(store: ObjectStore, name: str) -> str:
+    first, second = store.put_if_absent(name, b"first"), store.put_if_absent(name, b"second")
+    kept = _kept(store, name)
+    return "" if (first, second, kept) == (True, False, b"first") else f"in_turn={[first, second]}, kept={kept!r}"
+
+
+def _create_at_once(store: ObjectStore, name: str) -> str:
+    """A racer whose reply is lost may be the winner: then the round counts only if another racer won."""
+    start = threading.Event()
+    racers = [_Racer(store, name, b"racer %d" % number, start) for number in range(RACERS)]
+    for racer in racers:
+        racer.thread.start()
+    start.set()
+    for racer in racers:
+        racer.join()
+    for racer in racers:
+        if racer.error is not None and not isinstance(racer.error, StoreUnavailableError):
+            raise racer.error
+    unanswered = [racer.error for racer in racers if racer.error is not None]
+    winners = [racer for racer in racers if racer.won]
+    if unanswered and not winners:
+        raise unanswered[0]
+    kept = _kept(store, name)
+    if len(winners) == 1 and kept == winners[0].data:
+        return ""
+    return f"racers={RACERS}, winners={len(winners)}, kept={kept!r}"
+
+
+@dataclass
+class _Racer:
+    """One create, by a thread of its own, that waits for `start`. `error` is what it met instead of a reply."""
+
+    store: ObjectStore
+    name: str
+    data: bytes
+    start: threading.Event
+    won: bool = False
+    error: Exception | None = None
+    thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._create, name="probe", daemon=True)
+
+    def join(self) -> None:
+        """Wait for its reply. Each store bounds how long that takes."""
+        while self.thread.is_alive():
+            self.thread.join(_LOOK_S)
+
+    def _create(self) -> None:
+        while not self.start.wait(_LOOK_S):
+            pass
+        try:
+            self.won = self.store.put_if_absent(self.name, self.data)
+        except Exception as error:  # noqa: BLE001  (the thread that joins raises it)
+            self.error = error
+
+
+def _kept(store: ObjectStore, name: str) -> bytes | None:
+    try:
+        return store.get(name)
+    except ObjectMissingError:
+        return None

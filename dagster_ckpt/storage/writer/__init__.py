@@ -1,0 +1,9 @@
+"""The one writer of a stream.
+
+Reading order
+
+    stream_writer   from opening to end: commits manifests, fences, reopens
+    opening         opening a stream, which fences every writer before
+    drain_requests  drain requests: made by others, noticed by the writer
+    takeover_watch  whether another writer took over while nothing was committed
+"""

@@ -1,0 +1,303 @@
+"""Opening a stream: the one act that fences, and the manners that go before it.
+
+A writer opens by creating the next manifest, which begins its term; whoever wrote before meets that manifest at its
+next create and stops. Because that is all it takes, an opener is polite: it waits for a writer whose lease still beats,
+and gives up if that goes on. It goes ahead at once where the writer is known to have ended, where it was given the
+right to fence exactly the newest term, or where a person told it to take over.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shards
+from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs, ranges
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, malformed, stream_stays_itself
+from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
+from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.stores.retry import Tries
+
+_log = logging.getLogger(__name__)
+
+_LOOKS_PER_BEAT = 10
+
+
+class Takeover(StrEnum):
+    """Whether a live writer, or one of another owner, may be fenced."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """All that a writer brings when it opens a stream.
+
+    `shards` counts only where the stream is created. `retained` is how many epochs stay readable. `may_fence` is the
+    one term that may be fenced without waiting. `from_epoch` is gone back to once for each `root_run`: the Dagster run
+    that all its retries and relaunches stem from. `moves` says where what a source read before is now.
+    """
+
+    stream: str
+    owner: Owner
+    pipeline: Pipeline
+    shards: int
+    holder: LeaseHolder
+    root_run: str
+    lease_timeout_ms: int = 30_000
+    retained: int = 20
+    take_over: Takeover = Takeover.NEVER
+    may_fence: Term | None = None
+    from_epoch: Epoch | None = None
+    moves: Moves = ()
+
+    def __post_init__(self) -> None:
+        if not can_be_shards(self.shards):
+            raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={self.shards}")
+        if self.retained < 1:
+            raise InvalidPipelineError(f"at least the newest epoch must be retained. retained={self.retained}")
+        if self.lease_timeout_ms < 1:
+            raise InvalidPipelineError(f"lease_timeout must be positive. lease_timeout_ms={self.lease_timeout_ms}")
+        if self.from_epoch is not None and self.from_epoch < EMPTY:
+            raise InvalidPipelineError(f"from_epoch must be 0 or a retained epoch. from_epoch={self.from_epoch}")
+
+
+def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
+    """Begin a term: the durable manifest it begins with. A crash leaves that or nothing.
+
+    Raises `FencedError` where another writer lives and goes on living, `IncompatibleStateError` where the pipeline no
+    longer fits the state, `InvalidPipelineError` for another owner's stream or an epoch that is not there,
+    `CorruptStateError` where the newest manifest is damaged, unless the opener goes back to an older epoch.
+    """
+    while True:
+        end = chain.end()
+        if end is not None:
+            successor = _current_successor(chain, end, opening)  # a mistake is told before anybody waits
+            if successor is None:
+                continue
+            newest = known(end)
+            if not _may_fence(newest.term, opening):
+                _wait_for_its_end(chain, newest, opening)
+                if not _is_end(chain, end):
+                    continue
+        else:
+            successor = _first(chain.clock, opening)
+        if _create(chain, end, successor):
+            return successor
+
+
+def open_again(chain: ManifestChain, opening: Opening, before: Manifest, tried: set[Nonce] | None = None) -> Manifest:
+    """Begin a new term after one's own, which `before` is the newest known manifest of: nobody has to be waited for.
+
+    `tried` has the nonces of earlier tries that the store did not answer, and gets this one's: a writer that finds one
+    of those as the newest goes on from it, and is not fenced by itself.
+
+    Raises `FencedError` where another writer has opened the stream meanwhile.
+    """
+    tried = set() if tried is None else tried
+    while True:
+        newest = chain.newest(before.version)
+        if newest is not None and newest.version < before.version:
+            name = manifest_name(before.version)
+            raise CorruptStateError(
+                f"a manifest that this writer has built upon is missing: restore it from a backup, or go back to an "
+                f"epoch before it. object={name}, found={newest.version}, store={chain.store.url}"
+            )
+        if newest is None or (newest.term != before.term and newest.nonce not in tried):
+            raise FencedError(
+                f"another writer took over the stream; this one has stopped and changed nothing since. "
+                f"stream={before.stream}, mine={before.term}, theirs={newest and newest.term}"
+            )
+        successor = _current_successor(chain, newest, opening)
+        if successor is None:
+            continue
+        tried.add(successor.nonce)
+        if _create(chain, newest, successor):
+            return successor
+
+
+def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
+    """Whether nobody has gone on from there."""
+    return chain.end() == end if isinstance(end, BrokenEnd) else chain.is_newest(end)
+
+
+def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
+    """Create the manifest; False where somebody else was quicker: then one has to look again who it is."""
+    check_successor(None if end is None else known(end), successor)
+    # Who created the newest may have died before it was durable.
+    chain.settle()
+    try:
+        chain.create(end, successor)
+    except FencedError:
+        return False
+    return True
+
+
+def _first(clock: Clock, opening: Opening) -> Manifest:
+    if opening.from_epoch:
+        raise InvalidPipelineError(
+            f"there is no such epoch to go back to: the stream is new. "
+            f"stream={opening.stream}, from_epoch={opening.from_epoch}"
+        )
+    beginning = Beginning(opening.stream, StreamUuid(clock.unique()), opening.owner, opening.pipeline, opening.shards)
+    manifest = created(beginning, _stamp(clock))
+    # An empty stream is at epoch 0 already; but the retry of this Dagster run must not go back to it.
+    return manifest if opening.from_epoch is None else replace(manifest, rollbacks=(opening.root_run,))
+
+
+def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest:
+    """The manifest that would begin the opener's term after `newest`."""
+    _check_owner(newest, opening)
+    if newest.shards != opening.shards:
+        _log.warning(
+            "the stream keeps its number of shards until it is resharded: give the asset that number, or the stream "
+            "the other (dagster-ckpt reshard, StreamHistory.reshard). stream=%s, shards=%s, asked=%s",
+            newest.stream,
+            newest.shards,
+            opening.shards,
+        )
+    successor = opened(newest, opening.owner, opening.pipeline, _stamp(chain.clock), opening.moves)
+    if opening.from_epoch is None or opening.root_run in newest.rollbacks:
+        _check_pipeline(newest, opening)
+        return successor
+    if opening.from_epoch == EMPTY:
+        return rolled_back(successor, None, opening.root_run)
+    target = _retained(chain, newest, opening.from_epoch)
+    _check_sound(target, newest)
+    _check_pipeline(target, opening)
+    return rolled_back(successor, target, opening.root_run, opening.moves)
+
+
+def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
+    """The successor of the newest manifest; None where that turns out not to be the newest any more."""
+    found = end.readable if isinstance(end, BrokenEnd) else end
+    try:
+        _check_sound(found, found)
+        successor = _successor(chain, known(end), opening)
+    except CorruptStateError:
+        # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
+        if _is_end(chain, end):
+            raise
+        return None
+    if isinstance(end, BrokenEnd) and successor.kind is not ManifestKind.ROLLBACK:
+        raise CorruptStateError(end.damage)
+    return successor
+
+
+def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
+    check_can_go_back(newest, epoch)
+    return chain.read(next(entry.version for entry in lineage(newest) if entry.epoch == epoch))
+
+
+def check_can_go_back(newest: Manifest, epoch: int) -> None:
+    """Raise `InvalidPipelineError` where the stream of this newest manifest cannot go back to the epoch."""
+    if epoch not in {EMPTY, *lineage_epochs(newest)}:
+        raise InvalidPipelineError(
+            f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: "
+            f"choose another, or 0 for the empty stream. One that can still be read, such as a pinned one, can be "
+            f"forked. epoch={epoch}, current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
+            f"stream={newest.stream!r}"
+        )
+
+
+def _check_sound(manifest: Manifest, newest: Manifest) -> None:
+    """Refuse to build upon what nobody of ours has written, however well its bytes are."""
+    broken = [*malformed(manifest), *([] if stream_stays_itself(newest, manifest) else [stream_stays_itself.__name__])]
+    if broken:
+        raise CorruptStateError(
+            f"a manifest breaks its rules: restore it from a backup, or go back to an epoch before it. "
+            f"object={manifest_name(manifest.version)}, broken={broken}, stream={newest.stream}"
+        )
+
+
+def _check_owner(newest: Manifest, opening: Opening) -> None:
+    theirs, mine = newest.owner, opening.owner
+    same = theirs == NOBODY or (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
+    if not same and opening.take_over is Takeover.NEVER:
+        raise InvalidPipelineError(
+            f"the stream belongs to another {_how_to_be_it(theirs, mine)}, use another store, or make it yours by "
+            f"take_over: true in the run config. stream={newest.stream!r}, owner={_named(theirs)}, mine={_named(mine)}"
+        )
+
+
+def _how_to_be_it(theirs: Owner, mine: Owner) -> str:
+    if theirs.instance == mine.instance:
+        return "asset: give this one a key of its own"
+    # What whoever tries things out meets first: Dagster makes up an instance where nobody names one.
+    return "Dagster instance: set DAGSTER_HOME as it was then (without it each start of Dagster is a new instance)"
+
+
+def _named(owner: Owner) -> str:
+    location = f", code location {owner.location}" if owner.location else ""
+    return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
+
+
+def _check_pipeline(shown: Manifest, opening: Opening) -> None:
+    if shown.epoch == EMPTY:
+        return  # there is no state that it could not fit
+    changes = breaking_changes(pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves), opening.pipeline)
+    if changes:
+        raise IncompatibleStateError(
+            f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
+            'Change it back; where a source\'s folder or bucket has moved, say moved={"old": "new"}; or begin again '
+            "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
+            f"or keep the old stream and begin a new one with fork(..., epoch=0). stream={shown.stream}"
+        )
+
+
+def _may_fence(term: Term, opening: Opening) -> bool:
+    return opening.take_over is Takeover.ALWAYS or opening.may_fence == term
+
+
+def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> None:
+    """Return once the writer of the newest term is known to have ended. Raises `FencedError` while it lives on.
+
+    That takes one time-out, and less than two where its last beat came while we watched.
+    """
+    clock, watch = chain.clock, None
+    end_ms = None
+    while True:
+        lease = Tries(clock, chain.patience).until_answered(lambda: read_lease(chain.store, newest.term))
+        now_ms = clock.monotonic_ms()
+        watch = watched(watch, newest.term, lease, now_ms)
+        timeout_ms = opening.lease_timeout_ms if lease is None else max(opening.lease_timeout_ms, lease.timeout_ms)
+        gone = lease is not None and is_gone(lease.holder.process)
+        life = judged(watch, lease, now_ms, timeout_ms, process_is_gone=gone)
+        if life is not Life.BEATING:
+            _log.info(
+                "the stream's last writer has ended. stream=%s, term=%s, lease=%s", newest.stream, newest.term, life
+            )
+            return
+        end_ms = now_ms + timeout_ms if end_ms is None else end_ms
+        if lease is not None and now_ms >= end_ms and _beat_lately(watch, now_ms, timeout_ms):
+            raise FencedError(_live(newest, lease))
+        clock.sleep_ms(max(1, timeout_ms // BEATS_PER_TIMEOUT // _LOOKS_PER_BEAT))
+
+
+def _beat_lately(watch: Watch, now_ms: int, timeout_ms: int) -> bool:
+    """Whether its next beat is not yet overdue: two periods, of which it has three before it lapses."""
+    return now_ms - watch.since_ms < timeout_ms * 2 // BEATS_PER_TIMEOUT
+
+
+def _live(newest: Manifest, lease: Lease) -> str:
+    holder = lease.holder
+    return (
+        f"another Dagster run is writing this stream; it goes on unharmed, and this one has stopped. Wait for its end, "
+        f"or end it, or fence it: take_over in the run config, or --fence. stream={newest.stream}, "
+        f"dagster_run={holder.dagster_run_id}, host={holder.process.host}, pid={holder.process.pid}, "
+        f"instance={holder.instance}, term={newest.term}"
+    )
+
+
+def _stamp(clock: Clock) -> Stamp:
+    return Stamp(Nonce(clock.unique()), clock.now_ms())

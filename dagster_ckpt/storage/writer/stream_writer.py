@@ -1,0 +1,213 @@
+"""The one writer of a stream, from its opening to its end."""
+
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
+from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
+from dagster_ckpt.protocol.lease import Lease, interruption
+from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef
+from dagster_ckpt.protocol.object_names import FileId, index_name
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed, resharded
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists, open_end
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.writer.opening import Opening, open_again, open_manifest
+
+_log = logging.getLogger(__name__)
+
+
+def open_stream(store: ObjectStore, opening: Opening, clock: Clock, pulse: Pulse | None = None) -> "StreamWriter":
+    """Open the stream in the folder `store`, creating it if there is none, and begin a term whose lease beats.
+
+    The lease beats for as long as `pulse` does; without one, for as long as this process runs.
+
+    Waits for a writer that may still live, as `Opening` says. Raises `FencedError` while one does,
+    `InvalidPipelineError` for a store that cannot create atomically or a stream of another owner,
+    `IncompatibleStateError` for a pipeline that no longer fits the state. Nothing was changed then.
+    """
+    prove_atomic_create(store, clock)
+    chain = ManifestChain(store, clock)
+    writer = StreamWriter(chain, opening, open_manifest(chain, opening), pulse)
+    try:
+        writer.heartbeat.begin()
+    except BaseException as interrupt:
+        # An interrupt: nobody will hold this writer, whose lease would go on beating in a process that lives on.
+        writer.close(interruption(type(interrupt).__name__))
+        raise
+    return writer
+
+
+class StreamWriter:
+    """Commits the epochs of one term. Once a manifest was not surely created it never commits again: see `reopen`.
+
+    Its methods are called by one thread at a time.
+    """
+
+    def __init__(self, chain: ManifestChain, opening: Opening, manifest: Manifest, pulse: Pulse | None = None) -> None:
+        self._chain = chain
+        self._opening = opening
+        self._manifest = manifest
+        self._pulse = pulse
+        self._ended: CheckpointError | None = None
+        self._index_objects = 0
+        self._reopenings: set[Nonce] = set()
+        self.heartbeat = LeaseHeartbeat(
+            chain.store,
+            Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch),
+            pulse,
+        )
+
+    @property
+    def store(self) -> ObjectStore:
+        """The stream's folder."""
+        return self._chain.store
+
+    @property
+    def term(self) -> Term:
+        """The fencing token of this writer."""
+        return self._manifest.term
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest of this writer: what the next epoch builds on."""
+        return self._manifest
+
+    @property
+    def next_epoch(self) -> Epoch:
+        """The epoch that the next commit makes: what its tasks' file names say."""
+        return Epoch(self._manifest.version + 1)
+
+    def commit(self, edit: EpochEdit) -> Manifest:
+        """Make the epoch visible: state, output and source positions at once. Every file it names is durable already.
+
+        Raises `FencedError` where another writer took over: the epoch is nobody's. Raises `StoreUnavailableError` where
+        the store did not answer to the end: nobody knows whether it is committed until the stream is opened again.
+        A crash leaves the epoch or nothing of it.
+        """
+        if self._ended is not None:
+            raise self._ended
+        with _garbage_left_for_later():
+            return self._commit(edit)
+
+    def _commit(self, edit: EpochEdit) -> Manifest:
+        clock = self._chain.clock
+        stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
+        try:
+            manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
+        except CorruptStateError:
+            self.check_term()  # others may have gone on, and collected what this writer has named or just written
+            raise
+        self._create(manifest)
+        return manifest
+
+    def reshard(self, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Manifest:
+        """Show the newest epoch with another number of shards, all tables of which have these runs, durable already.
+
+        Raises as `commit` does. A crash leaves the stream with the one number or the other.
+        """
+        if self._ended is not None:
+            raise self._ended
+        clock = self._chain.clock
+        manifest = resharded(self._manifest, shards, runs, Stamp(Nonce(clock.unique()), clock.now_ms()))
+        self._create(manifest)
+        return manifest
+
+    def _create(self, manifest: Manifest) -> None:
+        check_successor(self._manifest, manifest)
+        # Also where this thread is interrupted in the middle: then nobody knows whether the epoch is there.
+        self._ended = StoreUnavailableError("the last commit was not finished: open the stream again")
+        try:
+            self._chain.create(self._manifest, manifest)
+        except CheckpointError as error:
+            self._ended = error
+            raise
+        self._ended = None
+        self._manifest = manifest
+        self.heartbeat.reached(manifest.epoch)
+
+    def check_term(self) -> None:
+        """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""
+        if not self._chain.is_newest(self._manifest):
+            raise self._fenced()
+
+    def look_for_another(self) -> None:
+        """Raise `FencedError` where another writer took over: for a writer that rests, which no create would tell.
+
+        Two existence checks. A store that does not answer, or where the stream is not to be found, is no verdict.
+        """
+        if self._ended is not None:
+            return  # the manifest after its own may be its own: opening again will tell
+        try:
+            fenced = self._chain.is_left_behind(self._manifest)
+        except (StoreUnavailableError, CorruptStateError) as error:
+            _log.warning("nobody knows whether another writer took over; asked again soon. reason=%s", error)
+            return
+        if fenced:
+            raise self._fenced()
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"another writer took over the stream; this one has stopped and changed nothing since. "
+            f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
+        )
+
+    def reopen(self) -> "StreamWriter":
+        """End this term and begin the next, by the same holder: what a restart of the query does.
+
+        Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over, and
+        `StoreUnavailableError` where the store did not answer: then it may be called again.
+        """
+        successor = open_again(self._chain, self._opening, self._manifest, self._reopenings)
+        writer = StreamWriter(self._chain, self._opening, successor, self._pulse)
+        try:
+            writer.heartbeat.begin()
+            self.close("reopened")  # not earlier, or somebody who waits politely would come in between
+        except BaseException as interrupt:
+            writer.close(interruption(type(interrupt).__name__))
+            raise
+        return writer
+
+    def close(self, reason: str) -> None:
+        """End this writer and say so in its lease, so that nobody waits for it. Never raises."""
+        if self._ended is None:
+            self._ended = FencedError(f"this writer was closed and must open the stream again. reason={reason}")
+        self.heartbeat.end(reason)
+
+    def _with_short_lists(self, manifest: Manifest) -> Manifest:
+        store, clock, patience = self._chain.store, self._chain.clock, self._chain.patience
+        changes = IndexedLists(store, CHANGES, clock, patience)
+        files = IndexedLists(store, FILES_SEEN, clock, patience)
+        name = self._fresh_index_name
+        return replace(
+            manifest,
+            files=changes.shortened(manifest.files, name, open_end(len(manifest.changes))),
+            sources=tuple(replace(source, files=files.shortened(source.files, name)) for source in manifest.sources),
+        )
+
+    def _fresh_index_name(self) -> str:
+        # Counted over the whole term: an epoch that was given up and tried again has the same number.
+        self._index_objects += 1
+        return index_name(FileId(self.term, self.next_epoch, Shard(0), 0, self._index_objects))
+
+
+@contextmanager
+def _garbage_left_for_later() -> Iterator[None]:
+    """Let no pass over all objects of the process begin: beside thousands of run references it takes half a commit."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,182 @@
+"""The epochs of a stream as one that follows it sees them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Epoch, StreamUuid, Version
+from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from tests.worlds.clock import StillClock
+from tests.worlds.streams import a_store, an_edit, an_opening
+
+
+class Upstream:
+    """A stream whose epochs another follows. Version 1 opens it: its first epoch is 2."""
+
+    def __init__(self) -> None:
+        self.clock = StillClock()
+        self.store: MemoryObjectStore = a_store()
+        self.writer: StreamWriter
+        self.open()
+
+    def open(self, from_epoch: int | None = None) -> None:
+        run = f"run-{self.clock.unique()}"
+        epoch = None if from_epoch is None else Epoch(from_epoch)
+        opening = an_opening(run, retained=20, take_over=Takeover.ALWAYS, from_epoch=epoch)
+        self.writer = open_stream(self.store, opening, self.clock)
+
+    def commit(self, epochs: int) -> None:
+        for _ in range(epochs):
+            self.writer.commit(an_edit(self.writer.manifest))
+
+    @property
+    def chain(self) -> ManifestChain:
+        return ManifestChain(self.store, self.clock)
+
+    def at(self, epoch: int) -> UpstreamPosition:
+        return UpstreamPosition(self.writer.manifest.uuid, Epoch(epoch))
+
+    def following(self, epoch: int, epochs_max: int = 100, until: int | None = None) -> list[int]:
+        found = self.log.following(self.at(epoch), epochs_max, None if until is None else Epoch(until))
+        return [manifest.epoch for manifest in found]
+
+    @property
+    def log(self) -> UpstreamLog:
+        return UpstreamLog(self.chain, "flights/delay_by_carrier")
+
+
+@pytest.fixture
+def up() -> Iterator[Upstream]:
+    upstream = Upstream()
+    yield upstream
+    upstream.writer.close("done")
+
+
+def test_epochs_follow_in_order_whatever_lies_between(up: Upstream) -> None:
+    up.commit(2)
+    up.open()
+    up.commit(2)
+    assert up.following(0) == [2, 3, 5, 6]
+    assert up.following(3) == [5, 6]
+    assert up.following(6) == []
+
+
+def test_at_most_so_many_follow_and_none_above_the_end(up: Upstream) -> None:
+    up.commit(5)
+    assert up.following(2, epochs_max=2) == [3, 4]
+    assert up.following(2, until=5) == [3, 4, 5]
+
+
+def test_what_a_rollback_left_behind_does_not_follow(up: Upstream) -> None:
+    up.commit(4)
+    up.open(from_epoch=3)
+    assert up.following(3) == []
+    up.commit(1)
+    assert up.following(2) == [3, 7]
+    assert up.following(3) == [7]
+
+
+def test_who_has_consumed_what_was_left_behind_is_told_so(up: Upstream) -> None:
+    up.commit(4)
+    up.open(from_epoch=3)
+    up.commit(1)
+    for ask in (up.log.check, lambda at: up.log.following(at, 9)):
+        with pytest.raises(NothingFollowsError) as caught:
+            ask(up.at(4))
+        assert caught.value.trouble is Trouble.ROLLED_BACK
+    assert up.log.check(up.at(3)).epoch == 7
+
+
+def test_who_is_behind_what_is_there_is_told_so(up: Upstream) -> None:
+    up.commit(4)
+    for version in (1, 2):
+        up.store.delete(manifest_name(Version(version)))
+    assert up.log.check(up.at(3)).epoch == 5
+    for ask in (up.log.check, lambda at: up.log.following(at, 9)):
+        with pytest.raises(NothingFollowsError) as caught:
+            ask(up.at(2))
+        assert caught.value.trouble is Trouble.CUT_OFF
+
+
+def test_a_sleepers_manifest_on_a_freed_number_is_not_taken_for_what_follows(up: Upstream) -> None:
+    up.commit(4)
+    data = up.store.get(manifest_name(Version(3)))
+    for version in (1, 2, 3):
+        up.store.delete(manifest_name(Version(version)))
+    up.store.put_if_absent(manifest_name(Version(3)), data)
+    for ask in (up.log.check, lambda at: up.log.following(at, 1)):
+        with pytest.raises(NothingFollowsError) as caught:
+            ask(up.at(2))
+        assert caught.value.trouble is Trouble.CUT_OFF
+
+
+def test_behind_the_empty_stream_the_first_epoch_follows_however_often_it_was_opened_before(up: Upstream) -> None:
+    for _ in range(20):
+        up.open()
+    for version in range(1, 6):  # retired, before anybody read it
+        up.store.delete(manifest_name(Version(version)))
+    up.commit(2)
+    assert up.following(0) == [22, 23]
+
+
+def test_behind_the_empty_stream_nothing_follows_once_the_first_epoch_is_gone(up: Upstream) -> None:
+    up.commit(4)
+    first = up.store.get(manifest_name(Version(2)))
+    for version in (1, 2, 3):
+        up.store.delete(manifest_name(Version(version)))
+    with pytest.raises(NothingFollowsError) as caught:
+        up.following(0)
+    assert caught.value.trouble is Trouble.CUT_OFF
+    up.store.put_if_absent(manifest_name(Version(2)), first)  # as a sleeper's may lie there
+    with pytest.raises(NothingFollowsError) as caught:
+        up.following(0, epochs_max=1)
+    assert caught.value.trouble is Trouble.CUT_OFF
+
+
+def test_another_stream_of_that_name_is_told(up: Upstream) -> None:
+    up.commit(1)
+    with pytest.raises(NothingFollowsError) as caught:
+        up.log.check(replace(up.at(2), uuid=StreamUuid("another")))
+    assert caught.value.trouble is Trouble.MADE_ANEW
+
+
+def test_a_stream_that_never_was_is_named() -> None:
+    log = UpstreamLog(ManifestChain(a_store(), StillClock()), "flights/delay_by_carrier")
+    with pytest.raises(InvalidPipelineError, match=r"materialize it first.* stream=flights/delay_by_carrier"):
+        log.newest()
+
+
+def test_what_was_read_once_is_not_read_again(up: Upstream) -> None:
+    up.commit(3)
+    log = up.log
+    assert len(log.following(up.at(0), 9)) == 3
+    up.store.delete(manifest_name(Version(2)))
+    assert [manifest.epoch for manifest in log.following(up.at(1), 9)] == [2, 3, 4]
+
+
+def test_a_stream_that_is_made_anew_while_it_is_looked_at_gives_nothing(up: Upstream) -> None:
+    up.commit(3)
+    at = up.at(2)
+    newest = up.writer.manifest
+    up.store = a_store()
+    up.open()
+    up.commit(3)
+    assert (up.writer.manifest.version, up.writer.manifest.uuid == newest.uuid) == (newest.version, False)
+
+    class LooksEarlier(UpstreamLog):
+        def newest(self) -> Manifest:
+            return newest
+
+    log = LooksEarlier(up.chain, "flights/delay_by_carrier")
+    with pytest.raises(NothingFollowsError) as refused:
+        log.following(at, 100)
+    assert refused.value.trouble is Trouble.MADE_ANEW

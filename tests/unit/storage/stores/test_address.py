@@ -1,0 +1,104 @@
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.storage.stores.address import StoreAddress, open_store
+
+
+@pytest.mark.parametrize("form", ["file://{}", "file:{}", "FILE://{}", "file://{}/", "file://{}/x/.."])
+def test_a_file_url_opens_its_folder(form: str, tmp_path: Path) -> None:
+    store = open_store(form.format(tmp_path))
+    store.put("a", b"x")
+    assert (tmp_path / "a").read_bytes() == b"x"
+    assert store.url == f"file://{tmp_path}"
+
+
+def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
+    open_store(f"file://{tmp_path}/typo")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_opens_the_same_store_in_another_process(tmp_path: Path) -> None:
+    address = StoreAddress(f"file://{tmp_path}")
+    address.open().put("a", b"x")
+    assert pickle.loads(pickle.dumps(address)).open().get("a") == b"x"
+
+
+def test_memory_stores_are_shared_by_name() -> None:
+    open_store("memory://shared-by-name").put("a", b"x")
+    assert open_store("memory://shared-by-name").get("a") == b"x"
+    assert not open_store("memory://another").exists("a")
+
+
+@pytest.mark.parametrize(
+    "url", ["gs://x", "az://x", "hdfs://x/y", "simplecache::s3://x", "http://hunter2/", "gcs://user:hunter2@x"]
+)
+def test_a_store_without_a_proved_create_is_refused_without_telling_its_secrets(url: str) -> None:
+    with pytest.raises(
+        InvalidPipelineError, match=r"\(file:.*\) or on S3 \(s3:.*proved against a real server"
+    ) as caught:
+        open_store(url, {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "s3n", "S3A"])
+def test_hadoops_words_for_s3_are_corrected(scheme: str) -> None:
+    with pytest.raises(InvalidPipelineError, match="write s3://bucket/folder"):
+        open_store(f"{scheme}://bucket/folder")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a/folder", "S3://bucket/a/folder/", "s3://bucket//a/folder"])
+def test_an_s3_url_names_a_bucket_and_a_folder(url: str) -> None:
+    assert open_store(url).url == "s3://bucket/a/folder"
+    assert open_store("s3://bucket").url == open_store("s3://bucket/").url == "s3://bucket"
+
+
+def test_without_s3fs_an_s3_store_says_what_to_install() -> None:
+    # A process of its own, since this one has loaded it. Local disk, and the package, must do without.
+    code = """if True:
+        import sys
+        sys.modules["s3fs"] = None
+        import dagster_ckpt
+        from dagster_ckpt.errors import InvalidPipelineError
+        from dagster_ckpt.storage.stores.address import open_store
+        open_store("file:///somewhere")
+        try:
+            open_store("s3://bucket/folder", {"secret": "hunter2"})
+        except InvalidPipelineError as error:
+            print(error)
+    """
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == (
+        "an S3 store needs s3fs, on every host that opens it: pip install 'dagster-ckpt[s3]'. "
+        "missing=s3fs, store=s3://bucket/folder\n"
+    )
+
+
+def test_local_disk_loads_neither_s3fs_nor_botocore(tmp_path: Path) -> None:
+    code = f"""if True:
+        import sys
+        from dagster_ckpt.storage.stores.address import open_store
+        open_store("file://{tmp_path}").put("a", b"x")
+        print([name for name in ("s3fs", "botocore", "aiohttp", "fsspec") if name in sys.modules])
+    """
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("url", ["file://data/x", "file:data", "file:///", "file://", "/data/x", "data", ""])
+def test_a_url_that_does_not_name_one_folder_is_refused(url: str) -> None:
+    with pytest.raises(InvalidPipelineError, match="write file:///some/folder with three slashes"):
+        open_store(url)
+
+
+def test_options_are_never_shown(tmp_path: Path) -> None:
+    address = StoreAddress(f"file://{tmp_path}", {"secret": "hunter2"})
+    assert "hunter2" not in repr(address)
+    with pytest.raises(
+        InvalidPipelineError, match=r"takes no storage options: remove them\. options=\['secret'\]"
+    ) as caught:
+        address.open()
+    assert "hunter2" not in str(caught.value)
