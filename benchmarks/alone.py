@@ -12,7 +12,7 @@ from benchmarks.plan import Alone
 from benchmarks.progress import Tell
 from benchmarks.retired import RetiredFiles
 from dagster_ckpt.operators import RunningAggregate
-from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 

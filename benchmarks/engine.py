@@ -27,7 +27,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
-from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from benchmarks.inputs import ARROW_SCHEMA, COLUMNS, KEY
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.operators import RunningAggregate, from_pipeline
-from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store

@@ -16,8 +16,8 @@ from dagster_ckpt import CheckpointStore
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.operators import EpochContext, Operator, RunningAggregate, agg
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Tumbling
+from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner

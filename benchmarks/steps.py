@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from benchmarks.plan import StepRace, Work
 from benchmarks.step_inputs import COLUMNS, FILE
 from dagster_ckpt import Stream, agg, session, tumbling
-from dagster_ckpt.operators.windows import Window
+from dagster_ckpt.operators.shared.window_kinds import Window
 
 Frames = Sequence[pd.DataFrame]
 """All rows of each input, as `StepInbox.frame` gives them."""

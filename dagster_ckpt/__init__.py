@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from dagster_ckpt.operators.process import ProcessContext as ProcessContext
     from dagster_ckpt.operators.process import ProcessFunction as ProcessFunction
     from dagster_ckpt.operators.process import ValueState as ValueState
-    from dagster_ckpt.operators.windows import hopping as hopping
-    from dagster_ckpt.operators.windows import session as session
-    from dagster_ckpt.operators.windows import tumbling as tumbling
+    from dagster_ckpt.operators.shared.window_kinds import hopping as hopping
+    from dagster_ckpt.operators.shared.window_kinds import session as session
+    from dagster_ckpt.operators.shared.window_kinds import tumbling as tumbling
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
     from dagster_ckpt.runtime.declared import source as source
@@ -71,13 +71,13 @@ _HOMES = {
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
-    "hopping": "dagster_ckpt.operators.windows",
+    "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.late_rows",
     "register_spark_reader": "dagster_ckpt.runtime.spark_reader",
-    "session": "dagster_ckpt.operators.windows",
+    "session": "dagster_ckpt.operators.shared.window_kinds",
     "source": "dagster_ckpt.runtime.declared",
     "streaming_asset": "dagster_ckpt.integration.asset",
-    "tumbling": "dagster_ckpt.operators.windows",
+    "tumbling": "dagster_ckpt.operators.shared.window_kinds",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list; the linter cannot see it)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster_ckpt.cli import plain
-from dagster_ckpt.operators.mirror import NAME as MIRROR
-from dagster_ckpt.operators.updating_checks import WHERE
+from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
+from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 

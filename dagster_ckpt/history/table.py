@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.operators.late import LATE_AT, late_table
-from dagster_ckpt.operators.own_columns import HASH, ROW
+from dagster_ckpt.operators.shared.late_rows import LATE_AT, late_table
+from dagster_ckpt.operators.shared.state_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards

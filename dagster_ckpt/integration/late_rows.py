@@ -6,7 +6,7 @@ import dagster as dg
 
 from dagster_ckpt.integration.jobs import require_streaming
 from dagster_ckpt.integration.names import IO_MANAGER_KEY
-from dagster_ckpt.operators.late import late_table
+from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 _SUFFIX = "_late_rows"

@@ -1,8 +1,28 @@
+"""Stateful operators over Arrow tables: rows and state in, changes and state out. Pure.
+
+Reading order. Begin with `operator`, then `aggregates/aggregate`. No room of operators imports from another, only what
+is in `shared/`.
+
+    operator     what an operator is
+    registry     from the pipeline in a manifest back to its operator
+    agg          the aggregates that users name: `agg.count()`, `agg.sum("column")`
+
+Rooms of operators
+    aggregates/  one row for each key, updated as rows arrive
+    windows/     one row for each key and window or session
+    joins/       rows of two inputs that match by key and time
+    rows/        whole rows: append, deduplicate, mirror
+    process/     the user's own operator, vectorised
+
+What they share
+    shared/      accumulators, checks, windows of time, late rows, bounded memory
+"""
+
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
-from dagster_ckpt.operators.rebuilt import counters_of, from_pipeline
+from dagster_ckpt.operators.registry import counters_of, from_pipeline
+from dagster_ckpt.operators.rows.append import AppendOnly
 
 __all__ = [
     "AppendOnly",

@@ -6,8 +6,8 @@ from itertools import accumulate
 from pyspark.errors import AnalysisException
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
 from dagster_ckpt.runtime.dataflow import union_of, words_of_epochs
 from dagster_ckpt.runtime.layout import Layout

@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dagster_ckpt.operators.inputs import keys_of_inputs
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.ack_rows import ACK_ROW_OF_SPARK
 from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input

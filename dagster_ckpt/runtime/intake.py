@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators.event_time import newest_us
+from dagster_ckpt.operators.shared.event_time_range import newest_us
 from dagster_ckpt.runtime.layout import HASH, INPUT, columns_of_input
 
 

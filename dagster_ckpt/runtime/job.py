@@ -23,7 +23,7 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.history.damage import advised
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN

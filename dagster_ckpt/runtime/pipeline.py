@@ -9,9 +9,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators import checks
-from dagster_ckpt.operators.append import AppendOnly
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.runtime.layout import HASH
 from dagster_ckpt.runtime.stream import StepInput, Stream
@@ -50,7 +50,7 @@ def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> Ste
     schema = arrow_schema(asset, stream.frame.schema)
     event_time = stream.event_time.column if stream.event_time else None
     with naming(asset=asset):
-        checks.check_event_time(event_time, schema)
+        pipeline_checks.check_event_time(event_time, schema)
     return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time, stream.upstream)
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.late import is_late_table, keep_late, late_table
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.shared.late_rows import is_late_table, keep_late, late_table
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, merged_name

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.operators.deduplicate import Deduplicate
-from dagster_ckpt.operators.joins.interval import IntervalJoin
-from dagster_ckpt.operators.joins.windowed import WindowedJoin
-from dagster_ckpt.operators.mirror import Mirror
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.updating_checks import check_step
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import FixedWindow, Session, Window
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.checks.updating_checks import check_step
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.conditions import check_judges_by_values, fingerprint_of

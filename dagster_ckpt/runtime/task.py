@@ -14,8 +14,8 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
-from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.rebuilt import from_pipeline
+from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.ack_rows import ShardDecline, encode_words

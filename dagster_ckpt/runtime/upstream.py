@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.updating_checks import row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Manifest

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.nullability import widens
-from dagster_ckpt.operators.updating_checks import row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,

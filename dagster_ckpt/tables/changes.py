@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.operators.changes import net_of
+from dagster_ckpt.operators.shared.net_changes import net_of
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest
 from dagster_ckpt.state.committed import change_log, change_runs

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.operators.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns

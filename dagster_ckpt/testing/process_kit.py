@@ -12,12 +12,12 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version, can_be_shards
 from dagster_ckpt.lsm.columns import flat, flatten, row_codes, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators.event_time import newest_us
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.own_columns import HASH
 from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
-from dagster_ckpt.operators.process.layout import INDEX, TIMERS, size_table, state_table
-from dagster_ckpt.operators.subkeys import SHARD_BITS, subkey_hashes
+from dagster_ckpt.operators.process.process_tables import INDEX, TIMERS, size_table, state_table
+from dagster_ckpt.operators.shared.event_time_range import newest_us
+from dagster_ckpt.operators.shared.state_columns import HASH
+from dagster_ckpt.operators.shared.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId

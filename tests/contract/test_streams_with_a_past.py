@@ -12,8 +12,8 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.operators import AppendOnly
-from dagster_ckpt.operators.late import late_table
-from dagster_ckpt.operators.windowed_state import ENDS
+from dagster_ckpt.operators.shared.late_rows import late_table
+from dagster_ckpt.operators.windows.windowed_state import ENDS
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.golden.cases import cases_of
 from tests.unit.operators.keyed_streams import TIME, Row, Stream

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.operators.joins.how import LEFT, RIGHT
-from dagster_ckpt.operators.windows import Tumbling
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
+from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from tests.golden.cases import cases_of, micros
 from tests.unit.operators.joined_streams import Batch, Joined, Row, Watermark, in_dicts, interval_join, window_join
 

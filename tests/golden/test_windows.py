@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.windows import Hopping, Session, Tumbling, Window
+from dagster_ckpt.operators.shared.window_kinds import Hopping, Session, Tumbling, Window
 from tests.golden.cases import cases_of, micros
 from tests.unit.operators.keyed_streams import TIME, Row
 from tests.unit.operators.windowed_streams import Stream, table_of, windowed

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.operators.windows import FixedWindow, Hopping, Tumbling
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tumbling
 from tests.properties.windows_in_python import (
     DELAYS,
     SHARDS,

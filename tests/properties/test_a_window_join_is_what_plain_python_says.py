@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.joins import JoinType
-from dagster_ckpt.operators.joins.how import LEFT, RIGHT
-from dagster_ckpt.operators.windows import FixedWindow, Hopping, Tumbling
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tumbling
 from tests.unit.operators.joined_streams import Batch, InDicts, InEngine, Joined, Row, Watermark, World, window_join
 from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range
 from tests.worlds.examples import examples

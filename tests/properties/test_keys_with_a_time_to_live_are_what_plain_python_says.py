@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
 from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range

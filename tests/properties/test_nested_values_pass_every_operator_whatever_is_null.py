@@ -26,15 +26,15 @@ from pyspark.sql.types import (
 )
 
 from dagster_ckpt import agg, session, tumbling
-from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
-from dagster_ckpt.operators.mirror import Mirror
 from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext, ProcessFunction, ValueState
-from dagster_ckpt.operators.process.operator import ProcessOperator
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.process.process_operator import ProcessOperator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.examples import examples
 from tests.worlds.task_stream import Row, TaskStream, input_of

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Shard, Term
-from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, SourceIdentity
 from dagster_ckpt.protocol.object_names import FileId

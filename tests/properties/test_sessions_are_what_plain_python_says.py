@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.operators.windows import Session
+from dagster_ckpt.operators.shared.window_kinds import Session
 from tests.properties.windows_in_python import (
     DELAYS,
     SHARDS,

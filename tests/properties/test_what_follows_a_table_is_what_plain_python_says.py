@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.mirror import Mirror
+from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, Row, Stream, in_any_order, replayed
 from tests.worlds.examples import examples

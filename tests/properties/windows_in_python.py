@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.windows import FixedWindow, Hopping, Session
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Session
 from tests.unit.operators.keyed_streams import TIME, Row
 from tests.unit.operators.windowed_streams import Stream, table_of, windowed
 from tests.worlds.event_times import ENDS_OF_INT64, is_out_of_range

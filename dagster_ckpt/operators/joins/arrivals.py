@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import from_plain
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.joins.bounds import Interval
+from dagster_ckpt.operators.joins.interval_bounds import Interval
 from dagster_ckpt.operators.joins.sides import Side, shaped
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.own_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.operators.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, whole_number
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 BUCKET = "_bucket"

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators import checks, window_checks
-from dagster_ckpt.operators.event_time import LENGTH_US_MAX
-from dagster_ckpt.operators.joins.how import LEFT, RIGHT, JoinType
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.late import check_late
-from dagster_ckpt.operators.windows import FixedWindow, Session
+from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
+from dagster_ckpt.operators.shared.event_time_range import LENGTH_US_MAX
+from dagster_ckpt.operators.shared.late_rows import check_late
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 _INPUTS = ("left", "right")
@@ -108,8 +108,8 @@ def check_names(sides: tuple[Side, Side], how: JoinType, added: Iterable[str], s
 
 def check_output(output: pa.Schema) -> None:
     """The output can be written down."""
-    checks.check_columns(output)
-    checks.check_storable(output)
+    pipeline_checks.check_columns(output)
+    pipeline_checks.check_storable(output)
 
 
 def _time(input_: str, event_time: str | None, source: InputSpec) -> str:
@@ -117,7 +117,7 @@ def _time(input_: str, event_time: str | None, source: InputSpec) -> str:
         raise InvalidPipelineError(
             f"a join needs event time on both sides: call with_watermark(column, delay) before it. input={input_}"
         )
-    checks.check_event_time(event_time, source.schema)
+    pipeline_checks.check_event_time(event_time, source.schema)
     return event_time
 
 
@@ -134,7 +134,7 @@ def _check_keys(inputs: Sequence[InputSpec], keys: Sequence[tuple[str, ...]]) ->
             f"left={', '.join(map(str, left))}; right={', '.join(map(str, right))}"
         )
     for key, source in zip(keys, inputs, strict=True):
-        checks.check_keys(key, source.schema)
+        pipeline_checks.check_keys(key, source.schema)
     for mine, theirs in zip(left, right, strict=True):
         _check_types("keys", (mine, theirs), inputs)
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
-from dagster_ckpt.operators.accumulators.accumulator import filled
-from dagster_ckpt.operators.joins.how import LEFT, JoinType
-from dagster_ckpt.operators.own_columns import micros
+from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
+from dagster_ckpt.operators.shared.accumulators.accumulator import filled
+from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 

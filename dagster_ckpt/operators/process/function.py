@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from dagster_ckpt.operators.process.keyed_state import KeyedState
-from dagster_ckpt.operators.process.kinds import StateKind
+from dagster_ckpt.operators.process.state_kinds import StateKind
+from dagster_ckpt.operators.process.user_state.keyed_state import KeyedState
 
 _NOTHING: Mapping[str, StateKind] = MappingProxyType({})
 

@@ -4,12 +4,12 @@ import pytest
 from dagster_ckpt.cli import plain
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.deduplicate import Deduplicate
-from dagster_ckpt.operators.joins.interval import IntervalJoin
-from dagster_ckpt.operators.mirror import Mirror
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Hopping, Session
+from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.window_kinds import Hopping, Session
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 HOUR = 3_600_000_000

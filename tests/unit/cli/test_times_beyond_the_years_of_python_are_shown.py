@@ -10,7 +10,7 @@ from pyspark.sql.types import DateType, LongType, StructField, StructType, Times
 
 from dagster_ckpt.cli import main
 from dagster_ckpt.cli.far_times import read_times, values_of
-from dagster_ckpt.operators.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from tests.worlds.task_stream import NAME, TaskStream, input_of
 
 COLUMNS = StructType(

@@ -13,9 +13,9 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import AppendOnly, EpochContext, Operator, RunningAggregate, agg
-from dagster_ckpt.operators.late import KEEP, keep_late, late_table
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Tumbling
+from dagster_ckpt.operators.shared.late_rows import KEEP, keep_late, late_table
+from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import (

@@ -8,8 +8,8 @@ import pytest
 
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.operators import Operator
-from dagster_ckpt.operators.deduplicate import Deduplicate
-from dagster_ckpt.operators.mirror import Mirror
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.storage.operations.collector import Collector

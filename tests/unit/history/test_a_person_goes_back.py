@@ -9,7 +9,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name

@@ -10,8 +10,8 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
-from dagster_ckpt.operators.late import late_table
-from dagster_ckpt.operators.windowed_state import ENDS
+from dagster_ckpt.operators.shared.late_rows import late_table
+from dagster_ckpt.operators.windows.windowed_state import ENDS
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.state.runs import run_writer

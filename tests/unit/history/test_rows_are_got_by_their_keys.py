@@ -9,8 +9,8 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Tumbling
+from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.state.open_runs import OpenRuns
 from tests.unit.history.made_streams import HOUR_US, SOURCE, TIMED, MadeStream, append, departures

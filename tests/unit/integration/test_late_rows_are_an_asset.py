@@ -12,7 +12,7 @@ from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.events import Audience, EpochEvents, News, Told
 from dagster_ckpt.integration.late_rows import late_key, stream_of_late_key
 from dagster_ckpt.integration.metadata import Pace
-from dagster_ckpt.operators.late import KEEP, late_tables
+from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, a_manifest

@@ -14,10 +14,10 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
-from dagster_ckpt.operators.inputs import keys_of_inputs
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
-from dagster_ckpt.operators.joins.how import LEFT, RIGHT
-from dagster_ckpt.operators.windows import FixedWindow
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created

@@ -14,11 +14,11 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
-from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.operators.deduplicate import Deduplicate
-from dagster_ckpt.operators.mirror import Mirror
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created

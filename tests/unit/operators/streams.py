@@ -11,7 +11,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.aggregate import GROUPS
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Session, Window
+from dagster_ckpt.operators.shared.window_kinds import Session, Window
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.keyed_streams import TIME, DictWorld, Row

@@ -11,7 +11,7 @@ import pytest
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history.table import table_of
-from dagster_ckpt.operators.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner

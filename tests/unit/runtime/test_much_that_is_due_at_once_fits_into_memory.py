@@ -15,11 +15,11 @@ from dagster_ckpt.lsm.runs.deltas import Word
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.aggregate import RunningAggregate
-from dagster_ckpt.operators.deduplicate import Deduplicate
-from dagster_ckpt.operators.session_aggregate import SessionAggregate
-from dagster_ckpt.operators.window_aggregate import WindowAggregate
-from dagster_ckpt.operators.windows import Session, Tumbling
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner

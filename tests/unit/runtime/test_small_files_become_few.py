@@ -14,7 +14,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.checkpoint_store import CheckpointStore
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import Epoch, Shard
-from dagster_ckpt.operators.append import AppendOnly
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner

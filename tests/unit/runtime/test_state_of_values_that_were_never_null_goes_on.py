@@ -8,11 +8,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.joins import IntervalJoin
 from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext, ProcessFunction, ValueState
-from dagster_ckpt.operators.process.operator import ProcessOperator
+from dagster_ckpt.operators.process.process_operator import ProcessOperator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.task_stream import Row, TaskStream, input_of
 

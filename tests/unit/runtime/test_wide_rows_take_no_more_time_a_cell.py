@@ -8,9 +8,9 @@ from time import process_time
 import pytest
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
-from dagster_ckpt.operators.append import AppendOnly
-from dagster_ckpt.operators.deduplicate import Deduplicate
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.worlds.task_stream import Row, TaskStream, input_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId

@@ -6,7 +6,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.operators.changes import inserts
+from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state import objects
 from dagster_ckpt.state.committed import change_log

@@ -1,0 +1,229 @@
+"""The running aggregate: one row per key, updated as rows arrive."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates.distinct_table import VALUE, DistinctTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.shared import retraction
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan, plan_with_tables
+from dagster_ckpt.operators.shared.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
+from dagster_ckpt.operators.shared.accumulators.distinct import NewValues
+from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.shared.checks import aggregate_checks, expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared.event_time_range import late_rows
+from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
+from dagster_ckpt.operators.shared.net_changes import changes_between, inserts
+from dagster_ckpt.operators.shared.state_columns import HASH
+from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+
+NAME = "aggregate"
+GROUPS = "groups"
+"""The state table with a row per key: the stream's table is made of it."""
+KEYS_TOUCHED = "keys_touched"
+"""Distinct keys among the epoch's rows, and those whose time to live was over."""
+COUNTERS = (KEYS_TOUCHED,)
+
+
+@dataclass(frozen=True)
+class RunningAggregate:
+    """One row per key with the aggregates over all rows so far.
+
+    With a time to live (`lives`) a key that no row came for leaves the table, and one that comes later begins it anew;
+    rows below the watermark are too late then. Else none ever is. `distinct` are tables beside that of the keys.
+    """
+
+    pipeline: Pipeline
+    grouped: GroupedState
+    lives: TimeToLive | None
+    distinct: tuple[DistinctTable, ...]
+    updating: bool
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        aggregations: Mapping[str, Aggregation],
+        source: InputSpec,
+        event_time: str | None = None,
+        expire_after_us: int | None = None,
+        late: str = DROP,
+        *,
+        updating: bool = False,
+        where: str | None = None,
+    ) -> "RunningAggregate":
+        """Check and plan the operator; raises `InvalidPipelineError`.
+
+        `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads.
+        `updating`: the input's rows say by `_change_type` whether they come or are taken back; `where` is then the text
+        of the condition that let them pass, if there is one: a part of the fingerprint, as with `Mirror`.
+        """
+        schema = source.schema
+        _check(keys, aggregations, schema, event_time)
+        expiry_checks.check_expiry(NAME, expire_after_us, late, event_time, schema)
+        if updating:
+            aggregate_checks.check_updating(aggregations, schema, expire_after_us)
+        grouped, distinct = _planned(keys, aggregations, schema, None if updating else event_time, expire_after_us)
+        key_fields = [schema.field(key) for key in keys]
+        groups = StateTableSpec(GROUPS, pa.schema([*key_fields, *grouped.fields]), keys)
+        lives = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
+        added = [*([AT, HASH] if lives else []), *([VALUE] if distinct else [])]
+        pipeline_checks.check_state_names(keys, [*(field.name for field in grouped.fields), *added])
+        output = pa.schema([*key_fields, *grouped.results])
+        pipeline_checks.check_columns(output)
+        kept_late = late_tables(late, [source], [event_time])
+        read = {*keys, *grouped.values, event_time, CHANGE_TYPE if updating else None}
+        used = schema if kept_late else pa.schema([field for field in schema if field.name in read])
+        pipeline = Pipeline(
+            operator=NAME,
+            parameters={
+                **_parameters(aggregations, event_time, expire_after_us, late),
+                **(updating_checks.parameters(where) if updating else {}),
+            },
+            inputs=(replace(source, schema=used),),
+            keys=keys,
+            tables=(groups, *([lives.expiries] if lives else []), *(table.spec for table in distinct), *kept_late),
+            output=output,
+        )
+        return cls(pipeline, grouped, lives, distinct, updating)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        return cls.build(
+            pipeline.keys,
+            aggregations_of(options),
+            pipeline.inputs[0],
+            options["event_time"],
+            options.get("expire_after_us"),
+            options.get("late", DROP),
+            updating=options.get(updating_checks.UPDATING, False),
+            where=options.get(updating_checks.WHERE),
+        )
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        event_time: Any = self.pipeline.parameters["event_time"]
+        return (event_time,)
+
+    @property
+    def horizon_us(self) -> int | None:
+        # Keys leave when their time has come, but nothing waits to come out: at the end of its input the table stays.
+        return None if self.lives is None else 0
+
+    @property
+    def logged(self) -> str:
+        return GROUPS
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return COUNTERS
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        late = self._late(rows, context)
+        if len(late):
+            used = np.delete(np.arange(rows.num_rows), late)
+            hashes, rows = hashes[used], take(rows, used)
+        if self.updating:
+            come, back = retraction.sides_of(rows)
+            self._take_in(hashes[come], take(rows, come), state, context)
+            self._take_in(hashes[back], take(rows, back), state, context, back=True)
+        else:
+            self._take_in(hashes, rows, state, context)
+        return late
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        table = state.table(GROUPS)
+        if self.lives is not None:
+            for _ in self.lives.forget(state, context):
+                yield inserts(self.pipeline.output.empty_table())
+        if self.updating:
+            counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
+            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts}
+            retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
+        for touched in table.touched():
+            if self.lives is not None:
+                self.lives.arm(touched, state)
+            context.counters[KEYS_TOUCHED] += len(touched.hashes)
+            yield self.changes_of(touched)
+
+    def changes_of(self, touched: Touched) -> Changes:
+        before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
+        return changes_between(before, after, self.pipeline.keys)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        columns = columns_of(state_rows)
+        keys = [columns[key] for key in self.pipeline.keys]
+        return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.pipeline.output)
+
+    def _late(self, rows: pa.Table, context: EpochContext) -> Positions:
+        [event_time] = self.event_times
+        if self.lives is None or event_time is None:
+            return NONE_LATE
+        return late_rows(flat(rows.column(event_time)), context.watermark_us)
+
+    def _take_in(
+        self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False
+    ) -> None:
+        """Add rows that come, or rows that are taken back."""
+        if rows.num_rows == 0:
+            return
+        table = state.table(GROUPS)
+        keys = flatten(rows.select(list(self.pipeline.keys)))
+        groups = key_order(hashes, keys)
+        first = groups.order[groups.starts]
+        group_hashes, group_keys = hashes[first], take(keys, first)
+        for distinct in self.distinct:
+            rows = distinct.with_found(hashes, rows, state)
+        fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
+        found = table.get(group_hashes, group_keys)
+        if self.lives is not None:
+            found = self.lives.living(found, context)
+        merged = self.grouped.merged_with(found, retraction.negated(fresh) if back else fresh)
+        schema = self.pipeline.tables[0].schema
+        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema))
+
+
+def _check(
+    keys: tuple[str, ...], aggregations: Mapping[str, Aggregation], schema: pa.Schema, event_time: str | None
+) -> None:
+    pipeline_checks.check_keys(keys, schema)
+    pipeline_checks.check_event_time(event_time, schema)
+    pipeline_checks.check_aggregations(aggregations, keys, schema, event_time)
+
+
+def _planned(
+    keys: tuple[str, ...],
+    aggregations: Mapping[str, Aggregation],
+    schema: pa.Schema,
+    event_time: str | None,
+    expire_after_us: int | None,
+) -> tuple[GroupedState, tuple[DistinctTable, ...]]:
+    """What is kept with each key, and the tables beside. A key that may leave has everything with it."""
+    planner = plan_with_tables if expire_after_us is None else plan
+    grouped = GroupedState.of(aggregations, schema, event_time, also=[LastTime(event_time)], planner=planner)
+    counts = [each for each in grouped.accumulators if isinstance(each, NewValues)]
+    distinct = tuple(DistinctTable.of(number, keys, schema, count) for number, count in enumerate(counts))
+    return replace(grouped, values=(*grouped.values, *(count.found for count in counts))), distinct
+
+
+def _parameters(
+    aggregations: Mapping[str, Aggregation],
+    event_time: str | None,
+    expire_after_us: int | None,
+    late: str,
+) -> dict[str, object]:
+    """The options as plain JSON values. What older releases did not know is there only where it is said."""
+    expiry = {} if expire_after_us is None else {"expire_after_us": expire_after_us, "late": str(late)}
+    return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry}

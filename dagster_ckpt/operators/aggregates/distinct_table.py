@@ -1,0 +1,51 @@
+"""The different values of a column under each key as rows of state: a value is written once, however many there are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import flat, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.shared.accumulators.accumulator import known
+from dagster_ckpt.operators.shared.accumulators.distinct import NewValues
+from dagster_ckpt.operators.shared.accumulators.lists import alike
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+VALUE = "_value"
+
+
+@dataclass(frozen=True)
+class DistinctTable:
+    """Finds out for `count` which rows bring a value that their key did not have. Nothing ever leaves the table."""
+
+    spec: StateTableSpec
+    count: NewValues
+
+    @classmethod
+    def of(cls, number: int, keys: tuple[str, ...], schema: pa.Schema, count: NewValues) -> "DistinctTable":
+        """The table with this number, for an input with these columns."""
+        fields = [schema.field(key) for key in keys]
+        value = pa.field(VALUE, schema.field(count.column).type, nullable=False)
+        return cls(StateTableSpec(f"distinct_{number}", pa.schema([*fields, value]), (*keys, VALUE)), count)
+
+    def with_found(self, hashes: Hashes, rows: pa.Table, state: State) -> pa.Table:
+        """The rows with one more column, `count.found`: whether the row is the first of its key with its value."""
+        column = flat(rows.column(self.count.column))
+        valued = np.flatnonzero(known(column))
+        is_new = np.zeros(len(column), dtype=np.bool_)
+        if len(valued):
+            *keys, _ = self.spec.keys
+            values = alike(take(rows.select([self.count.column]), valued).column(0).chunk(0))
+            pairs = pa.Table.from_arrays([*take(rows.select(keys), valued).columns, values], schema=self.spec.schema)
+            pair_hashes = subkey_hashes(hashes[valued], [values])
+            groups = key_order(pair_hashes, pairs)
+            firsts = groups.order[groups.starts]
+            there = state.table(self.spec.name).get(pair_hashes[firsts], take(pairs, firsts)).present
+            new = firsts[~there]
+            if len(new):
+                state.table(self.spec.name).put(pair_hashes[new], take(pairs, new))
+                is_new[valued[new]] = True
+        return rows.append_column(self.count.found, pa.array(is_new))

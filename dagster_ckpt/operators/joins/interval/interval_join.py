@@ -1,0 +1,179 @@
+"""The interval join: rows of two inputs with equal keys whose event times lie near each other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, take
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.joins import join_checks
+from dagster_ckpt.operators.joins.appending_join import AppendingJoin, pipeline_of
+from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, forget, note
+from dagster_ckpt.operators.joins.interval.bucket_lookups import Answers
+from dagster_ckpt.operators.joins.interval.interval_matches import Arrived, Meeting
+from dagster_ckpt.operators.joins.interval.interval_state import IntervalState
+from dagster_ckpt.operators.joins.interval_bounds import Interval
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
+from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.sides import Side
+from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.event_time_range import late_rows
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.shared.late_rows import DROP
+from dagster_ckpt.operators.shared.state_columns import HASH, ROW
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "interval_join"
+
+
+@dataclass(frozen=True)
+class IntervalJoin(AppendingJoin):
+    """Pairs with equal keys and `left.time + lower <= right.time <= left.time + upper`, in the epoch of the later row.
+
+    Null equals nothing. A row that nothing matches comes out, where the join type keeps it, in the first epoch whose
+    watermark says that all rows that match it would be late; one without a key or an event time comes out at once. A
+    row is late where its event time is before the watermark, or out of range.
+    """
+
+    interval: Interval
+    states: tuple[IntervalState, IntervalState]
+
+    @classmethod
+    def build(
+        cls,
+        inputs: Sequence[InputSpec],
+        keys: Sequence[tuple[str, ...]],
+        event_times: Sequence[str | None],
+        lower_us: int,
+        upper_us: int,
+        how: str = JoinType.INNER,
+        late: str = DROP,
+    ) -> "IntervalJoin":
+        """Check and plan the operator; raises `InvalidPipelineError`. The keys are compared in pairs.
+
+        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all of them where
+        late rows are kept.
+        """
+        type_, sides = join_checks.checked_sides(inputs, keys, event_times, how, late)
+        join_checks.check_bounds(lower_us, upper_us)
+        join_checks.check_names(sides, type_, added=(), state=(BUCKET, HASH, ROW, ARRIVED))
+        left, right = (IntervalState(side, type_) for side in sides)
+        output = output_of(*sides, type_)
+        join_checks.check_output(output.schema)
+        options = {"lower_us": lower_us, "upper_us": upper_us, "how": str(type_)}
+        pipeline = pipeline_of(NAME, inputs, sides, options, (*left.specs, *right.specs), output, late)
+        return cls(pipeline, type_, output, Interval(lower_us, upper_us), (left, right))
+
+    @classmethod
+    def expiring(
+        cls,
+        inputs: Sequence[InputSpec],
+        keys: Sequence[tuple[str, ...]],
+        event_times: Sequence[str | None],
+        expire_after_us: int,
+        how: str = JoinType.INNER,
+        late: str = DROP,
+    ) -> "IntervalJoin":
+        """A join with expiration: rows match where their event times lie no further apart than `expire_after_us`.
+
+        To keep each row for that long, and to let it match whatever comes until then, sounds alike. But how long that
+        is would depend on when the watermark moves, so on where one epoch ends and the next begins: the same rows, read
+        again, would give another table. Whether two event times lie near enough has one answer for ever.
+        """
+        join_checks.check_expire_after(expire_after_us)
+        return cls.build(inputs, keys, event_times, -expire_after_us, expire_after_us, how, late)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "IntervalJoin":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        bounds_us = options["lower_us"], options["upper_us"]
+        keys, times = keys_of_inputs(pipeline), options["event_times"]
+        return cls.build(pipeline.inputs, keys, times, *bounds_us, options["how"], options["late"])
+
+    @property
+    def horizon_us(self) -> int | None:
+        waits = any(self.how.keeps_unmatched(number) for number in (LEFT, RIGHT))
+        return self.interval.horizon_us if waits else None
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        side = self._side(number)
+        late = late_rows(flat(rows.column(side.time)), context.watermark_us)
+        wanted = side.wanted(rows, self.how, late)
+        if not wanted.all():
+            hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
+        if rows.num_rows:
+            note(side, self.interval, hashes, rows, state, context)
+        return late
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        pieces = Pieces(self.output.schema, context.memory_bytes // 2)
+        # The rights first meet the lefts of the epochs before; then the lefts meet all rights. So each pair meets once.
+        for number in (RIGHT, LEFT):
+            answers = Answers(context.memory_bytes // 4)
+            for hashes, rows in arrived(self._side(number), state):
+                for result in self._came(number, hashes, rows, state, context, answers):
+                    yield from pieces.add(result)
+                yield from pieces.count(rows.nbytes)
+            forget(self._side(number), state)
+        if context.watermark_us is not None:
+            for number, kept in enumerate(self.states):
+                until_us = self.interval.until_us(number, context.watermark_us)
+                for rows in kept.due(until_us, state):
+                    yield from pieces.add(self.unmatched(number, rows, context))
+                kept.expire(until_us, state)
+        yield from pieces.rest()
+
+    def _side(self, number: int) -> Side:
+        return self.states[number].side
+
+    def _came(
+        self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, answers: Answers
+    ) -> Iterator[pa.Table]:
+        """Let rows that came in meet what there is of the other input, then keep them."""
+        matchable = self._side(number).matchable(rows)
+        if not matchable.all():
+            yield self.unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
+            hashes, rows = hashes[matchable], take(rows, np.flatnonzero(matchable))
+        if rows.num_rows == 0:
+            return
+        other = 1 - number
+        matched = np.zeros(rows.num_rows, dtype=np.bool_)
+        came = Arrived(self._side(number), self._side(other), self.interval, hashes, rows)
+        for meeting in came.meetings(self.states[other].table(state), answers):
+            matched[meeting.at[meeting.matches.matched]] = True
+            if self.how.gives_pairs:
+                yield from self._pairs(number, rows, meeting, context)
+            yield from self._partners(other, meeting, state)
+        if self.how is JoinType.SEMI and number == LEFT:
+            yield self.output.alone(LEFT, take(rows, np.flatnonzero(matched)))
+        self.states[number].put(hashes, rows, matched, state)
+
+    def _pairs(self, number: int, rows: pa.Table, meeting: Meeting, context: EpochContext) -> Iterator[pa.Table]:
+        partners = meeting.partners
+        most = pairs_at_once(rows, partners, context.memory_bytes // 2)
+        for pair_rows, pair_partners in meeting.matches.pairs(most):
+            context.counters[PAIRS] += len(pair_rows)
+            at = meeting.at[pair_rows]
+            if number == LEFT:
+                yield self.output.pairs(rows, at, partners, pair_partners)
+            else:
+                yield self.output.pairs(partners, pair_partners, rows, at)
+
+    def _partners(self, number: int, meeting: Meeting, state: State) -> Iterator[pa.Table]:
+        """Say of rows that were there that they have matched, where that makes a difference."""
+        if not (self.how.keeps_unmatched(number) or self.how.ends_with_a_match(number)):
+            return
+        at = meeting.matches.partners_matched
+        if len(at) == 0:
+            return
+        kept = self.states[number]
+        partners = meeting.partners if self.how is JoinType.SEMI else meeting.partners.select(list(kept.identity))
+        partners = take(partners, at)
+        if self.how is JoinType.SEMI:
+            yield self.output.alone(number, partners)
+        kept.have_matched(meeting.hashes[at], partners, state)

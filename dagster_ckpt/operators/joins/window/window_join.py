@@ -1,0 +1,169 @@
+"""The window join and the instant join: rows of two inputs with equal keys that are in the same window."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, joined, take
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.joins import join_checks
+from dagster_ckpt.operators.joins.appending_join import AppendingJoin, pipeline_of
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
+from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_once
+from dagster_ckpt.operators.joins.match_ranges import Matches, of_equal_keys
+from dagster_ckpt.operators.joins.sides import no_nulls
+from dagster_ckpt.operators.joins.window.window_state import START, OpenWindows, WindowState
+from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.shared.bounded.due_rows import due_together
+from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.shared.late_rows import DROP
+from dagster_ckpt.operators.shared.state_columns import hashes_in
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Tumbling, window_as_json, window_from_json
+from dagster_ckpt.operators.windows.windowed_state import WINDOW_END, WINDOW_START
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "window_join"
+
+_INSTANT = Tumbling(1)
+"""An instant is a window in which only one moment lies."""
+
+
+@dataclass(frozen=True)
+class WindowedJoin(AppendingJoin):
+    """Rows of both inputs with equal keys in the same window, or with the same event time where there is no window.
+
+    They wait until the watermark has reached the window's end, then the window is closed and its result comes out as a
+    whole. So the result of an instant t comes out when the watermark is beyond t. Null equals nothing. A row without an
+    event time is in no window: it comes out at once where the join type keeps it. A row is joined in all windows it is
+    in that are not closed. It is late where all are: in a join by instants where its time is before the watermark.
+    """
+
+    window: FixedWindow | None
+    states: tuple[WindowState, WindowState]
+
+    @classmethod
+    def build(
+        cls,
+        inputs: Sequence[InputSpec],
+        keys: Sequence[tuple[str, ...]],
+        event_times: Sequence[str | None],
+        window: FixedWindow | None,
+        how: str = JoinType.INNER,
+        late: str = DROP,
+    ) -> "WindowedJoin":
+        """Check and plan the operator; raises `InvalidPipelineError`. The keys are compared in pairs.
+
+        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all of them where
+        late rows are kept.
+        """
+        if window is not None:
+            window = join_checks.window_of_join(window)
+        type_, sides = join_checks.checked_sides(inputs, keys, event_times, how, late)
+        added = () if window is None else (WINDOW_START, WINDOW_END)
+        left, right = (WindowState(side, type_) for side in sides)
+        join_checks.check_names(sides, type_, added, state=left.columns)
+        # A row without an event time is in no window.
+        nullable = any(type_.keeps_unmatched(number) for number in (LEFT, RIGHT))
+        time = left.side.schema.field(left.side.time).type
+        output = output_of(*sides, type_, [pa.field(name, time, nullable) for name in added])
+        join_checks.check_output(output.schema)
+        options = {"window": None if window is None else window_as_json(window), "how": str(type_)}
+        pipeline = pipeline_of(NAME, inputs, sides, options, (*left.specs, *right.specs), output, late)
+        return cls(pipeline, type_, output, window, (left, right))
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "WindowedJoin":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        spelled, keys, times = options["window"], keys_of_inputs(pipeline), options["event_times"]
+        window = None if spelled is None else join_checks.window_of_join(window_from_json(spelled))
+        return cls.build(pipeline.inputs, keys, times, window, options["how"], options["late"])
+
+    @property
+    def horizon_us(self) -> int:
+        return self._windows.size_us
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        kept = self.states[number]
+        open_ = OpenWindows(self._windows, context.watermark_us)
+        late = open_.late(rows, kept.side)
+        wanted = kept.side.wanted(rows, self.how, late)
+        timed = no_nulls(rows, (kept.side.time,))
+        if not timed.all():
+            at = np.flatnonzero(wanted & ~timed)
+            if len(at):
+                kept.put_timeless(hashes[at], take(rows, at), state, context)
+            wanted &= timed
+        if not wanted.all():
+            hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
+        if rows.num_rows:
+            kept.put(hashes, rows, open_, state, context)
+        return late
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        pieces = Pieces(self.output.schema, context.memory_bytes // 2)
+        for number, kept in enumerate(self.states):
+            for rows in kept.timeless(state):
+                yield from pieces.add(self.unmatched(number, self._in_no_window(rows), context))
+            kept.forget_timeless(state)
+        if context.watermark_us is not None:
+            until_us = context.watermark_us - self._windows.size_us + 1
+            timelines, specs = [kept.timeline(state) for kept in self.states], [kept.spec for kept in self.states]
+            for lefts, rights in due_together(timelines, specs, until_us, context.memory_bytes // 4):
+                for result in self._joined(self._in_windows(lefts), self._in_windows(rights), context):
+                    yield from pieces.add(result)
+            for timeline in timelines:
+                timeline.expire(until_us)
+        yield from pieces.rest()
+
+    @property
+    def _windows(self) -> FixedWindow:
+        return _INSTANT if self.window is None else self.window
+
+    def _joined(self, lefts: pa.Table, rights: pa.Table, context: EpochContext) -> Iterator[pa.Table]:
+        """All that comes of some windows and keys, of which these are all rows."""
+        matches = self._matches(lefts, rights)
+        if self.how.gives_pairs:
+            most = pairs_at_once(lefts, rights, context.memory_bytes // 2)
+            for left_at, right_at in matches.pairs(most):
+                context.counters[PAIRS] += len(left_at)
+                yield self.output.pairs(lefts, left_at, rights, right_at)
+        if self.how is JoinType.SEMI:
+            yield self.output.alone(LEFT, take(lefts, np.flatnonzero(matches.matched)))
+        if self.how.keeps_unmatched(LEFT):
+            yield self.unmatched(LEFT, take(lefts, np.flatnonzero(~matches.matched)), context)
+        if self.how.keeps_unmatched(RIGHT):
+            alone = np.ones(rights.num_rows, dtype=np.bool_)
+            alone[matches.partners_matched] = False
+            yield self.unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
+
+    def _matches(self, lefts: pa.Table, rights: pa.Table) -> Matches:
+        """What each left row matches: the right rows of its key in its window."""
+        both, sides = (lefts, rights), [kept.side for kept in self.states]
+        columns = [
+            [flat(rows.column(name)) for name in (START, *side.keys)] for rows, side in zip(both, sides, strict=True)
+        ]
+        keys = [joined(pair) for pair in zip(*columns, strict=True)]
+        hashes = np.concatenate([hashes_in(rows) for rows in both])
+        table = pa.Table.from_arrays(keys, names=[str(place) for place in range(len(keys))])
+        matchable = no_nulls(lefts, self.states[LEFT].side.keys)
+        return of_equal_keys(subkey_hashes(hashes, keys[:1]), table, lefts.num_rows, matchable)
+
+    def _in_windows(self, rows: pa.Table) -> pa.Table:
+        """The rows with the bounds of their window."""
+        if self.window is None:
+            return rows
+        starts = flat(rows.column(START))
+        ends = pa.array(starts.view(pa.int64()).to_numpy() + self.window.size_us).view(starts.type)
+        return rows.append_column(WINDOW_START, starts).append_column(WINDOW_END, ends)
+
+    def _in_no_window(self, rows: pa.Table) -> pa.Table:
+        if self.window is None:
+            return rows
+        nothing = pa.nulls(rows.num_rows, self.output.schema.field(WINDOW_START).type)
+        return rows.append_column(WINDOW_START, nothing).append_column(WINDOW_END, nothing)

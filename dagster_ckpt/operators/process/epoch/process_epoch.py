@@ -1,0 +1,173 @@
+"""One epoch of a process function: when its methods are called, and with what."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.process.due_timers import DueTimeline
+from dagster_ckpt.operators.process.epoch.pending_output import Out
+from dagster_ckpt.operators.process.epoch.process_expiry import Expiry
+from dagster_ckpt.operators.process.epoch.user_calls import called
+from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction
+from dagster_ckpt.operators.process.process_tables import EXPIRY, OUT, SEEN, TIME, TIMERS
+from dagster_ckpt.operators.process.user_state.call_keys import CallKeys
+from dagster_ckpt.operators.process.user_state.keyed_state import KeyedState
+from dagster_ckpt.operators.process.user_state.timers import Reach, Timers
+from dagster_ckpt.operators.shared.event_time_range import newest_us
+from dagster_ckpt.operators.shared.state_columns import hashes_in, micros
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, StateTableSpec
+
+TIMERS_FIRED = "timers_fired"
+"""Timers that were given to `on_watermark`."""
+KEYS_EXPIRED = "keys_expired"
+"""Keys whose state was forgotten."""
+
+_BEGUN = "_process_begun"
+_NEWEST_US = "_process_newest_us"
+"""The greatest event time of the rows that the task has taken in in this epoch; not there before the first."""
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What there is to do in an epoch; it knows nothing that is not in the state or the context."""
+
+    function: ProcessFunction
+    pipeline: Pipeline
+    event_time: str | None
+    expire_after_us: int | None
+    state: State
+    context: EpochContext
+
+    def begin(self) -> Iterator[pa.Table]:
+        """What was due before any row of the epoch came, once in an epoch: timers, then state that expires.
+
+        First, because no row of the epoch is before the watermark: so timers see what they would have seen, had the
+        watermark come in an epoch of its own. A table comes after each step, be it empty: between steps the caller may
+        write down what the state holds in memory.
+        """
+        if not self.context.counters[_BEGUN]:
+            self.context.counters[_BEGUN] += 1
+            yield from self.fire()
+            if self.expiry is not None and self.context.watermark_us is not None:
+                for gone in self.expiry.expire(self.context.watermark_us, self._forget):
+                    self.context.counters[KEYS_EXPIRED] += gone
+                    yield self.pipeline.output.empty_table()
+
+    def fire(self) -> Iterator[pa.Table]:
+        """Call `on_watermark` for all timers that are due, those of a key one after another; what it returns."""
+        watermark_us = self.context.watermark_us
+        if self.timers is None or watermark_us is None:
+            return
+        for piece in self.timers.due(watermark_us + 1):
+            yield self._fired(piece)
+
+    def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
+        """Call `on_rows` with rows of which none is late."""
+        keys = CallKeys.of(hashes, rows.select(self._keys))
+        self._see(rows)
+        if self.expiry is not None:
+            assert self.event_time is not None, "checks lets no state expire without an event time"
+            self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
+        where = self._where("on_rows")
+        state = self._reached(keys, where, None)
+        made = self._called(lambda: self.function.on_rows(rows, state, self._told), keys, where)
+        if self.timers is not None:
+            self.timers.write()
+        self.out.put(made)
+
+    def end(self) -> None:
+        """Have entries that were worked off expire: so nothing is left of them, not even tombstones."""
+        if self.context.watermark_us is not None:
+            for name in (TIMERS, EXPIRY):
+                if name in self._specs:
+                    self.state.timeline(name).expire(self.context.watermark_us + 1)
+
+    @cached_property
+    def out(self) -> Out:
+        """What comes out while rows are taken in."""
+        return Out(self._specs[OUT], self.pipeline.output, self.state, self.context)
+
+    @cached_property
+    def timers(self) -> DueTimeline | None:
+        """All timers; None: the function sets none."""
+        if TIMERS not in self._specs:
+            return None
+        return DueTimeline(self.state.timeline(TIMERS), self._specs[TIMERS], self._bytes_max)
+
+    @cached_property
+    def expiry(self) -> Expiry | None:
+        """What makes state expire; None: nothing does."""
+        if self.expire_after_us is None:
+            return None
+        return Expiry(self.expire_after_us, self.state, self._specs[SEEN], self._specs[EXPIRY], self._bytes_max)
+
+    @cached_property
+    def _specs(self) -> dict[str, StateTableSpec]:
+        return {spec.name: spec for spec in self.pipeline.tables}
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(self.pipeline.keys)
+
+    @property
+    def _bytes_max(self) -> int:
+        return self.context.memory_bytes // 4
+
+    def _fired(self, timers: pa.Table) -> pa.Table:
+        """Call `on_watermark` with timers, one of each key; before, state that had expired by then is forgotten."""
+        keys = CallKeys.of(hashes_in(timers), timers.select(self._keys))
+        times_us = np.empty(len(keys), dtype=np.int64)
+        times_us[keys.which] = micros(timers.column(TIME))
+        if self.expiry is not None:
+            self.context.counters[KEYS_EXPIRED] += self.expiry.lapse(keys, times_us, self._forget)
+        where = self._where("on_watermark")
+        state = self._reached(keys, where, times_us)
+        given = timers.select([*self._keys, TIME])
+        made = self._called(lambda: self.function.on_watermark(given, state, self._told), keys, where)
+        self.context.counters[TIMERS_FIRED] += timers.num_rows
+        if self.expiry is not None:
+            self.expiry.kept(keys, times_us)
+        return made
+
+    def _called(self, call: Callable[[], object], keys: CallKeys, where: str) -> pa.Table:
+        """What the call returns, as the stream's table has it."""
+        return called(call, self.function.output, keys, where).cast(self.pipeline.output)
+
+    def _forget(self, keys: CallKeys) -> None:
+        KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
+
+    def _reached(self, keys: CallKeys, where: str, fired_us: Positions | None) -> KeyedState:
+        timers = None if self.timers is None else Timers(self.timers, keys, where, self._reach, fired_us)
+        return KeyedState(self.function.state, self.state, keys, where, timers)
+
+    def _see(self, rows: pa.Table) -> None:
+        if self.event_time is None:
+            return
+        counters, newest = self.context.counters, newest_us(rows.column(self.event_time))
+        if newest is not None:
+            counters[_NEWEST_US] = max(newest, counters.get(_NEWEST_US, newest))
+
+    @property
+    def _reach(self) -> Reach:
+        assert self.function.timers_within is not None, "a function with timers says how far they lie"
+        of_epoch = self.context.counters.get(_NEWEST_US)
+        known = [us for us in (*self.context.event_times_us, of_epoch) if us is not None]
+        return Reach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))
+
+    @cached_property
+    def _told(self) -> ProcessContext:
+        watermark = None
+        if self.context.watermark_us is not None and self.event_time is not None:
+            type_ = self.pipeline.inputs[0].schema.field(self.event_time).type
+            watermark = pa.scalar(self.context.watermark_us, type_)
+        return ProcessContext(int(self.context.epoch), watermark)
+
+    def _where(self, method: str) -> str:
+        return f"operator=process, method={type(self.function).__name__}.{method}"

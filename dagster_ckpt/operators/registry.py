@@ -1,0 +1,79 @@
+"""From a pipeline's fingerprint back to what can work on it. Only an operator of the user's own needs his code."""
+
+from collections.abc import Callable, Mapping
+
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
+from dagster_ckpt.operators import process
+from dagster_ckpt.operators.aggregates import aggregate
+from dagster_ckpt.operators.joins import appending_join
+from dagster_ckpt.operators.joins.interval import interval_join
+from dagster_ckpt.operators.joins.window import window_join
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows import append, deduplicate, mirror
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+_BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
+    aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
+    append.NAME: append.AppendOnly.from_pipeline,
+    deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
+    interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
+    mirror.NAME: mirror.Mirror.from_pipeline,
+    session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
+    window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
+    window_join.NAME: window_join.WindowedJoin.from_pipeline,
+}
+_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    aggregate.NAME: aggregate.COUNTERS,
+    deduplicate.NAME: deduplicate.COUNTERS,
+    interval_join.NAME: appending_join.COUNTERS,
+    process.NAME: process.COUNTERS,
+    session_aggregate.NAME: session_aggregate.COUNTERS,
+    window_aggregate.NAME: window_aggregate.COUNTERS,
+    window_join.NAME: appending_join.COUNTERS,
+}
+
+
+def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
+    """The operator whose `pipeline` this is; `IncompatibleStateError` for one that this release does not know.
+
+    `code` is the user's own part of it, for the operators that have one. Raises `CorruptStateError` for a pipeline that
+    no operator ever had: somebody has written it by hand.
+    """
+    try:
+        operator = _built(pipeline, code)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CorruptStateError(_senseless(pipeline, error)) from error
+    if _read_by(operator.pipeline) != _read_by(pipeline):
+        raise CorruptStateError(_senseless(pipeline, "its operator has other tables or another output"))
+    return operator
+
+
+def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of what the pipeline's operator counts."""
+    return _COUNTERS.get(pipeline.operator, ())
+
+
+def _read_by(pipeline: Pipeline) -> object:
+    """What reading the table goes by."""
+    return pipeline.output, pipeline.keys, pipeline.appends, [(table.name, table.keys) for table in pipeline.tables]
+
+
+def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
+    if pipeline.operator == process.NAME:
+        return process.ProcessOperator.from_pipeline(pipeline, code)
+    builder = _BUILDERS.get(pipeline.operator)
+    if builder is None:
+        raise IncompatibleStateError(
+            f"this release does not know the stream's operator: install the release that wrote it. "
+            f"operator={pipeline.operator}"
+        )
+    return builder(pipeline)
+
+
+def _senseless(pipeline: Pipeline, reason: object) -> str:
+    return (
+        f"a manifest's pipeline makes no sense: restore the manifest from a backup, or go back to an epoch before it. "
+        f"operator={pipeline.operator}, reason={reason!r}"
+    )

@@ -1,0 +1,35 @@
+"""The append-only stream: every input row once. It has no state; the files of its change log are its table."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.shared.checks import pipeline_checks
+from dagster_ckpt.operators.shared.net_changes import inserts
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "append"
+
+
+@dataclass(frozen=True)
+class AppendOnly:
+    """Rows in, the same rows out. Not an `Operator`: it never needs a key, a hash, state, or a look at two rows."""
+
+    pipeline: Pipeline
+
+    @classmethod
+    def build(cls, source: InputSpec) -> "AppendOnly":
+        """Check the input's columns. Raises `InvalidPipelineError`."""
+        pipeline_checks.check_columns(source.schema)
+        pipeline_checks.check_storable(source.schema)
+        return cls(Pipeline(NAME, {}, (source,), keys=(), tables=(), output=source.schema, appends=True))
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "AppendOnly":
+        """The same from its fingerprint."""
+        return cls(pipeline)
+
+    def changes(self, rows: pa.Table) -> Changes:
+        """The change log of an epoch that took in these rows."""
+        return inserts(rows)

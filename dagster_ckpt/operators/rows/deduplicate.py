@@ -1,0 +1,195 @@
+"""Deduplicate: the first row of each key, or the newest."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.rows.first_rows import FirstRows
+from dagster_ckpt.operators.rows.kept_rows import KeptRows
+from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "deduplicate"
+DUPLICATES = "duplicates"
+"""Rows of the epoch, late ones left out, that were not the first of a key: it was there, or began with another row."""
+COUNTERS = (DUPLICATES,)
+
+
+class Keep(StrEnum):
+    """Which row of a key is kept."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True)
+class Deduplicate:
+    """One row of each key.
+
+    First: of the epoch that saw the key first, the row with the least event time; a row of a later epoch never takes
+    its place. Last: the row with the greatest event time, whatever epoch it came in. With `by` those columns go before
+    the event time, the first of them first. Ties are settled by the other columns (`RowChoice`), so neither the order
+    of an epoch's rows nor how they are cut shows.
+
+    After `expire_after_us` of event time a key is forgotten, and a row that comes then begins it anew. The first rows
+    are a table that only grows then, with one row for each life of a key; the last rows leave the table. Rows below the
+    watermark are late then, and so are rows without event time, since nobody could say when to forget them.
+    """
+
+    pipeline: Pipeline
+    rows: KeptRows | FirstRows
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        source: InputSpec,
+        keep: str = Keep.FIRST,
+        event_time: str | None = None,
+        expire_after_us: int | None = None,
+        late: str = DROP,
+        by: tuple[str, ...] = (),
+    ) -> "Deduplicate":
+        """Check the operator; raises `InvalidPipelineError`. The output has all columns of the input."""
+        _check(keys, source.schema, keep, event_time, expire_after_us, late)
+        _check_by(by, keys, source.schema, keep, event_time, expire_after_us)
+        order = tuple(dict.fromkeys((*by, *([] if event_time is None else [event_time]))))
+        rows = _rows(source.schema, keys, Keep(keep), order, event_time, expire_after_us)
+        expiry_checks.check_names_are_free(source.schema, rows.added)
+        kept_late = late_tables(late, [source], [event_time])
+        pipeline = Pipeline(
+            operator=NAME,
+            parameters={
+                "keep": str(keep),
+                "event_time": event_time,
+                "expire_after_us": expire_after_us,
+                "late": str(late),
+                **({"by": list(by)} if by else {}),
+            },
+            inputs=(source,),
+            keys=keys,
+            tables=(*rows.tables, *kept_late),
+            output=source.schema,
+            appends=rows.logged is None,
+        )
+        return cls(pipeline, rows)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "Deduplicate":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        return cls.build(
+            pipeline.keys,
+            pipeline.inputs[0],
+            options["keep"],
+            options["event_time"],
+            options["expire_after_us"],
+            options["late"],
+            tuple(options.get("by", ())),
+        )
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        event_time: Any = self.pipeline.parameters["event_time"]
+        return (event_time,)
+
+    @property
+    def horizon_us(self) -> int | None:
+        return self.rows.horizon_us
+
+    @property
+    def logged(self) -> str | None:
+        return self.rows.logged
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return COUNTERS
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        late = self.rows.on_rows(hashes, rows, state, context)
+        context.counters[DUPLICATES] += rows.num_rows - len(late)
+        return late
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        for changes, new_keys in self.rows.finish(state, context):
+            context.counters[DUPLICATES] -= new_keys
+            yield changes
+
+    def changes_of(self, touched: Touched) -> Changes:
+        return self.rows.changes_of(touched)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        return state_rows.select(self.pipeline.output.names)
+
+
+def _check(
+    keys: tuple[str, ...],
+    schema: pa.Schema,
+    keep: str,
+    event_time: str | None,
+    expire_after_us: int | None,
+    late: str,
+) -> None:
+    pipeline_checks.check_columns(schema)
+    pipeline_checks.check_storable(schema)
+    pipeline_checks.check_keys(keys, schema)
+    pipeline_checks.check_event_time(event_time, schema)
+    expiry_checks.check_total_order(schema)
+    if keep not in tuple(Keep):
+        raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
+    expiry_checks.check_expiry("deduplicate", expire_after_us, late, event_time, schema)
+
+
+def _check_by(
+    by: tuple[str, ...],
+    keys: tuple[str, ...],
+    schema: pa.Schema,
+    keep: str,
+    event_time: str | None,
+    expire_after_us: int | None,
+) -> None:
+    """`by` has columns that tell the rows of a key apart, and a row that expires is never replaced by an older one."""
+    for name in by:
+        pipeline_checks.check_column(name, "deduplicate by=", schema)
+        if name in keys or by.count(name) > 1:
+            raise InvalidPipelineError(
+                "order the rows of a key by other columns than the key's, each once. "
+                f"column={name}, by={', '.join(by)}, keys={', '.join(keys)}"
+            )
+    if keep != Keep.LAST:
+        return
+    if not by and event_time is None:
+        raise InvalidPipelineError(
+            "deduplicate with keep='last' needs an order: call with_watermark(column, delay) before it, or name the "
+            "columns that say which row is the newest, such as by='version'. by=None, event_time=None"
+        )
+    if expire_after_us is not None and by and by[0] != event_time:
+        raise InvalidPipelineError(
+            "expire_after goes by the event time of the row that is kept, and a newer row by= another column may have "
+            f"an earlier one: leave expire_after out, or put the event time first. by={', '.join(by)}, "
+            f"event_time={event_time}"
+        )
+
+
+def _rows(
+    schema: pa.Schema,
+    keys: tuple[str, ...],
+    keep: Keep,
+    order: tuple[str, ...],
+    event_time: str | None,
+    expire_after_us: int | None,
+) -> KeptRows | FirstRows:
+    if keep is Keep.LAST:
+        return KeptRows.newest(schema, keys, order, expire_after_us)
+    if expire_after_us is None:
+        return KeptRows.first(schema, keys, order)
+    assert event_time is not None, "checks lets no key expire without an event time"
+    return FirstRows(schema, keys, event_time, expire_after_us, order)

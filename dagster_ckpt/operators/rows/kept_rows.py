@@ -1,0 +1,127 @@
+"""One row of each key in a table: what `Deduplicate` keeps, but for first rows that are forgotten again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
+from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
+from dagster_ckpt.operators.shared.state_columns import HASH
+from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+ROWS = "rows"
+FIRST_EPOCH = "_first_epoch"
+"""The epoch that saw the key first: only its own rows may still take each other's place."""
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The table `ROWS`, which is the stream's: of each key the newest row, or the first one.
+
+    The newest one leaves it after its time to live, where it has one.
+    """
+
+    spec: StateTableSpec
+    columns: pa.Schema
+    choice: RowChoice
+    lives: TimeToLive | None
+
+    @classmethod
+    def first(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
+        """The first row of each key by these columns, of an input with `columns`."""
+        spec = StateTableSpec(ROWS, columns.append(pa.field(FIRST_EPOCH, pa.int64(), nullable=False)), keys)
+        return cls(spec, columns, RowChoice(keys, order, End.LEAST), None)
+
+    @classmethod
+    def newest(
+        cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...], expire_after_us: int | None
+    ) -> "KeptRows":
+        """The greatest row of each key by these columns: for ever, or for so long after the first of them."""
+        spec = StateTableSpec(ROWS, columns, keys)
+        lives = None if expire_after_us is None else TimeToLive(spec, order[0], expire_after_us)
+        return cls(spec, columns, RowChoice(keys, order, End.GREATEST), lives)
+
+    @property
+    def tables(self) -> tuple[StateTableSpec, ...]:
+        return (self.spec,) if self.lives is None else (self.spec, self.lives.expiries)
+
+    @property
+    def added(self) -> list[str]:
+        """The columns that the state adds to those of the input."""
+        return [FIRST_EPOCH] if self._is_first else [] if self.lives is None else [AT, HASH]
+
+    @property
+    def logged(self) -> str:
+        return ROWS
+
+    @property
+    def horizon_us(self) -> int | None:
+        # Rows leave when their time has come, but none waits to come out: at the end of its input the table stays full.
+        return None if self.lives is None else 0
+
+    def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        """See `Operator.on_rows`."""
+        late = NONE_LATE
+        rows = flatten(rows)
+        if self.lives is not None:
+            used, late = in_time(flat(rows.column(self.lives.time)), context)
+            hashes, rows = hashes[used], take(rows, used)
+        if rows.num_rows == 0:
+            return late
+        keys = rows.select(list(self.spec.keys))
+        groups = key_order(hashes, keys)
+        firsts = groups.order[groups.starts]
+        found = state.table(ROWS).get(hashes[firsts], take(keys, firsts))
+        undecided = self._undecided(found, context)
+        order, sizes = groups.order[np.repeat(undecided, groups.sizes)], groups.sizes[undecided]
+        best = self.choice.of_groups(rows, order, sizes)
+        winners = best[self._win(take(rows, best), chosen(found, np.flatnonzero(undecided)))]
+        if len(winners):
+            state.table(ROWS).put(hashes[winners], self._state_rows(take(rows, winners), context))
+        return late
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:
+        """The changes in pieces, each with the number of new keys; a piece may have none."""
+        if self.lives is not None:
+            for _ in self.lives.forget(state, context):
+                yield inserts(self.columns.empty_table()), 0
+        for touched in state.table(ROWS).touched():
+            if self.lives is not None:
+                self.lives.arm(touched, state)
+            yield self.changes_of(touched), int(np.count_nonzero(touched.after.present & ~touched.before.present))
+
+    def changes_of(self, touched: Touched) -> Changes:
+        """See `Operator.changes_of`."""
+        return changes_of_columns(touched, self.columns.names, self.spec.keys)
+
+    @property
+    def _is_first(self) -> bool:
+        return self.choice.end is End.LEAST
+
+    def _undecided(self, found: Found, context: EpochContext) -> Mask:
+        """Which keys may get another row than the one found: all but those whose first row an earlier epoch had."""
+        undecided = np.ones(len(found.present), dtype=np.bool_)
+        if self._is_first:
+            epochs = flat(found.rows.column(FIRST_EPOCH)).to_numpy()
+            undecided[found.present] = epochs == context.number
+        return undecided
+
+    def _win(self, best: pa.Table, found: Found) -> Mask:
+        """Which keys get their best row of these; `found` is what they had."""
+        wins = ~found.present
+        rivals = take(best, np.flatnonzero(found.present))
+        wins[found.present] = self.choice.beats(rivals, found.rows.select(self.columns.names))
+        return wins
+
+    def _state_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
+        added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._is_first else []
+        return pa.Table.from_arrays([*rows.columns, *added], schema=self.spec.schema)

@@ -1,0 +1,50 @@
+"""Which of several rows of a key is the one, and which rows come in time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.rows.row_order import furthest_rows
+from dagster_ckpt.operators.shared.accumulators.accumulator import known
+from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.event_time_range import late_rows
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """The row whose `order` columns are furthest to one end, the first of them first; ties go by the other columns.
+
+    Those are compared in the order of the input's columns, its keys left out. Null comes after all values at either
+    end. So any two rows that differ have an order of their own, whatever epoch they came in.
+    """
+
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    end: End
+
+    def of_groups(self, rows: pa.Table, order: Positions, sizes: Positions) -> Positions:
+        """One row of each group, by its place in `rows`; the rows of a group are the next so many of `order`."""
+        return furthest_rows(order, sizes, self._columns(rows), self.end)
+
+    def beats(self, new: pa.Table, old: pa.Table) -> Mask:
+        """Row by row whether the new one takes the place of the old one: not where they are equal."""
+        count = old.num_rows
+        if count == 0:
+            return np.zeros(0, dtype=np.bool_)
+        side_by_side = np.arange(2 * count).reshape(2, -1).T.ravel()
+        wins: Mask = self.of_groups(stack([old, new]), side_by_side, np.full(count, 2)) >= count
+        return wins
+
+    def _columns(self, rows: pa.Table) -> list[pa.Array]:
+        others = [name for name in rows.column_names if name not in self.keys and name not in self.order]
+        return [flat(rows.column(name)) for name in (*self.order, *others)]
+
+
+def in_time(times: pa.Array, context: EpochContext) -> tuple[Positions, Positions]:
+    """Which rows are used, and which are late: those below the watermark, out of range or without event time."""
+    is_late = ~known(times)
+    is_late[late_rows(times, context.watermark_us)] = True
+    return np.flatnonzero(~is_late), np.flatnonzero(is_late)

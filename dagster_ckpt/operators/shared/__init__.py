@@ -1,0 +1,19 @@
+"""What several rooms of operators need. Knows none of them.
+
+Reading order
+
+    net_changes       what an epoch changed: the rows before against the rows now
+    retraction        rows of an updating table, taken back
+    window_kinds      tumbling, hopping and session windows, and which of them a row is in
+    event_time_range  the event times that steps count with, and which rows are outside
+    late_rows         rows that came too late
+    time_to_live      keys that expire
+    inputs            the key columns of each input
+    state_columns     columns that state tables have beside the user's
+    subkeys           hashes of rows below a key
+
+Rooms
+    accumulators/     what an aggregate keeps for each group of rows
+    checks/           what a pipeline may be: every refusal with its reason
+    bounded/          what may be larger than memory, a part at a time
+"""

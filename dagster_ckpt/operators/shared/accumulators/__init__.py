@@ -1,0 +1,23 @@
+"""What an aggregate keeps for each group of rows: made from rows, merged, read.
+
+Reading order
+
+    accumulator       the protocol
+    accumulator_plan  from a named aggregate to its accumulators and its output
+    output_columns    output columns from state columns
+    grouped_state     the accumulators of each key, window or session, as a table
+
+Kinds
+    counts            rows, rows with a value, the greatest event time
+    sums              totals
+    moments           mean and spread
+    extremes          the least and the greatest value
+    edges             the first and the last value
+    distinct          different values, exactly
+    collected         the first values in an order, as a list
+    sketches          approximate counts and quantiles
+
+Used by these
+    lists             lists as columns of state
+    value_order       any orderable column as whole numbers
+"""

@@ -1,0 +1,81 @@
+"""Counts: rows, rows with a value, and the greatest event time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled, known
+
+ROWS = "_rows"
+LAST_TIME = "_last_time"
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """The rows of a key: `_rows`. Every aggregate state has it, so that a key's last retraction can be seen one day."""
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(ROWS, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        return (pa.array(rows.sizes),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (added(old[ROWS], new[ROWS]),)
+
+
+@dataclass(frozen=True)
+class ValueCount:
+    """The rows of a key that have a value in one column: the divisor of means, and what tells null from 0."""
+
+    column: str
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_n({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        column = rows.columns[self.column]
+        if column.null_count == 0:
+            return (pa.array(rows.sizes),)
+        return (pa.array(np.add.reduceat(known(column).astype(np.int64), rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (added(old[self.name], new[self.name]),)
+
+
+@dataclass(frozen=True)
+class LastTime:
+    """The greatest event time of a key; null without an event-time column. Kept for a time-to-live to come."""
+
+    column: str | None
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(LAST_TIME, pa.timestamp("us")),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        if self.column is None:
+            return (pa.nulls(len(rows.starts), pa.timestamp("us")),)
+        time = rows.columns[self.column]
+        least = np.iinfo(np.int64).min
+        greatest = np.maximum.reduceat(filled(time.view(pa.int64()), least).to_numpy(), rows.starts)
+        return (pa.array(greatest, mask=greatest == least).view(pa.timestamp("us")),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        if self.column is None:
+            return (new[LAST_TIME],)
+        return (pc.max_element_wise(old[LAST_TIME], new[LAST_TIME]),)
+
+
+def added(old: pa.Array, new: pa.Array) -> pa.Array:
+    """The sum of two columns of counts, a missing old one being 0."""
+    return pc.add(filled(old, 0), new)

@@ -1,0 +1,41 @@
+"""Lists as a part of the state: the values of many groups as one flat column, and back."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.lsm.columns import Positions, joined
+from dagster_ckpt.operators.shared.accumulators.accumulator import filled
+from dagster_ckpt.operators.shared.accumulators.value_order import ordered
+
+
+def groups_of(sides: Sequence[pa.Array]) -> Positions:
+    """The group of each value of `values_of`: list g of any side has the values of group g. A null list has none."""
+    return np.concatenate([np.repeat(np.arange(len(side)), lengths(side)) for side in sides])
+
+
+def values_of(sides: Sequence[pa.Array]) -> pa.Array:
+    """All values of these columns of lists, one after another."""
+    return joined([pc.list_flatten(side) for side in sides])
+
+
+def lengths(lists: pa.Array) -> Positions:
+    """How many values each list has; a null list none."""
+    sizes: Positions = filled(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    return sizes
+
+
+def lists_of(groups: Positions, values: pa.Array, count: int) -> pa.Array:
+    """A list for each of `count` groups, of the values of these groups; `groups` ascends."""
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(groups, minlength=count))])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def alike(column: pa.Array) -> pa.Array:
+    """The column with equal values spelled alike: one zero and one NaN, so that which of them came does not show."""
+    if not pa.types.is_floating(column.type):
+        return column
+    order = ordered(column)
+    return order.values(order.codes)

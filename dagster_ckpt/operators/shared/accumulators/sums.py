@@ -1,0 +1,161 @@
+"""Totals: of integers and decimals exactly, of floats as doubles."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled
+
+DECIMAL_DIGITS_MAX = 38
+_HALF_BITS = 32
+_HALF = (1 << _HALF_BITS) - 1
+
+
+@dataclass(frozen=True)
+class IntegerSum:
+    """The total of an integer column as one int64; 0 where there is no value. `OverflowError` where it does not fit."""
+
+    column: str
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_sum({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        values = _integers(rows.columns[self.column])
+        furthest = max(int(values.max()), -int(values.min()))
+        if furthest * int(rows.sizes.max()) > np.iinfo(np.int64).max:
+            high, _ = _halves(values, rows.starts)
+            if (high != high.astype(np.int32)).any():
+                raise _does_not_fit(self.column, "bigint")
+        return (pa.array(np.add.reduceat(values, rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        try:
+            return (pc.add_checked(filled(old[self.name], 0), new[self.name]),)
+        except pa.ArrowInvalid as error:
+            raise _does_not_fit(self.column, "bigint") from error
+
+
+@dataclass(frozen=True)
+class WideSum:
+    """The total of an integer column in two halves, `high * 2**32 + low` with `0 <= low < 2**32`: for means.
+
+    A mean must not fail because its total outgrows 64 bits: the mean of a few nanosecond timestamps already would.
+    """
+
+    column: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Its state columns: high and low."""
+        return f"_sum_high({self.column})", f"_sum_low({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return tuple(pa.field(name, pa.int64(), nullable=False) for name in self.names)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        high, low = _halves(_integers(rows.columns[self.column]), rows.starts)
+        return pa.array(high), pa.array(low)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        high, low = (filled(old[name], 0).to_numpy() + new[name].to_numpy() for name in self.names)
+        return pa.array(high + (low >> _HALF_BITS)), pa.array(low & _HALF)
+
+
+@dataclass(frozen=True)
+class FloatSum:
+    """The total of a float column as a double; 0 where there is no value, and never -0.0.
+
+    NaN and infinities count as in IEEE 754.
+    """
+
+    column: str
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_sum({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.float64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        values = filled(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A total starts at 0.0, so it is never -0.0: else adding a null's 0.0 to one would be a change.
+            return (pa.array(np.add.reduceat(values, rows.starts) + 0.0),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (pc.add(filled(old[self.name], 0.0), new[self.name]),)
+
+
+@dataclass(frozen=True)
+class DecimalSum:
+    """The exact total of a decimal column; 0 where there is no value. `OverflowError` where it has too many digits."""
+
+    column: str
+    type: pa.Decimal128Type
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_sum({self.column})"
+
+    @property
+    def total(self) -> pa.Decimal128Type:
+        """The type of the total: ten more digits than the column, as Spark has it."""
+        return pa.decimal128(min(self.type.precision + 10, DECIMAL_DIGITS_MAX), self.type.scale)
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, self.total, nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        values = rows.columns[self.column].cast(self._wide())
+        groups = pa.table({"group": rows.group_of_row, "value": filled(values, 0)})
+        totals = groups.group_by("group", use_threads=False).aggregate([("value", "sum")])
+        return (self._narrowed(totals["value_sum"].combine_chunks()),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        before, now = (filled(side[self.name].cast(self._wide()), 0) for side in (old, new))
+        return (self._narrowed(pc.add(before, now)),)
+
+    def _wide(self) -> pa.Decimal256Type:
+        # 128 bits would wrap round in silence; 256 hold any total of 38-digit numbers.
+        return pa.decimal256(DECIMAL_DIGITS_MAX + 20, self.type.scale)
+
+    def _narrowed(self, totals: pa.Array) -> pa.Array:
+        try:
+            return totals.cast(self.total)
+        except pa.ArrowInvalid as error:
+            raise _does_not_fit(self.column, f"decimal({self.total.precision}, {self.total.scale})") from error
+
+
+def _integers(column: pa.Array) -> Positions:
+    values: Positions = filled(column, 0).to_numpy().astype(np.int64, copy=False)
+    return values
+
+
+def _halves(values: Positions, starts: Positions) -> tuple[Positions, Positions]:
+    """Each group's total as `high * 2**32 + low`, exact for up to 2**31 rows."""
+    high = np.add.reduceat(values >> _HALF_BITS, starts)
+    low = np.add.reduceat(values & _HALF, starts)
+    return high + (low >> _HALF_BITS), low & _HALF
+
+
+def _does_not_fit(column: str, type_name: str) -> OverflowError:
+    return OverflowError(
+        f"a total outgrew its type: cast the column to a wider decimal or to double before it is summed. "
+        f"column={column}, aggregate=sum, type={type_name}"
+    )

@@ -1,0 +1,98 @@
+"""Rows that are too many to be held at once, cut by the hash of their keys: rows of one key stay together."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
+from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.shared.state_columns import hashes_in
+
+_CELL_BITS = 16
+"""A range of hashes is counted in 2**16 cells: 1.5 MB, and enough to cut what is thousands of times too much."""
+
+_OFFSET_BYTES = 8
+_OF_ANY_LENGTH = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+
+Weights = npt.NDArray[np.float64]
+"""About how many bytes each row has, or all rows of each cell."""
+
+Scan = Callable[[], Iterator[pa.Table]]
+"""Gives all rows anew, in pieces, each time it is called."""
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of a range that any row lies in, ascending, with the least and the greatest hash found there."""
+
+    weights: Weights
+    least: Hashes
+    greatest: Hashes
+
+    def joined(self, bytes_max: int) -> Iterator[tuple[float, HashRange]]:
+        """Neighbours together, as many as have no more than so many bytes, and at least one; with their bytes."""
+        until = np.cumsum(self.weights)
+        first, before = 0, 0.0
+        while first < len(until):
+            end = max(first + 1, int(np.searchsorted(until, before + bytes_max, side="right")))
+            yield until[end - 1] - before, HashRange(int(self.least[first]), int(self.greatest[end - 1]))
+            first, before = end, until[end - 1]
+
+
+def hash_ranges(scan: Scan, bytes_max: int) -> Iterator[HashRange]:
+    """Ranges of key hashes, disjoint, in which all rows of a scan lie: each of at most about `bytes_max` bytes of rows.
+
+    Only a single hash may have more. The rows carry the column `HASH`; none is held, they are counted in one scan, and
+    again where a single cell of that has too many.
+    """
+    waiting = [HashRange()]
+    while waiting:
+        for weight, part in _counted(scan(), waiting.pop()).joined(bytes_max):
+            if weight > bytes_max and part.lo < part.hi:
+                waiting.append(part)
+            else:
+                yield part
+
+
+def rows_within(rows: pa.Table, part: HashRange) -> Positions:
+    """Which rows have a key hash in this range, ascending."""
+    return _within(hashes_in(rows), part)
+
+
+def row_weights(rows: pa.Table) -> Weights:
+    """About how many bytes each row has: strings count by their own length, what is nested by the column's mean."""
+    weights = np.zeros(rows.num_rows, dtype=np.float64)
+    for column in map(flat, rows.columns) if rows.num_rows else ():
+        if any(is_kind(column.type) for is_kind in _OF_ANY_LENGTH):
+            weights += _OFFSET_BYTES + pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        else:
+            weights += column.nbytes / len(column)
+    return weights
+
+
+def _counted(pieces: Iterator[pa.Table], within: HashRange) -> _Cells:
+    """The rows in a range of hashes, counted by cell."""
+    shift = max(0, (within.hi - within.lo).bit_length() - _CELL_BITS)
+    cells = ((within.hi - within.lo) >> shift) + 1
+    weights = np.zeros(cells, dtype=np.float64)
+    least, greatest = np.full(cells, HASH_MAX, dtype=np.uint64), np.zeros(cells, dtype=np.uint64)
+    for piece in pieces:
+        hashes = hashes_in(piece)
+        mine = _within(hashes, within)
+        hashes = hashes[mine]
+        cell = ((hashes - np.uint64(within.lo)) >> np.uint64(shift)).astype(np.int64)
+        weights += np.bincount(cell, weights=row_weights(piece)[mine], minlength=cells)
+        np.minimum.at(least, cell, hashes)
+        np.maximum.at(greatest, cell, hashes)
+    filled = np.flatnonzero(least <= greatest)
+    return _Cells(weights[filled], least[filled], greatest[filled])
+
+
+def _within(hashes: Hashes, part: HashRange) -> Positions:
+    found: Positions = np.flatnonzero((hashes >= np.uint64(part.lo)) & (hashes <= np.uint64(part.hi)))
+    return found

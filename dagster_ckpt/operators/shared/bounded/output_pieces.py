@@ -1,0 +1,37 @@
+"""Small tables of output, put together."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.shared.net_changes import inserts
+
+
+class Pieces:
+    """Puts small tables of output together to changes of about `bytes_max` bytes: each of those becomes a file."""
+
+    def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
+        self._empty = schema.empty_table()
+        self._bytes_max = bytes_max
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+
+    def add(self, rows: pa.Table) -> Iterator[Changes]:
+        """More rows; gives what is ready."""
+        if rows.num_rows:
+            self._tables.append(rows)
+        yield from self.count(rows.nbytes)
+
+    def count(self, bytes_: int) -> Iterator[Changes]:
+        """So many bytes went into state tables. The caller is given changes, or none, so that he can flush tables."""
+        self._bytes += bytes_
+        if self._bytes >= self._bytes_max:
+            yield inserts(pa.concat_tables([self._empty, *self._tables]))
+            self._tables, self._bytes = [], 0
+
+    def rest(self) -> Iterator[Changes]:
+        """What is left, at the end."""
+        if self._tables:
+            yield inserts(pa.concat_tables(self._tables))
+            self._tables, self._bytes = [], 0

@@ -1,0 +1,88 @@
+"""What an aggregate's own options may be, and which aggregates can take rows back: see `pipeline_checks` for all else."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.shared.accumulators import sketches
+from dagster_ckpt.operators.shared.checks.updating_checks import check_changes
+
+_ERROR_MIN, _ERROR_MAX = 0.005, 0.25
+_ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
+
+
+def check_options(name: str, aggregation: Aggregation) -> None:
+    """What a function takes besides columns is of the right kind, and the library that it needs is there."""
+    where = f"aggregate={name}, column={aggregation.column}"
+    match aggregation.function:
+        case Function.COLLECT:
+            if not _is_whole(aggregation.limit, 1, 2**31 - 1):
+                raise InvalidPipelineError(
+                    f"collect needs the most values that a list may have: collect(column, limit), a whole number from "
+                    f"1 on. {where}, limit={aggregation.limit!r}"
+                )
+        case Function.APPROX_COUNT_DISTINCT:
+            if not _is_between(aggregation.error, _ERROR_MIN, _ERROR_MAX):
+                raise InvalidPipelineError(
+                    f"error= is a relative standard error from {_ERROR_MIN} to {_ERROR_MAX}. "
+                    f"{where}, error={aggregation.error!r}"
+                )
+            _check_sketches(where)
+        case Function.APPROX_QUANTILE:
+            if not _is_between(aggregation.q, 0, 1):
+                raise InvalidPipelineError(
+                    f"q= is a share from 0 to 1: 0.5 for the median. {where}, q={aggregation.q!r}"
+                )
+            if not _is_whole(aggregation.accuracy, _ACCURACY_MIN, _ACCURACY_MAX):
+                raise InvalidPipelineError(
+                    f"accuracy= is a whole number from {_ACCURACY_MIN} to {_ACCURACY_MAX}. "
+                    f"{where}, accuracy={aggregation.accuracy!r}"
+                )
+            _check_sketches(where)
+        case _:
+            pass
+
+
+def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, expire_after_us: int | None) -> None:
+    """The input says what each row is, no key is forgotten, and no aggregate is one that cannot take rows back."""
+    check_changes(schema)
+    if expire_after_us is not None:
+        raise InvalidPipelineError(
+            "the upstream table updates and deletes rows, and of a key that was forgotten none could be taken back: "
+            f"leave expire_after out. expire_after_us={expire_after_us}"
+        )
+    for name, aggregation in aggregations.items():
+        if not _can_take_back(aggregation, schema):
+            type_ = "none" if aggregation.column is None else schema.field(aggregation.column).type
+            raise InvalidPipelineError(
+                "the upstream table updates and deletes rows, and this aggregate cannot take back what it has counted: "
+                "use count, or sum and avg of integers or decimals (cast floats to a decimal), or aggregate a stream "
+                f"that only appends. aggregate={name}, function={aggregation.function}, column={aggregation.column}, "
+                f"type={type_}"
+            )
+
+
+def _can_take_back(aggregation: Aggregation, schema: pa.Schema) -> bool:
+    if aggregation.function is Function.COUNT:
+        return True
+    if aggregation.function not in (Function.SUM, Function.AVG):
+        return False
+    return not pa.types.is_floating(schema.field(aggregation.column).type)
+
+
+def _check_sketches(where: str) -> None:
+    if not sketches.is_installed():
+        raise InvalidPipelineError(
+            "this aggregate needs Apache DataSketches: install dagster-ckpt[sketches], also where Spark's workers run. "
+            f"{where}"
+        )
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_between(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most

@@ -1,0 +1,166 @@
+"""What a pipeline may be: each refusal says which column, why, and what there is."""
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
+from dagster_ckpt.operators.shared.checks.aggregate_checks import check_options
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
+
+_NUMERIC = (Function.SUM, Function.AVG, Function.STDDEV, Function.VARIANCE, Function.APPROX_QUANTILE)
+_ORDERED = (
+    Function.MIN,
+    Function.MAX,
+    Function.FIRST,
+    Function.LAST,
+    Function.COUNT_DISTINCT,
+    Function.COLLECT,
+    Function.APPROX_COUNT_DISTINCT,
+)
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Every column has a name of its own, and none is one that the change log adds."""
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        if name.casefold() in (EPOCH, CHANGE_TYPE):
+            raise InvalidPipelineError(f"the change log adds this column itself: rename yours. column={name}")
+        if name.casefold() in seen:
+            raise InvalidPipelineError(
+                "a Spark session that is not case-sensitive could not tell these columns apart: rename one. "
+                f"columns={seen[name.casefold()]}, {name}"
+            )
+        seen[name.casefold()] = name
+
+
+def check_storable(schema: pa.Schema) -> None:
+    """No column has a type that the change log's files cannot hold."""
+    for field in schema:
+        if _holds_nothing(field.type):
+            raise InvalidPipelineError(
+                "Parquet cannot hold a struct without fields: give it one, or leave the column out. "
+                f"column={field.name}, type={field.type}"
+            )
+
+
+def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
+    """At least one key column, each there once and of a type that has one spelling for one value."""
+    if not keys:
+        raise InvalidPipelineError("this step needs key columns: call key_by(column, ...) before it. keys=()")
+    for key in keys:
+        field = _field(key, "key", schema)
+        if keys.count(key) > 1:
+            raise InvalidPipelineError(f"a column can be key only once. key={key}")
+        if not _is_key(field.type):
+            raise InvalidPipelineError(
+                "keys are integers, strings, binary, booleans, dates, timestamps or decimals: cast this column, or "
+                f"choose another. key={key}, type={field.type}"
+            )
+
+
+def check_aggregations(
+    aggregations: Mapping[str, Aggregation], keys: tuple[str, ...], schema: pa.Schema, event_time: str | None
+) -> None:
+    """At least one aggregate, each with a name of its own and over columns that are there and fit."""
+    if not aggregations:
+        raise InvalidPipelineError("an aggregate needs something to compute, such as rows=agg.count(). aggregates=()")
+    taken = {key.casefold() for key in keys}
+    for name, aggregation in aggregations.items():
+        if not isinstance(aggregation, Aggregation):
+            raise InvalidPipelineError(
+                f"write an aggregate as agg.sum('column'). aggregate={name}, got={aggregation!r}"
+            )
+        if name.startswith("_") or not name:
+            raise InvalidPipelineError(
+                f"a name that begins with _ is the engine's own: choose another. aggregate={name}"
+            )
+        if name.casefold() in taken:
+            raise InvalidPipelineError(f"the table has a column of this name already: choose another. aggregate={name}")
+        taken.add(name.casefold())
+        _check_aggregation(name, aggregation, schema, event_time)
+
+
+def check_event_time(event_time: str | None, schema: pa.Schema) -> None:
+    """The event-time column, if there is one, is a timestamp of microseconds."""
+    if event_time is not None:
+        type_ = _field(event_time, "event time", schema).type
+        if not (pa.types.is_timestamp(type_) and type_.unit == "us"):
+            raise InvalidPipelineError(
+                f"event time must be a timestamp: cast the column. column={event_time}, type={type_}"
+            )
+
+
+def check_column(name: str, use: str, schema: pa.Schema) -> None:
+    """The input has this column, once. `use` says in the error what it is for."""
+    _field(name, use, schema)
+
+
+def check_state_names(keys: Iterable[str], state: Iterable[str]) -> None:
+    """No key has the name of a column that the state needs for itself."""
+    for key in set(keys).intersection(state):
+        raise InvalidPipelineError(f"the state has a column of this name: rename the key before key_by. key={key}")
+
+
+def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:
+    function, column = aggregation.function, aggregation.column
+    if column is None:
+        if function is not Function.COUNT:
+            raise InvalidPipelineError(f"only count() goes without a column. aggregate={name}, function={function}")
+        return
+    type_ = _field(column, f"aggregate {name}", schema).type
+    if function in _NUMERIC and not _is_number(type_):
+        raise InvalidPipelineError(
+            f"{function} needs numbers: cast the column, or choose another. "
+            f"aggregate={name}, column={column}, type={type_}"
+        )
+    if function in _ORDERED and not is_orderable(type_):
+        raise InvalidPipelineError(
+            f"{function} needs values that have an order: not nested ones, for example. "
+            f"aggregate={name}, column={column}, type={type_}"
+        )
+    if function in (Function.FIRST, Function.LAST, Function.COLLECT):
+        _check_by(name, aggregation, schema, event_time)
+    check_options(name, aggregation)
+
+
+def _check_by(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:
+    by = aggregation.by or event_time
+    if by is None:
+        raise InvalidPipelineError(
+            f"rows have no order of their own: give {aggregation.function} a column as by=, or the stream an event "
+            f"time by with_watermark(column, delay). aggregate={name}, column={aggregation.column}"
+        )
+    type_ = _field(by, f"aggregate {name}", schema).type
+    if not is_orderable(type_):
+        raise InvalidPipelineError(f"by= needs values that have an order. aggregate={name}, by={by}, type={type_}")
+
+
+def _field(name: str, use: str, schema: pa.Schema) -> pa.Field:
+    if not isinstance(name, str):
+        raise InvalidPipelineError(f"name the column with a string. use={use}, got={name!r}")
+    if schema.names.count(name) > 1:
+        raise InvalidPipelineError(f"the input has several columns of this name: rename them. column={name}, use={use}")
+    if name in schema.names:
+        return schema.field(name)
+    raise InvalidPipelineError(
+        f"the input has no such column.{did_you_mean(name, schema.names)} "
+        f"column={name}, use={use}, columns={', '.join(schema.names)}"
+    )
+
+
+def _holds_nothing(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_) and type_.num_fields == 0:
+        return True
+    return any(_holds_nothing(type_.field(index).type) for index in range(type_.num_fields))
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(kinds.is_signed_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal128(type_))
+
+
+def _is_key(type_: pa.DataType) -> bool:
+    return is_orderable(type_) and not pa.types.is_floating(type_)

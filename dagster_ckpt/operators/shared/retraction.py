@@ -1,0 +1,77 @@
+"""Rows taken back: an upstream table that updates and deletes rows, aggregated exactly.
+
+What counts and totals keep can be negated: what is kept of rows taken back is added with the other sign. The rows of an
+epoch come in any order, so within it a count may fall below 0; at its end none may.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of, take
+from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.operators.shared.accumulators.counts import ROWS
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
+
+
+def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
+    """Which rows come, and which are taken back, by their `_change_type`; an update is one of each."""
+    kinds = flat(rows.column(CHANGE_TYPE)).cast(pa.string())
+    come = mask_of(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
+    back = mask_of(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
+    if not (come | back).all():
+        other = kinds[int(np.flatnonzero(~(come | back))[0])].as_py()
+        raise InvalidPipelineError(
+            "a row of an updating stream does not say whether it comes or goes: read the upstream's change log as it "
+            f"is. column={CHANGE_TYPE}, value={other!r}"
+        )
+    return np.flatnonzero(come), np.flatnonzero(back)
+
+
+def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """What is kept of rows that are taken back, from what would be kept of them if they came: counts and totals."""
+    try:
+        return {name: _negated(column) for name, column in kept.items()}
+    except pa.ArrowInvalid as error:
+        raise OverflowError(
+            f"a total outgrew its type: cast the column to a wider decimal before it is summed. columns={list(kept)}"
+        ) from error
+
+
+def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], totals: Sequence[str]) -> None:
+    """Delete the keys that have no row left. Once in an epoch, when all its rows have been taken in.
+
+    `counts` are the counts of values, `totals` all else that is 0 where there is no row. Raises `CorruptStateError`
+    where more was taken back than had come.
+    """
+    emptied = list[tuple[Hashes, pa.Table]]()
+    for touched in table.touched():
+        rows = touched.after.rows
+        left = flat(rows.column(ROWS)).to_numpy()
+        wrong = left < 0
+        for name in counts:
+            count = flat(rows.column(name)).to_numpy()
+            wrong |= (count < 0) | (count > left)
+        for name in totals:
+            wrong |= (left == 0) & _is_not_zero(flat(rows.column(name)))
+        if wrong.any():
+            raise CorruptStateError(
+                "rows were taken back that had never come, so the state does not fit its upstream: rebuild it from the "
+                f"beginning with rollback(0). keys={', '.join(keys)}, groups={int(np.count_nonzero(wrong))}"
+            )
+        gone = np.flatnonzero(left == 0)
+        emptied.append((touched.hashes[touched.after.present][gone], take(rows.select(list(keys)), gone)))
+    for hashes, gone_keys in emptied:
+        if len(hashes):
+            table.delete(hashes, gone_keys)
+
+
+def _negated(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_temporal(column.type) else pc.negate_checked(column)
+
+
+def _is_not_zero(column: pa.Array) -> Mask:
+    return mask_of(pc.not_equal(column, pa.scalar(0, column.type)))

@@ -1,0 +1,158 @@
+"""The aggregate over sessions: one row per key and session."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, joined, take, taken
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import FoundAll, Hashes, State
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.shared.checks import window_checks
+from dagster_ckpt.operators.shared.late_rows import DROP
+from dagster_ckpt.operators.shared.state_columns import micros
+from dagster_ckpt.operators.shared.window_kinds import Session
+from dagster_ckpt.operators.windows.session_state import Replaced, SessionsForGood, SessionState, SessionsUntilClosed
+from dagster_ckpt.operators.windows.sessions import Spans, United, folded, spans_of_rows, united
+from dagster_ckpt.operators.windows.windowed_state import (
+    WINDOW_END,
+    WINDOW_START,
+    WINDOWS_CLOSED,
+    WINDOWS_OPENED,
+    WindowedOperator,
+    WindowedState,
+    WindowOptions,
+    rows_at,
+    times_of,
+)
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "session"
+WINDOWS_MERGED = "windows_merged"
+"""Sessions that became part of one that begins earlier. Those opened, less these and those closed, are open."""
+COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
+
+
+@dataclass(frozen=True)
+class SessionAggregate(WindowedOperator):
+    """One row per key and session with the aggregates over the rows in it.
+
+    A session ends a gap after its last row, but a row at that very moment still joins it. So it is closed when the
+    watermark has passed its end; then its row comes out, once, and nothing of it is kept. With early results it is in
+    the table from its first row on, changes with each epoch, and stays. Sessions that come to touch each other, or are
+    bridged by a row, become one. A row is late where a session of it alone would have ended, at the watermark or before
+    it, and where it has no event time.
+    """
+
+    window: Session
+    kept: SessionState
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        aggregations: Mapping[str, Aggregation],
+        source: InputSpec,
+        event_time: str | None,
+        window: Session,
+        early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
+        late: str = DROP,
+    ) -> "SessionAggregate":
+        """Check and plan the operator; raises `InvalidPipelineError`. `source.schema` is as with `WindowAggregate`."""
+        window = window_checks.session_window(window)
+        time = window_checks.time_of_window(event_time, source.schema)
+        options = WindowOptions(window, aggregations, time, early, late)
+        windowed = WindowedState.of(keys, options, source.schema)
+        kept: SessionState = SessionsForGood(windowed) if early else SessionsUntilClosed(windowed)
+        return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "SessionAggregate":
+        """The same operator from its fingerprint."""
+        options = WindowOptions.of(pipeline.parameters)
+        window = window_checks.session_window(options.window)
+        source, time = pipeline.inputs[0], options.event_time
+        return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
+
+    @property
+    def horizon_us(self) -> int:
+        return self.window.gap_us + 1
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return COUNTERS
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        times, usable = times_of(rows.column(self.options.event_time))
+        if context.watermark_us is not None:
+            usable = usable & (times > context.watermark_us - self.window.gap_us)
+        at = np.flatnonzero(usable)
+        if len(at):
+            self._take_in(hashes, rows, times, at, state, context)
+        return np.flatnonzero(~usable)
+
+    def _take_in(
+        self, hashes: Hashes, rows: pa.Table, times: Positions, at: Positions, state: State, context: EpochContext
+    ) -> None:
+        """Find the sessions among the rows at these positions, and join them with those that are open."""
+        every = rows_at(rows.select(list(self.pipeline.keys)), at)
+        groups = key_order(hashes[at], every)
+        key_of_row = np.repeat(np.arange(len(groups.starts)), groups.sizes)
+        order = _by_time(at[groups.order], key_of_row, times)
+        starts, of_rows = spans_of_rows(key_of_row, times[order], self.window.gap_us)
+        fresh = self.windowed.grouped.of_rows(rows, order, starts)
+        first = groups.order[groups.starts]
+        key_hashes, keys = hashes[at[first]], take(every, first)
+        found = self.kept.open_sessions(key_hashes, keys, state, context.watermark_us)
+        there = self._spans(found)
+        together = united(there.followed_by(of_rows), self.window.gap_us)
+        # Sessions that no row has joined stay what they are.
+        together = together.only(np.logical_or.reduceat(together.order >= len(there), together.starts))
+        parts = {
+            name: taken(joined([flat(found.rows.column(name)), column]), together.order)
+            for name, column in fresh.items()
+        }
+        columns = folded(self.windowed.grouped, parts, together.starts)
+        windows = self.windowed.windows_of(take(keys, together.spans.keys), together.spans.firsts)
+        state_rows = self.windowed.state_rows(windows, together.spans.lasts + self.window.gap_us, columns)
+        replaced = self._replaced(found, there, together, key_hashes, state_rows)
+        context.counters[WINDOWS_OPENED] += len(replaced.opened)
+        context.counters[WINDOWS_MERGED] += replaced.gone.num_rows
+        self.kept.replace(replaced, state)
+
+    def _spans(self, found: FoundAll) -> Spans:
+        """The spans of sessions; their keys are numbered as they were asked for."""
+        firsts, ends = (micros(found.rows.column(name)) for name in (WINDOW_START, WINDOW_END))
+        return Spans(found.asked, firsts, ends - self.window.gap_us)
+
+    def _replaced(
+        self, found: FoundAll, there: Spans, together: United, key_hashes: Hashes, state_rows: pa.Table
+    ) -> Replaced:
+        """What became of the sessions that were there: each is one of those now, or has become part of one."""
+        is_there = together.order < len(there)
+        old, span = together.order[is_there], together.span_of_part[is_there]
+        stays = there.firsts[old] == together.spans.firsts[span]
+        opened = np.ones(state_rows.num_rows, dtype=np.bool_)
+        opened[span[stays]] = False
+        gone = old[~stays]
+        return Replaced(
+            gone_hashes=key_hashes[there.keys[gone]],
+            gone=take(found.rows.select(self.windowed.key_names), gone),
+            hashes=key_hashes[together.spans.keys],
+            rows=state_rows,
+            opened=np.flatnonzero(opened),
+        )
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        return self.kept.finish(state, context)
+
+
+def _by_time(rows: Positions, key_of_row: Positions, times: Positions) -> Positions:
+    """The rows, which are sorted by key, also by time within each key."""
+    theirs = times[rows]
+    if ((theirs[1:] >= theirs[:-1]) | (key_of_row[1:] != key_of_row[:-1])).all():
+        return rows
+    return rows[np.lexsort((theirs, key_of_row))]

@@ -1,0 +1,117 @@
+"""Which rows, and which spans of rows, are one session: all at once, for the rows of many keys."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.operators.shared.accumulators.accumulator import Columns
+from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
+
+
+@dataclass(frozen=True)
+class Spans:
+    """n spans of rows without a gap: the number of their key, and the times of their first and last row."""
+
+    keys: Positions
+    firsts: Positions
+    lasts: Positions
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def at(self, positions: Positions) -> "Spans":
+        """The spans at these positions."""
+        return Spans(self.keys[positions], self.firsts[positions], self.lasts[positions])
+
+    def followed_by(self, others: "Spans") -> "Spans":
+        """These spans, then the others."""
+        pairs = ((self.keys, others.keys), (self.firsts, others.firsts), (self.lasts, others.lasts))
+        return Spans(*(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class United:
+    """Spans put together: of span g there are the parts `order[starts[g]]` and so on, up to the next start."""
+
+    order: Positions
+    starts: Positions
+    spans: Spans
+
+    @property
+    def sizes(self) -> Positions:
+        """Of how many parts each span is."""
+        return np.diff(self.starts, append=len(self.order))
+
+    @property
+    def span_of_part(self) -> Positions:
+        """The span of each part, in the parts' order."""
+        return np.repeat(np.arange(len(self.starts)), self.sizes)
+
+    def only(self, wanted: Mask) -> "United":
+        """Some of the spans with their parts."""
+        parts = self.order[np.repeat(wanted, self.sizes)]
+        sizes = self.sizes[wanted]
+        return United(parts, np.cumsum(sizes) - sizes, self.spans.at(np.flatnonzero(wanted)))
+
+
+def spans_of_rows(keys: Positions, times: Positions, gap_us: int) -> tuple[Positions, Spans]:
+    """Where sessions begin among n rows, at least one, that are sorted by key and time; and the sessions."""
+    starts = np.flatnonzero(_begins(keys, times[:-1], times[1:], gap_us))
+    ends = np.append(starts[1:], len(times)) - 1
+    return starts, Spans(keys[starts], times[starts], times[ends])
+
+
+def united(parts: Spans, gap_us: int) -> United:
+    """The spans that at least one part and all parts no more than a gap away from it make, key by key."""
+    order = np.lexsort((parts.firsts, parts.keys))
+    sorted_ = parts.at(order)
+    furthest = _furthest(sorted_)
+    starts = np.flatnonzero(_begins(sorted_.keys, furthest[:-1], sorted_.firsts[1:], gap_us))
+    ends = np.append(starts[1:], len(order)) - 1
+    return United(order, starts, Spans(sorted_.keys[starts], sorted_.firsts[starts], furthest[ends]))
+
+
+def folded(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str, pa.Array]:
+    """The state columns of groups from those of their parts: n parts, group after group, as in `GroupedRows`.
+
+    Neighbours are merged two by two, until each group has one part left.
+    """
+    columns = dict(parts)
+    sizes = np.diff(starts, append=len(next(iter(columns.values()))))
+    while sizes.max(initial=1) > 1:
+        place = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        even = place % 2 == 0
+        paired = even & (place < np.repeat(sizes, sizes) - 1)
+        left, alone = np.flatnonzero(paired), np.flatnonzero(even & ~paired)
+        pairs = grouped.merged(_at(columns, left), _at(columns, left + 1))
+        back = np.argsort(np.concatenate([left, alone]))
+        columns = {name: taken(joined([pairs[name], column]), back) for name, column in _at(columns, alone).items()}
+        sizes = (sizes + 1) // 2
+    return columns
+
+
+def _begins(keys: Positions, before: Positions, times: Positions, gap_us: int) -> Mask:
+    """Where a session begins: at another key, and at a time more than a gap after the time before."""
+    begins = np.ones(len(keys), dtype=np.bool_)
+    later = times > before
+    # As unsigned numbers the difference of any two times is right: of signed ones it can be too great.
+    apart = (times.view(np.uint64) - before.view(np.uint64)) > np.uint64(gap_us)
+    begins[1:] = (keys[1:] != keys[:-1]) | (later & apart)
+    return begins
+
+
+def _furthest(spans: Spans) -> Positions:
+    """Of spans sorted by key and first time: the last time of each and all before it, of its key."""
+    by_last = np.argsort(spans.lasts, kind="stable")
+    rank = np.empty(len(spans), dtype=np.int64)
+    rank[by_last] = np.arange(len(spans))
+    number = np.cumsum(np.append(0, spans.keys[1:] != spans.keys[:-1])) * len(spans)
+    # A later key's ranks are all greater, so that one running maximum serves all keys.
+    furthest: Positions = spans.lasts[by_last[np.maximum.accumulate(number + rank) - number]]
+    return furthest
+
+
+def _at(columns: Columns, positions: Positions) -> dict[str, pa.Array]:
+    return {name: taken(column, positions) for name, column in columns.items()}

@@ -1,0 +1,150 @@
+"""The aggregate over tumbling and hopping windows: one row per key and window."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.shared.bounded.lookups import Lookups
+from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.checks import window_checks
+from dagster_ckpt.operators.shared.late_rows import DROP
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, are_open
+from dagster_ckpt.operators.windows.windowed_state import (
+    ENDS,
+    WINDOW_START,
+    WINDOWS,
+    WINDOWS_CLOSED,
+    WINDOWS_OPENED,
+    WindowedOperator,
+    WindowedState,
+    WindowOptions,
+    due,
+    rows_at,
+    times_of,
+)
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "window"
+COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
+
+_ROWS_MAX = 1 << 20
+"""So many rows are worked at once, a row once for each window it is in."""
+
+
+@dataclass(frozen=True)
+class WindowAggregate(WindowedOperator):
+    """One row per key and window with the aggregates over the rows in it.
+
+    A window is closed when the watermark has reached its end. Then its row comes out, once, and nothing of it is kept;
+    with early results it is in the table from its first row on, changes with each epoch, and stays. A row counts in all
+    windows it is in that are not closed. It is late where all are, and where it has no event time.
+    """
+
+    window: FixedWindow
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        aggregations: Mapping[str, Aggregation],
+        source: InputSpec,
+        event_time: str | None,
+        window: FixedWindow,
+        early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
+        late: str = DROP,
+    ) -> "WindowAggregate":
+        """Check and plan the operator; raises `InvalidPipelineError`.
+
+        `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads, or all of
+        them where late rows are kept.
+        """
+        window = window_checks.fixed_window(window)
+        time = window_checks.time_of_window(event_time, source.schema)
+        options = WindowOptions(window, aggregations, time, early, late)
+        windowed = WindowedState.of(keys, options, source.schema)
+        tables = [windowed.windows(expire=False)] if early else [windowed.windows(expire=True), windowed.ends()]
+        return cls(windowed.pipeline(NAME, options, source, tables), options, windowed, window)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "WindowAggregate":
+        """The same operator from its fingerprint."""
+        options = WindowOptions.of(pipeline.parameters)
+        window = window_checks.fixed_window(options.window)
+        source, time = pipeline.inputs[0], options.event_time
+        return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
+
+    @property
+    def horizon_us(self) -> int:
+        return self.window.size_us
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return COUNTERS
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        times, known = times_of(rows.column(self.options.event_time))
+        used = np.zeros(len(times), dtype=np.bool_)
+        step = max(1, _ROWS_MAX // self.window.windows_of_a_row)
+        for first in range(0, len(times), step):
+            assigned = self.window.assigned(times[first : first + step])
+            at, starts = assigned.rows + first, assigned.starts
+            open_ = known[at] & are_open(self.window, starts, context.watermark_us)
+            if not open_.all():
+                at, starts = at[open_], starts[open_]
+            if len(at):
+                used[at] = True
+                self._take_in(hashes, rows, at, starts, state, context)
+        return np.flatnonzero(~used)
+
+    def _take_in(
+        self, hashes: Hashes, rows: pa.Table, at: Positions, starts: Positions, state: State, context: EpochContext
+    ) -> None:
+        """Aggregate the rows at `at`, each in the open window that begins at `starts`, and join that with the state."""
+        every = self.windowed.windows_of(rows_at(rows.select(list(self.pipeline.keys)), at), starts)
+        every_hash = subkey_hashes(hashes[at], [every.column(WINDOW_START)])
+        groups = key_order(every_hash, every)
+        first = groups.order[groups.starts]
+        windows, window_hashes = take(every, first), every_hash[first]
+        fresh = self.windowed.grouped.of_rows(rows, at[groups.order], groups.starts)
+        table = state.table(WINDOWS)
+        found = table.get(window_hashes, windows)
+        kept = self.windowed.grouped.merged_with(found, fresh)
+        state_rows = self.windowed.state_rows(windows, starts[first] + self.window.size_us, kept)
+        table.put(window_hashes, state_rows)
+        new = np.flatnonzero(~found.present)
+        context.counters[WINDOWS_OPENED] += len(new)
+        if len(new) and not self.options.early:
+            key_hashes = hashes[at[first[new]]]
+            state.timeline(ENDS).put(key_hashes, self.windowed.ends_of(key_hashes, rows_at(state_rows, new)))
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        if self.options.early:
+            yield from map(self.changes_of, state.table(WINDOWS).touched())
+        elif context.watermark_us is not None:
+            yield from self._closed(state, context.watermark_us, context)
+
+    def _closed(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
+        """Let the windows come out whose end the watermark has reached, and forget them.
+
+        What is kept for each may be far more than what says that it is due: so many are looked up as fit into memory.
+        """
+        table, until_us = state.table(WINDOWS), watermark_us + 1
+        lookups = Lookups(table, context.memory_bytes // 4)
+        pieces = Pieces(self.windowed.output, context.memory_bytes // 2)
+        for hashes, ends in due(state, until_us):
+            windows = ends.select(self.windowed.key_names)
+            for _, found in lookups.found(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
+                assert found.present.all(), "a window is there as long as its end is"
+                context.counters[WINDOWS_CLOSED] += found.rows.num_rows
+                yield from pieces.add(self.table(found.rows))
+        yield from pieces.rest()
+        table.expire(until_us)
+        state.timeline(ENDS).expire(until_us)

@@ -1,0 +1,197 @@
+"""What windows of every kind have in common: how their state looks, and how it becomes the stream's table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
+from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, filled, known
+from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
+from dagster_ckpt.operators.shared.event_time_range import out_of_range
+from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
+from dagster_ckpt.operators.shared.net_changes import changes_between
+from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, hashes_in, micros, whole_number
+from dagster_ckpt.operators.shared.window_kinds import Window, window_as_json, window_from_json
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+WINDOWS = "windows"
+"""The state table with a row for each key and window."""
+ENDS = "ends"
+"""The timeline of the windows' ends."""
+WINDOWS_OPENED = "windows_opened"
+"""Windows of a key that a row of the epoch was the first of."""
+WINDOWS_CLOSED = "windows_closed"
+"""Windows of a key that came out in the epoch. With early results none does: they are there from their first row on."""
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """What an aggregate over windows computes, and how it gives its results."""
+
+    window: Window
+    aggregations: Mapping[str, Aggregation]
+    event_time: str
+    early: bool
+    late: str
+
+    def parameters(self) -> dict[str, object]:
+        """The options as plain JSON values."""
+        return {
+            "window": window_as_json(self.window),
+            "aggregates": spelled(self.aggregations),
+            "event_time": self.event_time,
+            "early": self.early,
+            "late": str(self.late),
+        }
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, object]) -> "WindowOptions":
+        """The options from a pipeline's parameters."""
+        values: Mapping[str, Any] = parameters
+        window = window_from_json(values["window"])
+        return cls(window, aggregations_of(parameters), values["event_time"], values["early"], values["late"])
+
+
+@dataclass(frozen=True)
+class WindowedState:
+    """The columns of an aggregate over windows: of a key, a window's bounds, and what is kept for both together."""
+
+    keys: tuple[pa.Field, ...]
+    start: pa.Field
+    end: pa.Field
+    grouped: GroupedState
+
+    @classmethod
+    def of(cls, keys: tuple[str, ...], options: WindowOptions, schema: pa.Schema) -> "WindowedState":
+        """Check what all kinds of windows need. Raises `InvalidPipelineError`."""
+        pipeline_checks.check_keys(keys, schema)
+        pipeline_checks.check_aggregations(options.aggregations, keys, schema, options.event_time)
+        window_checks.check_window_names([*keys, *options.aggregations], [WINDOW_START, WINDOW_END, HASH])
+        check_late(options.late, schema)
+        grouped = GroupedState.of(options.aggregations, schema, options.event_time)
+        pipeline_checks.check_state_names(keys, [field.name for field in grouped.fields])
+        time = schema.field(options.event_time).type
+        start, end = (pa.field(name, time, nullable=False) for name in (WINDOW_START, WINDOW_END))
+        state = cls(tuple(schema.field(key) for key in keys), start, end, grouped)
+        pipeline_checks.check_columns(state.output)
+        return state
+
+    def pipeline(
+        self, operator: str, options: WindowOptions, source: InputSpec, tables: Sequence[StateTableSpec]
+    ) -> Pipeline:
+        """The fingerprint of an operator with this state."""
+        keys = tuple(field.name for field in self.keys)
+        read = {*keys, *self.grouped.values, options.event_time}
+        if options.late == DROP:
+            source = replace(source, schema=pa.schema([field for field in source.schema if field.name in read]))
+        return Pipeline(
+            operator=operator,
+            parameters=options.parameters(),
+            inputs=(source,),
+            keys=keys,
+            tables=(*tables, *late_tables(options.late, [source], [options.event_time])),
+            output=self.output,
+            appends=not options.early,
+        )
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns, and where the window begins: the key of a row of state."""
+        return (*(field.name for field in self.keys), WINDOW_START)
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of the stream's table."""
+        return pa.schema([*self.keys, self.start, self.end, *self.grouped.results])
+
+    def windows(self, *, expire: bool) -> StateTableSpec:
+        """The table `WINDOWS`. Its rows expire with their window's end, or never."""
+        schema = pa.schema([*self.keys, self.start, self.end, *self.grouped.fields])
+        return StateTableSpec(WINDOWS, schema, self.key_names, time=WINDOW_END if expire else None)
+
+    def ends(self) -> StateTableSpec:
+        """The timeline `ENDS`."""
+        schema = pa.schema([self.end, *self.keys, self.start, whole_number(HASH)])
+        return StateTableSpec(ENDS, schema, (WINDOW_END, *self.key_names), SortKind.TIME, time=WINDOW_END)
+
+    def windows_of(self, keys: pa.Table, starts: Positions) -> pa.Table:
+        """The keys of state rows: these keys, and windows that begin there."""
+        return pa.Table.from_arrays([*keys.columns, self._times(starts)], schema=pa.schema([*self.keys, self.start]))
+
+    def state_rows(self, windows: pa.Table, ends: Positions, kept: Columns) -> pa.Table:
+        """The rows of `WINDOWS` under these keys (`windows_of`)."""
+        columns = [*windows.columns, self._times(ends), *kept.values()]
+        return pa.Table.from_arrays(columns, schema=pa.schema([*windows.schema, self.end, *self.grouped.fields]))
+
+    def ends_of(self, hashes: Hashes, state_rows: pa.Table) -> pa.Table:
+        """The rows of `ENDS` for windows of keys with these hashes."""
+        columns = state_rows.select([WINDOW_END, *self.key_names]).columns
+        return pa.Table.from_arrays([*columns, hash_column(hashes)], schema=self.ends().schema)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        """The stream's table from rows of `WINDOWS`."""
+        columns = columns_of(state_rows)
+        keys = [columns[name] for name in (*self.key_names, WINDOW_END)]
+        return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.output)
+
+    def changes_of(self, touched: Touched) -> Changes:
+        """The net changes that follow from what happened to rows of `WINDOWS`."""
+        before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
+        return changes_between(before, after, (*self.key_names, WINDOW_END))
+
+    def _times(self, times: Positions) -> pa.Array:
+        return pa.array(times).view(self.start.type)
+
+
+@dataclass(frozen=True)
+class WindowedOperator:
+    """The part of `Operator` that is the same for windows of every kind."""
+
+    pipeline: Pipeline
+    options: WindowOptions
+    windowed: WindowedState
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return (self.options.event_time,)
+
+    @property
+    def logged(self) -> str | None:
+        return WINDOWS if self.options.early else None
+
+    def changes_of(self, touched: Touched) -> Changes:
+        return self.windowed.changes_of(touched)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        return self.windowed.table(state_rows)
+
+
+def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
+    """The rows of `ENDS` before a moment, in pieces, with the hashes of their keys."""
+    for piece in state.timeline(ENDS).scan(None, until_us):
+        yield hashes_in(piece), piece
+
+
+def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
+    """Event times in microseconds, and where there is one in range; elsewhere it is 0."""
+    column = flat(column)
+    times, usable = micros(filled(column, 0)), known(column)
+    if (outside := out_of_range(times)).any():
+        times, usable = np.where(outside, 0, times), usable & ~outside
+    return times, usable
+
+
+def rows_at(rows: pa.Table, positions: Positions) -> pa.Table:
+    """The rows at these positions, each column in one array; not copied where they are all rows in their order."""
+    if len(positions) == rows.num_rows and (positions[1:] > positions[:-1]).all():
+        return flatten(rows)
+    return take(rows, positions)

@@ -1,0 +1,74 @@
+import re
+
+import pyarrow as pa
+import pytest
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.checks.updating_checks import check_step, row_key
+from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+
+KIND = pa.field("_change_type", pa.string())
+ROWS = InputSpec((), pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
+CHANGES = InputSpec((), ROWS.schema.append(KIND))
+COUNT = {"n": agg.count()}
+OTHERS = ["with_watermark", "window", "interval_join", "join", "instant_join", "window_join", "process", "a_later_one"]
+
+
+def counted(where: str | None) -> Pipeline:
+    return RunningAggregate.build(("k",), COUNT, CHANGES, updating=True, where=where).pipeline
+
+
+def test_an_aggregate_can_follow() -> None:
+    check_step("aggregate", ("carrier",), ("k",))
+
+
+@pytest.mark.parametrize("step", OTHERS)
+def test_a_step_that_cannot_take_rows_back_is_refused_with_its_reason(step: str) -> None:
+    message = (
+        r"the upstream table updates and deletes rows, and .+: read a stream that only appends, or use \.where or "
+        rf"\.key_by\(\.\.\.\)\.aggregate\. step={step}, upstream_key=k, part$"
+    )
+    with pytest.raises(InvalidPipelineError, match=message):
+        check_step(step, ("k",), ("k", "part"))
+
+
+@pytest.mark.parametrize("keys", [("k", "part"), ("part", "k"), ("part", "v", "k")])
+def test_rows_that_are_one_per_key_need_no_deduplicate(keys: tuple[str, ...]) -> None:
+    message = f"the upstream's rows are one per key already: leave deduplicate out. step=deduplicate, keys={keys[0]}"
+    with pytest.raises(InvalidPipelineError, match=re.escape(message)):
+        check_step("deduplicate", keys, ("k", "part"))
+
+
+@pytest.mark.parametrize("keys", [("k",), ("v",), ("k", "v")])
+def test_deduplicate_by_another_key_would_need_all_rows(keys: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidPipelineError, match="nobody knows which one would be next"):
+        check_step("deduplicate", keys, ("k", "part"))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "key"),
+    [
+        (RunningAggregate.build(("k",), COUNT, ROWS).pipeline, ("k",)),
+        (Deduplicate.build(("v", "k"), ROWS, "last", "at", 10).pipeline, ("v", "k")),
+        (Mirror.build(("k",), CHANGES).pipeline, ("k",)),
+        (WindowAggregate.build(("k",), COUNT, ROWS, "at", Tumbling(5), True).pipeline, ("k", "window_start")),
+        (SessionAggregate.build(("k",), COUNT, ROWS, "at", Session(5), True).pipeline, ("k", "window_start")),
+    ],
+    ids=lambda case: case.operator if isinstance(case, Pipeline) else "",
+)
+def test_the_rows_of_a_table_are_told_apart_by_its_key_and_window(upstream: Pipeline, key: tuple[str, ...]) -> None:
+    assert row_key(upstream) == key
+    assert set(key) <= set(upstream.output.names)
+
+
+def test_another_condition_before_an_aggregate_is_an_incompatible_change() -> None:
+    assert breaking_changes(counted("v > 1"), counted("v > 2")) == ('where was "v > 1", now it is "v > 2"',)
+    assert RunningAggregate.from_pipeline(counted("v > 1")).pipeline == counted("v > 1")
+    assert counted(None).parameters.keys() == {"aggregates", "event_time", "updating"}
