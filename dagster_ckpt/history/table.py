@@ -14,8 +14,8 @@ from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import patient
 from dagster_ckpt.tables import files_of
-from dagster_ckpt.tables.changes import PATIENCE
-from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.table_changes import PATIENCE
+from dagster_ckpt.tables.table_operator import table_operator
 
 
 def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:

@@ -19,9 +19,9 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 from dagster_ckpt.storage.stores.retrying_store import patient
-from dagster_ckpt.tables.batches import batches_of
-from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
+from dagster_ckpt.tables.table_operator import table_operator
 
 PATIENCE = Patience(total_ms=30_000)
 """A table is many requests: all that was read before is lost with the one that fails."""

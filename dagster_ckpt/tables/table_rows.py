@@ -14,10 +14,10 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import patient
-from dagster_ckpt.tables.batches import batches_of
-from dagster_ckpt.tables.changes import ALL, PATIENCE
-from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
+from dagster_ckpt.tables.table_changes import ALL, PATIENCE
+from dagster_ckpt.tables.table_operator import table_operator
 
 
 def table_rows(

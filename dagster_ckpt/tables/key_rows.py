@@ -16,8 +16,8 @@ from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import patient
-from dagster_ckpt.tables.changes import PATIENCE
-from dagster_ckpt.tables.operator import table_operator
+from dagster_ckpt.tables.table_changes import PATIENCE
+from dagster_ckpt.tables.table_operator import table_operator
 
 Keys = Mapping[str, Sequence[object]]
 """Of each column of the key the values, as many of each: row i of them is a key. Arrow and numpy arrays will do."""
