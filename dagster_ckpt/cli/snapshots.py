@@ -7,7 +7,7 @@ from dagster_ckpt.cli.layout import new_table, say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo, Snapshot
-from dagster_ckpt.history.epoch_info import moment_of
+from dagster_ckpt.history.info.epoch_info import moment_of
 
 
 def listed(consistency: str, snapshot: Snapshot) -> None:

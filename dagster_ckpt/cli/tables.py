@@ -12,7 +12,7 @@ from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.cli.operators import in_words
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
-from dagster_ckpt.history.verification import Finding
+from dagster_ckpt.history.damage.verification import Finding
 from dagster_ckpt.protocol.epochs.lineage import ranges
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, ShardTime
 from dagster_ckpt.protocol.transitions.edits import NOBODY

@@ -47,7 +47,7 @@ def names(text: str) -> list[str]:
 
 def time(text: str) -> datetime:
     """A time; without an offset it is in UTC."""
-    from dagster_ckpt.history.choice import time_of
+    from dagster_ckpt.history.epoch_choice import time_of
 
     try:
         return time_of(text)

@@ -1,18 +1,32 @@
 """Reading a stream's past: no Spark, no Dagster, nothing but the objects in the store.
 
-store = CheckpointStore("file:///data/checkpoints")
-store.stream("delay_by_carrier").read()
+`CheckpointStore("file:///data/checkpoints").stream("delay_by_carrier").read()`. Reading order
+
+    checkpoint_store  a store full of streams
+    stream_history    one stream: what can be read of it, and done to it
+    stream_table      the table that one manifest shows
+    epoch_choice      which epoch is meant, by number or time
+    change_epochs     the manifests of the epochs after one
+    drain             a writer that is asked to end
+
+Several streams
+    snapshot          several streams at one moment
+    snapshot_search   finds the epochs of a snapshot
+
+Rooms
+    info/             what can be said of epochs, pins, subscribers and writers
+    damage/           what is damaged, and which epoch does without it
 """
 
 from dagster_ckpt.history.checkpoint_store import CheckpointStore
-from dagster_ckpt.history.draining import Draining
-from dagster_ckpt.history.epoch_info import EpochInfo
-from dagster_ckpt.history.pin_info import PinInfo
+from dagster_ckpt.history.damage.verification import Finding, Verification
+from dagster_ckpt.history.drain import Draining
+from dagster_ckpt.history.info.epoch_info import EpochInfo
+from dagster_ckpt.history.info.pin_info import PinInfo
+from dagster_ckpt.history.info.subscriber_info import SubscriberInfo
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
-from dagster_ckpt.history.subscriber_info import SubscriberInfo
-from dagster_ckpt.history.verification import Finding, Verification
-from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.storage.operations.collector import Collected
 
 __all__ = [

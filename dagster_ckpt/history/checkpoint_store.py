@@ -6,8 +6,8 @@ from datetime import datetime
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.snapshot import Snapshot
+from dagster_ckpt.history.snapshot_search import Choosing, Consistency, take_snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
-from dagster_ckpt.history.taking import Choosing, Consistency, take_snapshot
 from dagster_ckpt.protocol.object_names import (
     MANIFESTS,
     name_of,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.history.epoch_info import EpochInfo
+from dagster_ckpt.history.info.epoch_info import EpochInfo
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.manifest.manifest import Manifest

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.history.changes import epochs_behind
-from dagster_ckpt.history.choice import choose
-from dagster_ckpt.history.damage import advised
-from dagster_ckpt.history.draining import Draining, drain
-from dagster_ckpt.history.epoch_info import EpochInfo, info_of
-from dagster_ckpt.history.pin_info import PinInfo, pin_info
-from dagster_ckpt.history.subscriber_info import SubscriberInfo, subscriber_info
-from dagster_ckpt.history.table import checked_columns, late_rows_of, table_of
-from dagster_ckpt.history.verification import Progress, Verification, verify
-from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.history.change_epochs import epochs_behind
+from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.verification import Progress, Verification, verify
+from dagster_ckpt.history.drain import Draining, drain
+from dagster_ckpt.history.epoch_choice import choose
+from dagster_ckpt.history.info.epoch_info import EpochInfo, info_of
+from dagster_ckpt.history.info.pin_info import PinInfo, pin_info
+from dagster_ckpt.history.info.subscriber_info import SubscriberInfo, subscriber_info
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.history.stream_table import checked_columns, late_rows_of, table_of
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.pin import Pin

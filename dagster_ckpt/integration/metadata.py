@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.history.epoch_info import most_runs
+from dagster_ckpt.history.info.epoch_info import most_runs
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition

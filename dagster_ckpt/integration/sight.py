@@ -15,7 +15,7 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
-from dagster_ckpt.history.damage import advised
+from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.recovery import LeaseView, Recovery, StartView

@@ -21,7 +21,7 @@ from dagster_ckpt.errors import (
     InvalidPipelineError,
     StoreUnavailableError,
 )
-from dagster_ckpt.history.damage import advised
+from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator

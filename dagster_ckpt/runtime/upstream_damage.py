@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.history.damage import epoch_without, go_back
+from dagster_ckpt.history.damage.damage_advice import epoch_without, go_back
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef

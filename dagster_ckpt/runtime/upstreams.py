@@ -16,7 +16,7 @@ from dagster_ckpt.errors import (
     InvalidPipelineError,
     StoreUnavailableError,
 )
-from dagster_ckpt.history.damage import advised, go_back
+from dagster_ckpt.history.damage.damage_advice import advised, go_back
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber

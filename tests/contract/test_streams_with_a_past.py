@@ -27,7 +27,7 @@ from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import stream_folder
 from tests.unit.history.made_streams import DEPARTURES, MadeStream, by_hour, departures
 from tests.unit.history.reading_streams import ReadingStream, source_of
-from tests.unit.history.test_a_person_reshards import CARRIERS, flights_at
+from tests.unit.history.test_stream_history_reshard import CARRIERS, flights_at
 from tests.unit.state.epochs import EAGER
 from tests.worlds.s3_server import S3Server
 

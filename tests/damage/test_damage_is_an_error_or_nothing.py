@@ -36,7 +36,10 @@ def test_every_kind_of_object_is_damaged_in_every_way_in_at_least_500_cases(tmp_
     [
         (patch.object(CheckedBytes, "check_blocks", lambda self, blocks: None), "state"),
         (patch.object(ManifestChain, "_broken", lambda self, last, *_: self.read(last.version - 1)), "manifest"),
-        (patch("dagster_ckpt.history.damage.epoch_without", lambda chain, newest, error: newest.epoch), "state"),
+        (
+            patch("dagster_ckpt.history.damage.damage_advice.epoch_without", lambda chain, newest, error: newest.epoch),
+            "state",
+        ),
     ],
     ids=["blocks are not checked", "the manifest before is taken", "any epoch is good"],
 )

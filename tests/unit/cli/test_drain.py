@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.history import draining
+from dagster_ckpt.history import drain
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.drain_requests import write_drain
@@ -15,7 +15,7 @@ from tests.unit.history.made_streams import MadeStream
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "_LOOK_MS", 5)
+    monkeypatch.setattr(drain, "_LOOK_MS", 5)
 
 
 def test_without_a_writer_there_is_nothing_to_drain(command: Command) -> None:
@@ -51,7 +51,7 @@ def test_wait_returns_when_the_writer_has_ended(
         write_drain(store, request)
         live.close()
 
-    monkeypatch.setattr(draining, "write_drain", honoured)
+    monkeypatch.setattr(drain, "write_drain", honoured)
     result = command("drain", "live", "--wait")
     assert result.exit_code == 0
     assert result.stdout.startswith("live has ended at epoch 2: Dagster run dagster-run-1 on ")
@@ -63,7 +63,7 @@ def test_a_writer_that_dies_while_it_is_waited_for_is_status_1(
 ) -> None:
     live = MadeStream(tmp_path.as_uri(), "live")
     looks = iter([False])
-    monkeypatch.setattr("dagster_ckpt.history.writer_info.is_gone", lambda _: next(looks, True))
+    monkeypatch.setattr("dagster_ckpt.history.info.writer_info.is_gone", lambda _: next(looks, True))
     result = command("drain", "live", "--wait", "--json")
     assert result.exit_code == 1
     assert "live: the writer died" in result.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.history.table import table_of
+from dagster_ckpt.history.stream_table import table_of
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TypeVar
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.history.damage import go_back
-from dagster_ckpt.history.needed_objects import NeededObjects
+from dagster_ckpt.history.damage.damage_advice import go_back
+from dagster_ckpt.history.damage.needed_objects import NeededObjects
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.epochs.pin import decode_pin

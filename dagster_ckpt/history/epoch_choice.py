@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history.epoch_info import moment_of
+from dagster_ckpt.history.info.epoch_info import moment_of
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage, ranges
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained

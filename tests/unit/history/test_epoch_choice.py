@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history.choice import choose
-from dagster_ckpt.history.epoch_info import info_of, moment_of
+from dagster_ckpt.history.epoch_choice import choose
+from dagster_ckpt.history.info.epoch_info import info_of, moment_of
 from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import ranges
 from dagster_ckpt.protocol.manifest.manifest import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError
-from dagster_ckpt.history import CheckpointStore, StreamHistory, WriterInfo, draining
+from dagster_ckpt.history import CheckpointStore, StreamHistory, WriterInfo, drain
 from dagster_ckpt.protocol.lease import Life, ProcessId, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.writer.drain_requests import DrainWatch, read_drain
@@ -16,7 +16,7 @@ from tests.unit.history.made_streams import MadeStream, departures
 
 @pytest.fixture
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeStream:
-    monkeypatch.setattr(draining, "_LOOK_MS", 5)
+    monkeypatch.setattr(drain, "_LOOK_MS", 5)
     made = MadeStream(tmp_path.as_uri(), "delays")
     made.commit(departures({"UA": [1.0]}))
     return made

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeVar
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.history.choice import choose, committed_by
+from dagster_ckpt.history.epoch_choice import choose, committed_by
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import EMPTY, Epoch

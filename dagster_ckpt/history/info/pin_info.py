@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dagster_ckpt.history.epoch_info import moment_of
+from dagster_ckpt.history.info.epoch_info import moment_of
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.epochs.pin import Pin
 

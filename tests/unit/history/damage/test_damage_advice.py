@@ -8,7 +8,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.history.damage import advised
+from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import open_store

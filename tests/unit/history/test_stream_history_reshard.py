@@ -18,7 +18,7 @@ from dagster_ckpt.state.runs import run_writer
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations import manual_opening
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, append, by_hour, departures
-from tests.unit.history.test_a_person_goes_back import _beating
+from tests.unit.history.test_stream_history_rollback import _beating
 
 NAME = "delays"
 CARRIERS = [f"{letter}{number}" for letter in "ABCDEFGH" for number in range(4)]

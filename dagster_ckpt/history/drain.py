@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.errors import CheckpointError, FencedError
-from dagster_ckpt.history.writer_info import WriterInfo, WriterWatch, lease_of
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch, lease_of
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain

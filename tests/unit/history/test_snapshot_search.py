@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, Snapshot, StreamHistory
-from dagster_ckpt.history.taking import Choosing, take_snapshot
+from dagster_ckpt.history.snapshot_search import Choosing, take_snapshot
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import manifest_name

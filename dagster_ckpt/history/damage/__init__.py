@@ -1,0 +1,8 @@
+"""Damaged objects: found, and told with a way back.
+
+Reading order
+
+    verification    reads every byte that retained epochs and pins need
+    needed_objects  which objects those are
+    damage_advice   which epoch does without a damaged object, and how to go back to it
+"""
