@@ -13,9 +13,9 @@ from dagster_ckpt import CheckpointStore, InvalidPipelineError, Stream, agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
-from dagster_ckpt.runtime.job import run_stream
-from dagster_ckpt.runtime.session import open_session
-from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.writer.opening import Opening

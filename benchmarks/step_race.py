@@ -20,7 +20,7 @@ from benchmarks.session import read_folder, rivals_session, start
 from benchmarks.sides import Side, worked
 from benchmarks.step_inputs import StepInbox
 from benchmarks.steps import WAYS, WayOfWork
-from dagster_ckpt.runtime.session import open_session
+from dagster_ckpt.runtime.spark.session import open_session
 
 _PREFIXES = ("", "r")
 

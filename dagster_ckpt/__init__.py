@@ -1,7 +1,7 @@
 """Exactly-once, stateful PySpark streams as Dagster assets, which recover by themselves.
 
-Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task`, and
-Dagster's import takes seconds. Each public name is loaded when it is first used.
+Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task.epoch_task`,
+and Dagster's import takes seconds. Each public name is loaded when it is first used.
 """
 
 from importlib import import_module
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from dagster_ckpt.operators.shared.window_kinds import tumbling as tumbling
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
-    from dagster_ckpt.runtime.declared import source as source
-    from dagster_ckpt.runtime.spark_reader import SparkReader as SparkReader
-    from dagster_ckpt.runtime.spark_reader import register_spark_reader as register_spark_reader
-    from dagster_ckpt.runtime.stream import Stream as Stream
+    from dagster_ckpt.runtime.declared.declared_sources import source as source
+    from dagster_ckpt.runtime.declared.stream import Stream as Stream
+    from dagster_ckpt.runtime.spark.spark_reader import SparkReader as SparkReader
+    from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader as register_spark_reader
 
 _HOMES = {
     "CheckpointCoordinator": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
@@ -63,9 +63,9 @@ _HOMES = {
     "ProcessFunction": "dagster_ckpt.operators.process",
     "Recovery": "dagster_ckpt.integration.recovery",
     "Snapshot": "dagster_ckpt.history",
-    "SparkReader": "dagster_ckpt.runtime.spark_reader",
+    "SparkReader": "dagster_ckpt.runtime.spark.spark_reader",
     "StoreUnavailableError": "dagster_ckpt.errors",
-    "Stream": "dagster_ckpt.runtime.stream",
+    "Stream": "dagster_ckpt.runtime.declared.stream",
     "StreamHistory": "dagster_ckpt.history",
     "ValueState": "dagster_ckpt.operators.process",
     "agg": "dagster_ckpt.operators",
@@ -73,9 +73,9 @@ _HOMES = {
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.late_rows",
-    "register_spark_reader": "dagster_ckpt.runtime.spark_reader",
+    "register_spark_reader": "dagster_ckpt.runtime.spark.spark_reader",
     "session": "dagster_ckpt.operators.shared.window_kinds",
-    "source": "dagster_ckpt.runtime.declared",
+    "source": "dagster_ckpt.runtime.declared.declared_sources",
     "streaming_asset": "dagster_ckpt.integration.asset",
     "tumbling": "dagster_ckpt.operators.shared.window_kinds",
 }

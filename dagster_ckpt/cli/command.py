@@ -35,7 +35,7 @@ def class_archive() -> None:
     import os
 
     from dagster_ckpt.cli.progress import shown_wait
-    from dagster_ckpt.runtime.class_archive import archive_of, make_archive
+    from dagster_ckpt.runtime.spark.class_archive import archive_of, make_archive
 
     archive = archive_of(os.environ)
     if archive is None:

@@ -19,8 +19,8 @@ from dagster_ckpt.integration.step import run_step
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
 from dagster_ckpt.integration.upstream_assets import upstream_ins
-from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.session import announce_settings
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.session import announce_settings
 
 _RESOURCES: Mapping[str, Any] = {
     # Whatever lies under this key: PySparkResource and LazyPySparkResource have no base class in common.

@@ -26,7 +26,7 @@ from dagster_ckpt.integration.recovery import RunState, RunView
 from dagster_ckpt.integration.run_config import op_config
 from dagster_ckpt.integration.run_error import run_error
 from dagster_ckpt.integration.sight import Sight
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from dagster_ckpt.integration.late_rows import stream_of_late_key
 from dagster_ckpt.integration.names import stream_name_of
 from dagster_ckpt.integration.resources import CheckpointCoordinatorResource
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.spark_reader import SparkReader
+from dagster_ckpt.runtime.spark.spark_reader import SparkReader
 
 
 class EpochIOManager(dg.ConfigurableIOManager):

@@ -8,7 +8,7 @@ from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
 from dagster_ckpt.integration.recovery import Recovery
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.quantities import Duration, milliseconds
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 OUR_TAGS = "dagster_ckpt/"
 _DAGSTERS_TAGS = ("dagster/", ".dagster/")

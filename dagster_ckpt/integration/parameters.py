@@ -9,7 +9,7 @@ import dagster as dg
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
 
 _RESOURCE_MARK = get_args(dg.ResourceParam[object])[1]
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

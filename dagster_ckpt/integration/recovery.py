@@ -34,7 +34,7 @@ from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.crash_loop import RunError, SameError, counted
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.quantities import Duration, milliseconds
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 START_TIMEOUT_MS = 180_000
 """A step that has not opened its stream this long after its start never will: Spark needs seconds.

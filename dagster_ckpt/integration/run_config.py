@@ -11,7 +11,7 @@ from pydantic import Field
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.options import run_mode
 from dagster_ckpt.quantities import milliseconds
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 RESERVED = ("mode", "run_for", "from_epoch", "take_over")
 

@@ -7,7 +7,7 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration import streaming_function
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 
 def streams_in_run(context: dg.AssetExecutionContext) -> list[str]:

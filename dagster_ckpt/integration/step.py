@@ -44,17 +44,17 @@ from dagster_ckpt.integration.upstream_assets import read_upstreams
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.driver import CommittedEpoch
-from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
-from dagster_ckpt.runtime.job import run_stream
-from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.redacted_errors import secrets_left_out
-from dagster_ckpt.runtime.session import open_session, own_interrupts
-from dagster_ckpt.runtime.spark_errors import missing_input_named
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
-from dagster_ckpt.runtime.task_slots import task_slots
-from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
+from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
+from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover

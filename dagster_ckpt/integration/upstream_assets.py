@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.integration.parameters import Parameters
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.upstream import newest_of, read_changes, read_table
-from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
 
 
 def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None) -> dict[str, dg.AssetIn]:

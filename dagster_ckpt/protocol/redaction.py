@@ -2,7 +2,7 @@
 
 What may be one: the user and password before a host, and every value of the parameters behind a path (`?sig=...`,
 `;password=...`). A rotated token must not make another source, so an address is kept without its parameters. A file's
-path keeps the mark that it had some, for without them two files may look alike (`runtime.seen_files` tells them apart).
+path keeps the mark that it had some, for without them two files may look alike (`seen_files` tells them apart).
 
 In the addresses of Azure's stores the container stands before the host. It says what is read, and is no secret.
 """

@@ -18,12 +18,12 @@ from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
-from dagster_ckpt.runtime.declared import Reader
-from dagster_ckpt.runtime.job import run_stream
-from dagster_ckpt.runtime.patient_session import PatientSession
-from dagster_ckpt.runtime.session import NEEDED, announce_settings, open_session
-from dagster_ckpt.runtime.stream import Stream, Upstream
-from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.declared.declared_sources import Reader
+from dagster_ckpt.runtime.declared.stream import Stream, Upstream
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.spark.no_max_file_age_session import PatientSession
+from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings, open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.writer.opening import Opening

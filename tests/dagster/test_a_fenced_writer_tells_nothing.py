@@ -10,7 +10,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.integration import step as step_module
 from dagster_ckpt.integration.step import Step
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.dagster.sensor_world import SensorWorld, a_world
 

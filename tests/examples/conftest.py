@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.session import announce_settings
+from dagster_ckpt.runtime.spark.session import announce_settings
 from tests.dagster.conftest import NOTHING_PRINTED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -16,7 +16,7 @@ from dagster_ckpt.integration.recovery import LeaseView, Recovery, RunState, Run
 from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 from tests.simulation.job import pipeline_of

@@ -124,7 +124,7 @@ class Driver:
         self.tell(Reset(frozenset(map(Shard, range(writer.manifest.shards)))))
 
     def make_epoch(self) -> None:
-        """One micro-batch, as `runtime.driver` makes an epoch of it."""
+        """One micro-batch, as `runtime.driver.epoch_driver` makes an epoch of it."""
         acks = self.acks()
         number, position = self.next_position()
         self.commit(EpochEdit(acks, (position,), batch_id=number, epoch_ms=1, delays_us=self.delays_us))

@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Reta
 from dagster_ckpt.protocol.object_names import file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.transitions import manifest_rules
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
-from dagster_ckpt.runtime import upstreams as upstreams_module
+from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
 from dagster_ckpt.state.reshard import reshard as reshard_module
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders import subscribers as subscribers_module

@@ -14,8 +14,8 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPositi
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import pin_name
-from dagster_ckpt.runtime.sources import Source
-from dagster_ckpt.runtime.upstreams import Upstreams
+from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError

@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.epochs import retention
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.protocol.manifest import codec
-from dagster_ckpt.runtime import upstreams
+from dagster_ckpt.runtime.upstreams import upstreams
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.chain import indexed_lists
 from dagster_ckpt.storage.chain import manifest_chain as chain_module

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.session import announce_settings, open_session
+from dagster_ckpt.runtime.spark.session import announce_settings, open_session
 from tests.spark.streams import StreamUnderTest
 
 

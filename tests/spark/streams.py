@@ -13,11 +13,11 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.driver import CommittedEpoch
-from dagster_ckpt.runtime.job import run_stream
-from dagster_ckpt.runtime.session import open_session
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks, JobOptions, JobResult, StreamJob
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.writer.opening import Opening

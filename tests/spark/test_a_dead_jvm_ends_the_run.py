@@ -17,8 +17,8 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from dagster_ckpt.runtime.session import announce_settings
-from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.spark.session import announce_settings
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from tests.spark.streams import StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import totals
 

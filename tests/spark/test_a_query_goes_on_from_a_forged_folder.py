@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
-from dagster_ckpt.runtime.plan import analysed_plan, leaves
-from dagster_ckpt.runtime.scratch import Scratch, conf_of, forge, remove_abandoned
-from dagster_ckpt.runtime.seen_files import table_of
-from dagster_ckpt.runtime.sources import Source, sources_of
+from dagster_ckpt.runtime.declared.query_plan import analysed_plan, leaves
+from dagster_ckpt.runtime.declared.sources import Source, sources_of
+from dagster_ckpt.runtime.driver.seen_files import table_of
+from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch, conf_of, forge, remove_abandoned
 from tests.spark.input_files import drop
 
 

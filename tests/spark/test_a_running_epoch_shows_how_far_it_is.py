@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.protocol.lease import EpochWork
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dagster_ckpt import agg, tumbling
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
 from tests.spark.test_streams_in_event_time import counted, read, rows

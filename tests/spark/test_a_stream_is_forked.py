@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.protocol.manifest.references import ancestors_named
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest
 

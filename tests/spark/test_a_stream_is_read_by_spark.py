@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
-from dagster_ckpt.runtime.spark_reader import SparkReader, register_spark_reader
+from dagster_ckpt.runtime.spark.spark_reader import SparkReader, register_spark_reader
 from tests.unit.history.made_streams import MadeStream, append, departures
 
 

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from dagster_ckpt import CheckpointStore, agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.driver import CommittedEpoch
-from dagster_ckpt.runtime.engines import CacheOptions, EngineOptions
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks
-from dagster_ckpt.runtime.upstream import newest_of, read_table
-from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures

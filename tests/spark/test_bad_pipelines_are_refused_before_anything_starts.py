@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg, session, tumbling
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.runtime import session as sessions
-from dagster_ckpt.runtime.session import open_session
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.spark import session as sessions
+from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
@@ -196,7 +196,7 @@ def test_a_store_that_workers_cannot_reach_is_refused(
         patch.setattr(StreamUnderTest, "address", StoreAddress("memory://tests"))
         with pytest.raises(InvalidPipelineError, match="cannot reach a memory: store"):
             stream.run(lambda spark: stream_of(spark, inbox))
-    monkeypatch.setattr("dagster_ckpt.runtime.checked.is_local", lambda session: False)
+    monkeypatch.setattr("dagster_ckpt.runtime.driver.stream_checks.is_local", lambda session: False)
     with pytest.raises(InvalidPipelineError, match="a file: store is on one host"):
         stream.run(lambda spark: stream_of(spark, inbox))
 

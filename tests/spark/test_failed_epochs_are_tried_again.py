@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, StoreUnavailableError
-from dagster_ckpt.runtime import job
-from dagster_ckpt.runtime.query import EpochQuery
-from dagster_ckpt.runtime.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.driver import stream_run
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
@@ -98,7 +98,7 @@ def test_an_opening_that_the_store_refuses_is_one_of_the_tries(
 ) -> None:
     fill(inbox, 0, 1)
     opening = Refuses(open_stream, 2)
-    monkeypatch.setattr(job, "open_stream", opening)
+    monkeypatch.setattr(stream_run, "open_stream", opening)
     stream.run(totals(inbox), replace(FAST, tolerable_failures=2))
     assert stream.rows() == expected(0)
     assert opening.made == 3
@@ -112,7 +112,7 @@ def test_a_run_that_must_end_ends_also_while_its_opening_is_refused(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = Refuses(open_stream, 99)
-    monkeypatch.setattr(job, "open_stream", opening)
+    monkeypatch.setattr(stream_run, "open_stream", opening)
     with pytest.raises(StoreUnavailableError):
         stream.run(totals(inbox), replace(FAST, tolerable_failures=99), JobHooks(stop_reason=lambda: "canceled"))
     assert opening.made == 1

@@ -15,10 +15,10 @@ from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError, FencedError
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
-from dagster_ckpt.runtime.driver import CommittedEpoch
-from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Takeover

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
 

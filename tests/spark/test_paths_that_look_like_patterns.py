@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import START_S, drop
 from tests.spark.streams import StreamUnderTest
 

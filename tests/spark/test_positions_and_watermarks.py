@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError
-from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.scratch import Scratch
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 

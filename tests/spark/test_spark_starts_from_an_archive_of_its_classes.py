@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dagster_ckpt.runtime.class_archive import archive_of, use_archive
+from dagster_ckpt.runtime.spark.class_archive import archive_of, use_archive
 
 _LOADED_MIN = 10_000
 

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, ValueState, agg, tumbling
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.runtime.mode import Mode
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.stream_job import JobHooks
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 

@@ -17,10 +17,10 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.integration.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.conditions import fingerprint_of
-from dagster_ckpt.runtime.stream import Stream
-from dagster_ckpt.runtime.upstream import newest_of, read_table
-from dagster_ckpt.runtime.upstream_source import Downstream
+from dagster_ckpt.runtime.declared.row_conditions import fingerprint_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.streams import StreamUnderTest
 
 ZONES = ["America/New_York", "Asia/Kolkata", "GMT-03:30"]

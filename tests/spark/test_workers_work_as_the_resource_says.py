@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
-from dagster_ckpt.runtime.engines import EngineOptions
-from dagster_ckpt.runtime.session import open_session
-from dagster_ckpt.runtime.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.spark.session import open_session
+from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 

@@ -21,9 +21,9 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.layout import HASH, INPUT, Layout, columns_of_input
-from dagster_ckpt.runtime.pipeline import arrow_schema
-from dagster_ckpt.runtime.task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.declared.pipeline import arrow_schema
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, Layout, columns_of_input
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store

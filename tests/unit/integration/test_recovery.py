@@ -23,7 +23,7 @@ from dagster_ckpt.integration.recovery import (
     decide,
 )
 from dagster_ckpt.protocol.lease import Life
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 NOW, CONTINUOUS = Mode.AVAILABLE_NOW, Mode.CONTINUOUS
 TERM = Term(7)

@@ -3,7 +3,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.selection import _starts_children, mode_of_run
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 NOW, CONTINUOUS = Mode.AVAILABLE_NOW, Mode.CONTINUOUS
 

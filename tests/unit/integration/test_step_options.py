@@ -7,7 +7,7 @@ import pytest
 
 from dagster_ckpt import CheckpointCoordinatorResource, LsmStateBackendResource, Stream, streaming_asset
 from dagster_ckpt.integration import step as step_module
-from dagster_ckpt.runtime.stream_job import StreamJob
+from dagster_ckpt.runtime.driver.stream_job import StreamJob
 
 
 class NoSparkError(Exception):

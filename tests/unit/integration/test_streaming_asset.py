@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import InvalidPipelineError, Recovery, Stream, streaming_asset
 from dagster_ckpt.integration import streaming_function
 from dagster_ckpt.integration.options import stream_options
-from dagster_ckpt.runtime.mode import Mode
+from dagster_ckpt.runtime.run_mode import Mode
 
 
 class Clicks(dg.ConfigurableResource):  # type: ignore[type-arg]

@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.session import NEEDED
+from dagster_ckpt.runtime.spark.session import NEEDED
 from dagster_ckpt.testing import batches
 
 

@@ -1,0 +1,11 @@
+"""What the user declares.
+
+Reading order
+
+    stream            `Stream`: what a streaming asset's function returns
+    declared_sources  sources declared by name
+    row_conditions    conditions on the rows of an updating table
+    pipeline          from a `Stream` to a checked operator
+    query_plan        the plan as Spark has analysed it
+    sources           what makes a source the same one after a restart
+"""

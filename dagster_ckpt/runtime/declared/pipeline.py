@@ -1,0 +1,109 @@
+"""From the user's `Stream` to a checked operator, before anything runs."""
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from dagster_ckpt.errors import InvalidPipelineError, naming
+from dagster_ckpt.nullability import all_nullable_within
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.shared.checks import pipeline_checks
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
+from dagster_ckpt.runtime.declared.stream import StepInput, Stream
+from dagster_ckpt.runtime.task.shard_assignment import HASH
+
+_INSTEAD = {
+    "variant": "to_json({column}), and parse_json what you read of it",
+    "geometry": "ST_AsBinary({column})",
+    "geography": "ST_AsBinary({column})",
+    "time": "CAST({column} AS STRING), which keeps the order, or the microseconds of the day as a BIGINT",
+}
+"""Types of Spark's that Arrow takes for others, or that do not come back from it, and what to select instead."""
+
+
+def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
+    """The operator that the stream's steps name, its columns and types checked. Raises `InvalidPipelineError`.
+
+    `sources` says for each input what it reads.
+    """
+    if stream.keys and stream.step is None:
+        raise InvalidPipelineError(
+            "keys alone do nothing: call aggregate(...) or another step that keeps state after key_by, or leave key_by "
+            f"out. asset={asset}, keys={', '.join(stream.keys)}"
+        )
+    inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
+    if stream.step is None:
+        with naming(asset=asset):
+            return AppendOnly.build(inputs[0].spec)
+    with naming(operator=stream.step.name, asset=asset):  # an operator does not know by which word the user called it
+        operator = stream.step.build(inputs)
+    for number, each in enumerate(stream.inputs):
+        _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
+    return operator
+
+
+def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> StepInput:
+    schema = arrow_schema(asset, stream.frame.schema)
+    event_time = stream.event_time.column if stream.event_time else None
+    with naming(asset=asset):
+        pipeline_checks.check_event_time(event_time, schema)
+    return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time, stream.upstream)
+
+
+def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
+    """A DataFrame's columns as Arrow brings them to a task.
+
+    Each may be null, and all within it: what Spark says of that can change, and does not hold within a null.
+    """
+    fields = []
+    for field in schema.fields:
+        if (name := _unsupported(field.dataType)) is not None:
+            raise InvalidPipelineError(
+                f"a stream has no {name.upper()} columns, nor such values within others: select "
+                f"`{_INSTEAD[name].format(column=field.name)}`. "
+                f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
+            )
+        try:
+            [arrow] = to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkException as error:
+            raise InvalidPipelineError(
+                "Arrow has no such type, so no row of it can reach a task: cast the column or leave it out. "
+                f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
+            ) from error
+        if field.name == HASH:
+            raise InvalidPipelineError(
+                f"this name carries the key's hash: rename the column. asset={asset}, column={field.name}"
+            )
+        fields.append(arrow.with_nullable(True))
+    return all_nullable_within(pa.schema(fields))
+
+
+def _unsupported(type_: DataType) -> str | None:
+    """The first type in it that a stream cannot keep as what it is, by Spark's name; None: there is none."""
+    if (name := type_.typeName()) in _INSTEAD:
+        return name
+    within: list[DataType] = []
+    if isinstance(type_, StructType):
+        within = [field.dataType for field in type_.fields]
+    elif isinstance(type_, ArrayType):
+        within = [type_.elementType]
+    elif isinstance(type_, MapType):
+        within = [type_.keyType, type_.valueType]
+    return next((found for each in within if (found := _unsupported(each)) is not None), None)
+
+
+def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:
+    """No text that is compared has a collation: Arrow does not know of them, so a task compares bytes."""
+    for field in stream.frame.schema.fields:
+        type_ = field.dataType
+        if field.name in compared and isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():
+            raise InvalidPipelineError(
+                "keys, and what min, max, first and last compare, must be text without a collation: "
+                f"select `{field.name} COLLATE UTF8_BINARY`, or `lower({field.name}) COLLATE UTF8_BINARY` where case "
+                "does not matter. "
+                f"asset={asset}, column={field.name}, collation={type_.collation}"
+            )

@@ -1,0 +1,183 @@
+"""The inputs of a stream: what makes a source the same one after a restart, and how far each has been read."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
+from dagster_ckpt.protocol.transitions.source_moves import Moves
+from dagster_ckpt.runtime.declared.query_plan import Leaf
+
+_CHOOSING = {
+    UPSTREAM: ("read",),
+    "kafka": ("subscribe", "subscribepattern", "assign"),
+    "rate": ("rowspersecond", "rampuptime"),
+    "rate-micro-batch": ("rowsperbatch", "starttimestamp"),
+}
+"""The options that choose what a source reads, by its format. A source of an unknown format is known by its address
+alone: any option of it could be a secret. How a source is reached is never in here: brokers move."""
+
+_CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
+_BROKERS = {"kafka": "kafka.bootstrap.servers"}
+"""How a source is reached that is known by its options alone: its address only where two read the same."""
+
+_NOT_REPLAYABLE = ("socket", "textsocket")
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+_BROKER_LIST = re.compile(r"[^/]+:\d+(,|$)")
+_PATTERN = re.compile(r"[*?\[\]{}]")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of a running plan.
+
+    `number` is its folder below `sources/` in Spark's checkpoint, `lines` its places in Spark's offset log (a plan that
+    uses a source twice writes its offset twice). A file source keeps its positions as the files it has seen.
+    `path` is the address that those have in common as it was given, secrets and all: it is never written anywhere.
+    """
+
+    identity: SourceIdentity
+    number: int
+    lines: tuple[int, ...]
+    reads_files: bool
+    path: str = field(default="", repr=False)
+
+
+def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
+    """The distinct sources of a plan, in the order in which it first names them.
+
+    Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
+    """
+    read = {leaf.number: _source(asset, session, leaf) for leaf in reversed(leaves)}
+    known_by_options = _known_by_options([source.identity for source in read.values()])
+    found: dict[int, Source] = {}
+    for line, leaf in enumerate(leaves):
+        if leaf.number in found:
+            twin = found[leaf.number]
+            found[leaf.number] = replace(twin, lines=(*twin.lines, line))
+            continue
+        source = replace(read[leaf.number], lines=(line,))
+        if source.identity in known_by_options:
+            source = replace(source, identity=replace(source.identity, address=""))
+        ordinal = sum(replace(other.identity, ordinal=0) == source.identity for other in found.values())
+        found[leaf.number] = replace(source, identity=replace(source.identity, ordinal=ordinal))
+    return tuple(found.values())
+
+
+def _known_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentity]:
+    """Those that their options tell from all others: two clusters may have topics of one name."""
+    reached: dict[SourceIdentity, set[str]] = {}
+    for identity in identities:
+        if identity.format in _BROKERS:
+            reached.setdefault(replace(identity, address=""), set()).add(identity.address)
+    alone = {identity for identity, addresses in reached.items() if len(addresses) == 1}
+    return {identity for identity in identities if replace(identity, address="") in alone}
+
+
+def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[SourcePosition, ...]:
+    """The position of each source of the plan, in the plan's order: that of the manifest, whatever the order there.
+
+    Raises `IncompatibleStateError` where the stream has read other sources than these. At epoch 0 it has read none: of
+    those that it knows from before a rollback it knows only where they begin.
+    """
+    known = {position.source: position for position in manifest.sources}
+    wanted = [source.identity for source in sources]
+    if known and manifest.epoch != EMPTY and known.keys() != set(wanted):
+        gone = [_named(identity) for identity in known if identity not in wanted]
+        new = [_named(identity) for identity in wanted if identity not in known]
+        raise IncompatibleStateError(
+            'the stream\'s inputs are not those its state was made from: restore them; say moved={"old": "new"} where '
+            "a folder or a bucket has moved; or start again with rollback(0), or with fork(..., epoch=0) beside it. "
+            f"gone={gone}, new={new}"
+        )
+    return tuple(known.get(identity, SourcePosition(identity)) for identity in wanted)
+
+
+def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Moves:
+    """Old and new addresses as the user has said them, as identities spell them.
+
+    Raises `InvalidPipelineError` for what no folder is.
+    """
+    for address in (*moved, *moved.values()):
+        if _PATTERN.search(address):
+            raise InvalidPipelineError(
+                f"moved says where a folder was and is now, by their addresses: leave the pattern out. asset={asset}, "
+                f"address={redacted_folder(address)}"
+            )
+    return tuple((_spelled(session, old), _spelled(session, new)) for old, new in moved.items())
+
+
+def spelled_by_spark(session: SparkSession, address: str) -> str:
+    """An address as Spark spells those of files: some letters of a path are encoded."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    return str(jvm.org.apache.hadoop.fs.Path(address).toUri().toString())
+
+
+def _spelled(session: SparkSession, address: str) -> str:
+    if _BROKER_LIST.match(address):
+        return address
+    whole = address if _URL.match(address) else _qualified(session, address)
+    return re.sub("^file:/+", "file:/", redacted_folder(whole)).rstrip("/")
+
+
+def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
+    relation = leaf.relation
+    if relation.getClass().getSimpleName() == "StreamingRelation":
+        data_source = relation.dataSource()
+        name = str(data_source.className()).lower()
+        options = _scala_map(data_source.options())
+        reads_files = str(data_source.sourceInfo().name()).startswith("FileSource[")
+    else:
+        name = str(relation.sourceName()).lower()
+        options = {str(key).lower(): str(value) for key, value in relation.extraOptions().items()}
+        if relation.identifier().isDefined():
+            options["path"] = f"{relation.catalog().get().name()}.{relation.identifier().get()}"
+        reads_files = False
+    if name in _NOT_REPLAYABLE:
+        raise InvalidPipelineError(
+            "a socket cannot be read again after a crash: read from files, Kafka or another source that can. "
+            f"asset={asset}, source={name}"
+        )
+    if reads_files and options.get("cleansource", "off").lower() != "off":
+        raise InvalidPipelineError(
+            "cleanSource would remove files that an older epoch still needs to be read again: leave the option out. "
+            f"asset={asset}, cleanSource={options['cleansource']}"
+        )
+    chosen = _CHOOSING_FILES if reads_files else _CHOOSING.get(name, ())
+    kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
+    if reads_files:
+        path = _qualified(session, options["path"])
+        return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files, path)
+    address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
+    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files)
+
+
+def _qualified(session: SparkSession, path: str) -> str:
+    """The path as Hadoop spells it in full: a relative one must not become another source in another working folder."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    return str(file_system.makeQualified(hadoop_path).toString())
+
+
+def _scala_map(options: Any) -> Mapping[str, str]:
+    found = {}
+    entries = options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())  # noqa: SLF001  (a Scala pair's names)
+    return found
+
+
+def _named(identity: SourceIdentity) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in identity.options)
+    return f"{identity.format} {identity.address} {options}".strip()

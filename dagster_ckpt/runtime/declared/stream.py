@@ -1,0 +1,431 @@
+"""`Stream`: what a streaming asset's function returns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from dagster_ckpt.errors import InvalidPipelineError, naming
+from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.checks.updating_checks import check_step
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.quantities import Duration, microseconds, milliseconds
+from dagster_ckpt.runtime.declared.row_conditions import check_judges_by_values, fingerprint_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+_EXPIRING = ("aggregate", "process")
+"""The steps to which `key_by(..., expire_after=...)` says something. The others have their own words for it."""
+
+
+class OnEnd(StrEnum):
+    """What becomes of rows that still wait for the watermark when an `available_now` run has worked all its input."""
+
+    KEEP = "keep"
+    FLUSH = "flush"
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Which column tells when a row happened, and how much later than the newest one a row may still come.
+
+    An input that shows no row for `idle_after_ms` is not waited for; None: it always is.
+    """
+
+    column: str
+    delay_ms: int
+    idle_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What a `Stream` that is another stream's table knows of it.
+
+    `row_key` tells the rows of the table apart; it is empty where rows only come (`updating` is False). `where` is the
+    text of the condition that rows must match, None for all.
+    """
+
+    name: str
+    row_key: tuple[str, ...] = ()
+    where: str | None = None
+
+    @property
+    def updating(self) -> bool:
+        """Whether rows of the table change and go. Then the frame has `_change_type` too."""
+        return bool(self.row_key)
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """One input of a step as its operator sees it. `upstream` is the stream that it is, None for a source."""
+
+    spec: InputSpec
+    keys: tuple[str, ...]
+    event_time: str | None
+    upstream: Upstream | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """The stateful step of a stream.
+
+    `name` is the method that made it. `build` makes the operator of its inputs, and raises `InvalidPipelineError` where
+    they do not fit. `compared` are the columns of the first input, besides its keys, that are compared as texts. `code`
+    is the user's own.
+    """
+
+    name: str
+    build: Callable[[Sequence[StepInput]], Operator]
+    others: tuple["Stream", ...] = ()
+    compared: tuple[str, ...] = ()
+    on_end: OnEnd = OnEnd.KEEP
+    code: object = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """A stream of rows on its way to a table. Each step returns a new one; nothing runs before the asset does.
+
+    Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
+    joins with static tables; one that keeps state is refused before the first epoch.
+
+    As a parameter of a streaming function it is the table of another stream, whose name the parameter has: of one that
+    updates and deletes rows, `.where(...)` and `.key_by(...).aggregate(...)` follow that.
+    """
+
+    frame: "DataFrame"
+    event_time: EventTime | None = None
+    keys: tuple[str, ...] = ()
+    expire_after_us: int | None = None
+    step: Step | None = None
+    upstream: Upstream | None = None
+
+    @property
+    def inputs(self) -> tuple["Stream", ...]:
+        """The streams whose rows the stateful step takes in; this one is the first."""
+        return (self, *(self.step.others if self.step else ()))
+
+    @property
+    def flushes(self) -> bool:
+        return self.step is not None and self.step.on_end is OnEnd.FLUSH
+
+    @property
+    def code(self) -> object:
+        return None if self.step is None else self.step.code
+
+    @property
+    def updating(self) -> bool:
+        """Whether rows are the changes of an upstream's table, which updates and deletes them."""
+        return self.upstream is not None and self.upstream.updating
+
+    def mirrored(self) -> "Stream":
+        """The stream as it runs: what reads an updating table, and does no more than that, keeps a table like it."""
+        if self.step is not None or self.upstream is None or not self.updating or self.keys:
+            return self
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return Mirror.build(rows.keys, rows.spec, _where(rows))
+
+        return replace(self, keys=self.upstream.row_key, step=Step("where", build))
+
+    def where(self, condition: "str | Column") -> "Stream":
+        """The rows that match a condition, in Spark's SQL or as a Column. Null is no match.
+
+        Of an upstream whose table changes, a row that no longer matches leaves this one too. There the condition must
+        judge a row by its values alone, so that it says the same of it each time.
+        """
+        self._refuse_after_step("where")
+        frame = self.frame.where(condition)
+        if self.upstream is None or not self.updating:
+            return replace(self, frame=frame)
+        check_judges_by_values(frame, condition)
+        text = fingerprint_of(frame, condition)
+        both = text if self.upstream.where is None else f"({self.upstream.where}) AND ({text})"
+        return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
+
+    def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
+        """The column with a row's event time, and how late a row may come.
+
+        Of several inputs the slowest holds the watermark back; one that brings no row for `idle_after` is left out
+        until its next row. What becomes of a row without an event time, the step says.
+        """
+        self._refuse_after_step("with_watermark")
+        _refuse_updating(self, "with_watermark")
+        if self.event_time is not None:
+            raise InvalidPipelineError(
+                f"a stream has one event time: call with_watermark once. columns={self.event_time.column}, {column}"
+            )
+        idle_after_ms = None if idle_after is None else milliseconds(idle_after, "idle_after")
+        return replace(self, event_time=EventTime(column, milliseconds(delay, "delay", least=0), idle_after_ms))
+
+    def key_by(self, *columns: str, expire_after: Duration | None = None) -> "Stream":
+        """Bring the rows of one key together. Null is a key like any other.
+
+        What is kept of a key is forgotten when so much event time has passed since its last row; None: never. Windows
+        and joins know by themselves when they are done with a row.
+        """
+        self._refuse_after_step("key_by")
+        if not columns:
+            raise InvalidPipelineError("key_by needs at least one column. columns=()")
+        if self.keys:
+            raise InvalidPipelineError(f"call key_by once, with all key columns. keys={self.keys}, again={columns}")
+        expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
+        return replace(self, keys=columns, expire_after_us=expire_after_us)
+
+    def aggregate(self, **aggregations: Aggregation) -> "Stream":
+        """One row per key, updated as rows arrive: the key columns, then one column for each aggregate, by its name.
+
+        With `key_by(..., expire_after=...)` a key leaves the table when that much event time has passed without a row.
+        """
+        _check_some(aggregations)
+        expire_after_us = self.expire_after_us
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            updating = rows.upstream is not None and rows.upstream.updating
+            return RunningAggregate.build(
+                rows.keys,
+                aggregations,
+                rows.spec,
+                rows.event_time,
+                expire_after_us,
+                updating=updating,
+                where=_where(rows),
+            )
+
+        return self._with_step(Step("aggregate", build, compared=_compared_by(aggregations)))
+
+    def window(
+        self,
+        window: Window,
+        *,
+        early: bool = False,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "WindowedStream":
+        """Group each key's rows by windows of event time: `tumbling(size)`, `hopping(size, slide)` or `session(gap)`.
+
+        Call `aggregate` on what this returns. A window's row is final and comes out when the watermark passes its end;
+        with `early` it is there from its first row on and changes until then. Rows that come after all their windows
+        were closed are counted; `late="keep"` keeps them to be looked at. `on_end="flush"` closes all windows when an
+        available_now run has worked all there is; `"keep"` leaves those open that the watermark has not passed.
+        """
+        return WindowedStream(self, window, early, late, OnEnd(on_end))
+
+    def interval_join(
+        self,
+        other: "Stream",
+        lower: Duration,
+        upper: Duration,
+        how: str = "inner",
+        *,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """Rows of both with equal keys where `self.time + lower <= other.time <= self.time + upper`.
+
+        `lower` and `upper` may be negative: `interval_join(weather, "-1 hour", "0s")` finds the weather of the hour
+        before. `how`: inner, left, right, full, semi or anti; a row without a match comes out, beside nulls, once the
+        watermark says that none can come any more. Keys are compared in the order of the two `key_by`; null equals
+        nothing.
+        """
+        lower_us, upper_us = microseconds(lower, "lower"), microseconds(upper, "upper")
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return IntervalJoin.build(*_sides(inputs), lower_us, upper_us, how, late)
+
+        return self._with_step(Step("interval_join", build, (other,), on_end=OnEnd(on_end)))
+
+    def join(
+        self,
+        other: "Stream",
+        expire_after: Duration,
+        how: str = "inner",
+        *,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """Rows of both with equal keys whose event times differ by at most `expire_after`: so long each row is kept.
+
+        Which rows match does not depend on when they come, as long as they are not late. Otherwise as `interval_join`.
+        """
+        reach_us = microseconds(expire_after, "expire_after")
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return IntervalJoin.expiring(*_sides(inputs), reach_us, how, late)
+
+        return self._with_step(Step("join", build, (other,), on_end=OnEnd(on_end)))
+
+    def instant_join(
+        self,
+        other: "Stream",
+        how: str = "inner",
+        *,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """Rows of both with equal keys and equal event times, when the watermark has passed those."""
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return WindowedJoin.build(*_sides(inputs), None, how, late)
+
+        return self._with_step(Step("instant_join", build, (other,), on_end=OnEnd(on_end)))
+
+    def window_join(
+        self,
+        other: "Stream",
+        window: FixedWindow,
+        how: str = "inner",
+        *,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """Rows of both with equal keys in the same `tumbling` or `hopping` window, when that is over."""
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return WindowedJoin.build(*_sides(inputs), window, how, late)
+
+        return self._with_step(Step("window_join", build, (other,), on_end=OnEnd(on_end)))
+
+    def deduplicate(
+        self,
+        keep: str = "first",
+        expire_after: Duration | None = None,
+        *,
+        by: str | Sequence[str] | None = None,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """One row of each key: the first one, or the newest by event time (`keep="last"`).
+
+        `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
+        the first of them decides, then the next. Ties go by the event time, then by the other columns in their order.
+
+        With `expire_after` a key is forgotten that much event time after its row. Then of `"first"` the table grows by
+        a row for each life of a key, and of `"last"` the row leaves the table.
+        """
+        expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
+        order = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
+
+        return self._with_step(Step("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
+
+    def process(
+        self,
+        function: ProcessFunction,
+        *,
+        late: Literal["drop", "keep"] = "drop",
+        on_end: Literal["keep", "flush"] = "keep",
+    ) -> "Stream":
+        """Your own operator: Arrow tables in and out, with typed state for each key and timers of event time.
+
+        With `key_by(..., expire_after=...)` a key's state is forgotten when that much event time has passed without a
+        row of it.
+        """
+        expire_after_us = self.expire_after_us
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return ProcessOperator.build(function, rows.keys, rows.spec, rows.event_time, late, expire_after_us)
+
+        return self._with_step(Step("process", build, on_end=OnEnd(on_end), code=function))
+
+    def _with_step(self, step: Step) -> "Stream":
+        """This stream with its stateful step. Raises `InvalidPipelineError` where that cannot be one."""
+        self._refuse_after_step(step.name)
+        for number, stream in enumerate((self, *step.others)):
+            _refuse_updating(stream, step.name)
+            if not stream.keys:
+                which = "" if number == 0 else " of the other stream"
+                raise InvalidPipelineError(
+                    f"{step.name} needs key columns: call key_by(column, ...){which} before it. step={step.name}"
+                )
+            if stream.step is not None:
+                raise InvalidPipelineError(
+                    f"a stream has one step that keeps state: save what comes before {step.name} as an asset of its "
+                    f"own. steps={stream.step.name}, {step.name}"
+                )
+            if stream.expire_after_us is not None and step.name not in _EXPIRING:
+                raise InvalidPipelineError(
+                    f"{step.name} knows by itself when it is done with a row: leave expire_after out of key_by. "
+                    f"step={step.name}"
+                )
+        return replace(self, step=step)
+
+    def _refuse_after_step(self, step: str) -> None:
+        if self.step is not None:
+            raise InvalidPipelineError(
+                f"{self.step.name} is the last step of a stream: call {step} before it. step={step}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowedStream:
+    """A stream whose rows are grouped by windows of event time. Call `aggregate` on it."""
+
+    stream: Stream
+    window: Window
+    early: bool
+    late: str
+    on_end: OnEnd
+
+    def aggregate(self, **aggregations: Aggregation) -> Stream:
+        """One row per key and window: the key columns, `window_start`, `window_end`, then one for each aggregate."""
+        _check_some(aggregations)
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            options = (rows.keys, aggregations, rows.spec, rows.event_time)
+            if isinstance(self.window, Session):
+                return SessionAggregate.build(*options, self.window, self.early, self.late)
+            return WindowAggregate.build(*options, self.window, self.early, self.late)
+
+        step = Step("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
+        return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
+
+
+def _refuse_updating(stream: Stream, step: str) -> None:
+    """Raise `InvalidPipelineError` where the step cannot follow the changes of an updating upstream."""
+    if stream.upstream is not None and stream.updating:
+        with naming(upstream=stream.upstream.name):
+            check_step(step, stream.keys, stream.upstream.row_key)
+
+
+def _where(rows: StepInput) -> str | None:
+    return None if rows.upstream is None or not rows.upstream.updating else rows.upstream.where
+
+
+def _sides(
+    inputs: Sequence[StepInput],
+) -> tuple[list[InputSpec], list[tuple[str, ...]], list[str | None]]:
+    """What a join takes of its inputs."""
+    return [each.spec for each in inputs], [each.keys for each in inputs], [each.event_time for each in inputs]
+
+
+def _check_some(aggregations: Mapping[str, Aggregation]) -> None:
+    """Raise `InvalidPipelineError` where there is nothing to compute."""
+    if not aggregations:
+        raise InvalidPipelineError("an aggregate needs something to compute, such as rows=agg.count(). got=nothing")
+
+
+def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
+    """The columns whose values are compared, also where they are texts. A count compares none."""
+    named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
+    valued = [one for one in named if one.function is not Function.COUNT]
+    return tuple(name for one in valued for name in (one.column, one.by) if name is not None)

@@ -1,0 +1,359 @@
+"""The driver's side of an epoch: one of Spark's micro-batches in, one manifest out, or nothing of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CorruptStateError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    StoreUnavailableError,
+)
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
+from dagster_ckpt.protocol.lease import EpochWork
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, SourcePosition
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
+from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
+from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
+from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
+from dagster_ckpt.runtime.driver.job_status import JobProgress
+from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
+from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, Scratch
+from dagster_ckpt.runtime.driver.watermarks import Watermarks
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, merged
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter
+
+Word = ShardAck | ShardDecline
+
+_FINAL: dict[str, type[CheckpointError]] = {
+    error.__name__: error for error in (CorruptStateError, IncompatibleStateError, InvalidPipelineError)
+}
+
+
+@dataclass(frozen=True)
+class CommittedEpoch:
+    """An epoch that has just become visible.
+
+    `commit_ms` is what its manifest took, `epoch_ms` the whole epoch from Spark's hand-over on; `lag_seconds` how long
+    ago the oldest input file of the epoch was written, or, for other sources, its micro-batch planned. `counters` are
+    what the operator counted.
+    """
+
+    manifest: Manifest
+    commit_ms: int
+    epoch_ms: int
+    rows_per_second: float
+    lag_seconds: float
+    counters: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DriverSetup:
+    """What the driver of one query works with.
+
+    `watermarks` says for each input how its rows move the watermark. `horizon_us` is the operator's: None where nothing
+    waits for the watermark. `pulse` gets a sign of each step that an epoch comes further.
+    """
+
+    asset: str
+    writer: StreamWriter
+    coordinator: CheckpointCoordinator
+    scratch: Scratch
+    sources: tuple[Source, ...]
+    layout: Layout
+    watermarks: Watermarks
+    horizon_us: int | None
+    on_commit: Callable[[CommittedEpoch], None]
+    pulse: Pulse
+    clock: Clock
+
+
+class EpochDriver:
+    """Makes epochs, one at a time, in the thread in which Spark calls `foreachBatch`."""
+
+    def __init__(self, setup: DriverSetup) -> None:
+        self._setup = setup
+        self._job: EpochJob | None = None
+        self._last_batch = setup.scratch.last_batch
+        self._offsets = setup.scratch.offsets(self._last_batch)
+
+    def work(self, frame: DataFrame, batch_id: int) -> None:
+        """Make an epoch of a micro-batch. When this returns it is committed; when it raises, perhaps nothing is.
+
+        A crash before the commit leaves files that nobody names, one after it a committed epoch: the next start goes on
+        from the newest manifest either way.
+        """
+        setup = self._setup
+        began_ms = setup.clock.monotonic_ms()
+        setup.pulse.sign()
+        if setup.scratch.has_spark_state():
+            refuse_unknown_state(setup.asset)
+        self._check_is_next(batch_id)
+        advances = setup.scratch.advances(batch_id)
+        for advance in advances:
+            refuse_files_read_twice(setup.asset, advance.files)
+        self.commit_beginnings()
+        acks = self._acks(frame)
+        made = self._made(acks, self._positions(advances), batch_id, began_ms)
+        self._last_batch, self._offsets = batch_id, setup.scratch.offsets(batch_id)
+        self._show(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
+
+    def harvest(self, frame: DataFrame) -> None:
+        """Make an epoch of the driver's own, of no row, in which all comes out that waited for the watermark.
+
+        `frame` is `words_of_own_epoch`. As safe as `work`.
+        """
+        setup = self._setup
+        began_ms = setup.clock.monotonic_ms()
+        setup.pulse.sign()
+        acks = self._acks(frame)
+        self._show(self._made(acks, self._known_positions(), self._last_batch, began_ms), lag_ms=0)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the watermark has moved since tasks have worked, so that rows may wait to come out."""
+        manifest = self._setup.writer.manifest
+        return self._setup.horizon_us is not None and manifest.harvested_us != manifest.watermark_us
+
+    def commit_beginnings(self) -> None:
+        """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
+
+        Before a source's first row is worked, and also where none comes: after a restart `latest` would be elsewhere.
+        """
+        positions, initials = self._known_positions(), self._setup.scratch.initials()
+        if all(position.initial == initial for position, initial in zip(positions, initials, strict=True)):
+            return
+        begun = tuple(
+            replace(position, initial=initial, previous=position.current)
+            for position, initial in zip(positions, initials, strict=True)
+        )
+        self._commit_without_work(begun)
+
+    def leave_idle_inputs(self) -> None:
+        """Move the watermark on, by an epoch without rows, where it waited only for inputs that are idle now.
+
+        To be called when Spark has looked for rows since the last epoch and found none.
+        """
+        setup = self._setup
+        idle = setup.watermarks.idle_at(setup.clock.monotonic_ms())
+        if setup.horizon_us is not None and setup.watermarks.would_move(setup.writer.manifest, idle):
+            self._commit_without_work(self._known_positions(), idle=idle)
+
+    def commit_end_of_input(self) -> None:
+        """Move the watermark past all that waits, by an epoch without rows: what was taken in is all there is."""
+        manifest, horizon_us = self._setup.writer.manifest, self._setup.horizon_us
+        times_us = [time_us for time_us in manifest.event_times_us if time_us is not None]
+        if horizon_us is None or not times_us:
+            return
+        end_us = max(times_us) + horizon_us
+        if self._setup.watermarks.would_move(manifest, at_least_us=end_us):
+            self._commit_without_work(self._known_positions(), at_least_us=end_us)
+
+    def abort(self, reason: str) -> None:
+        """Give up the epoch in work, from another thread: `work` raises soon."""
+        job = self._job
+        if job is not None:
+            job.abort(reason)
+
+    def _made(
+        self, acks: tuple[ShardAck, ...], positions: tuple[SourcePosition, ...], batch_id: int, began_ms: int
+    ) -> CommittedEpoch:
+        """Commit what the tasks have made."""
+        setup, clock = self._setup, self._setup.clock
+        setup.pulse.sign()
+        commit_began_ms = clock.monotonic_ms()
+        watermarks = setup.watermarks
+        watermarks.saw(_newest(ack.event_times_us for ack in acks))
+        epoch_ms, idle = commit_began_ms - began_ms, watermarks.idle_at(began_ms)
+        interval_ms = setup.coordinator.interval_ms
+        manifest = self._commit(
+            EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, idle, interval_ms=interval_ms)
+        )
+        ended_ms = clock.monotonic_ms()
+        setup.pulse.sign()
+        return CommittedEpoch(
+            manifest,
+            commit_ms=ended_ms - commit_began_ms,
+            epoch_ms=ended_ms - began_ms,
+            rows_per_second=manifest.statistics.rows_in * 1000 / max(1, ended_ms - began_ms),
+            lag_seconds=0.0,
+            counters=_counted(acks),
+        )
+
+    def _show(self, made: CommittedEpoch, lag_ms: int) -> None:
+        """Tell of an epoch that was committed."""
+        self._setup.writer.check_term()
+        self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
+        self._setup.pulse.sign()
+
+    def _commit_without_work(
+        self, positions: tuple[SourcePosition, ...], *, idle: tuple[bool, ...] = (), at_least_us: int | None = None
+    ) -> None:
+        setup = self._setup
+        nothing = setup.coordinator.begin_without_work(setup.writer.next_epoch)
+        self._commit(
+            EpochEdit(
+                nothing,
+                positions,
+                self._last_batch,
+                0,
+                setup.watermarks.delays_us,
+                idle,
+                worked=False,
+                at_least_us=at_least_us,
+                interval_ms=setup.coordinator.interval_ms,
+            )
+        )
+
+    def _check_is_next(self, batch_id: int) -> None:
+        """Spark must go on exactly where the manifest ends: anything else would lose rows or count them twice."""
+        found = self._setup.scratch.offsets(batch_id - 1)
+        if batch_id != self._last_batch + 1 or found != self._offsets:
+            raise CheckpointDeclinedError(
+                "Spark handed over another batch than the next one; nothing of it was committed. "
+                f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
+            )
+
+    def _acks(self, frame: DataFrame) -> tuple[ShardAck, ...]:
+        """Have every shard do its part; one ACK of each, in order. Raises where the coordinator gives the epoch up."""
+        setup = self._setup
+        manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
+        order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
+        setup.coordinator.begin(epoch)
+        tell = partial(self._tell_progress, epoch, setup.clock.monotonic_ms())
+        self._job = EpochJob(frame, order, setup.layout, f"dagster-ckpt-{setup.clock.unique()}", tell)
+        try:
+            outcome = self._job.run(setup.coordinator.timeout_ms)
+        finally:
+            self._job = None
+            setup.writer.heartbeat.works(None)
+        try:
+            return acks_of(setup.coordinator, epoch, outcome, setup.layout)
+        except CheckpointError as error:
+            raise self._error(outcome, error) from outcome.error
+
+    def _tell_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
+        """Have the lease say how far the epoch is, from its next beat on."""
+        clock, slowest = self._setup.clock, progress.slowest
+        self._setup.writer.heartbeat.works(
+            EpochWork(
+                epoch=epoch,
+                elapsed_ms=clock.monotonic_ms() - began_ms,
+                tasks_done=progress.tasks_done,
+                tasks=progress.tasks,
+                slowest=None if slowest is None else slowest.name,
+                slowest_ms=0 if slowest is None else max(0, clock.now_ms() - progress.began_ms),
+            )
+        )
+
+    def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
+        """What to raise for an epoch that was given up: trying again mends no damage and no release."""
+        final = final_error(outcome.words)
+        if final is not None:
+            # A file may be missing because another writer has retired it.
+            self._setup.writer.check_term()
+            error = final
+        elif _store_did_not_answer(outcome.words):
+            error = StoreUnavailableError(str(error))
+        # Tasks do not know what the stream is called.
+        return type(error)(f"{error}, asset={self._setup.asset}")
+
+    def _commit(self, edit: EpochEdit) -> Manifest:
+        writer, coordinator = self._setup.writer, self._setup.coordinator
+        epoch = writer.next_epoch
+        try:
+            manifest = writer.commit(edit)
+        except CheckpointError as error:
+            coordinator.fail_commit(epoch, str(error))
+            raise
+        coordinator.commit(epoch, self._setup.clock.monotonic_ms())
+        return manifest
+
+    def _known_positions(self) -> tuple[SourcePosition, ...]:
+        return positions_by_source(self._setup.sources, self._setup.writer.manifest)
+
+    def _positions(self, advances: tuple[Advance, ...]) -> tuple[SourcePosition, ...]:
+        return tuple(
+            replace(
+                position,
+                previous=position.current,
+                current=advance.current,
+                files=IndexedList(position.files.index, (*position.files.tail, *advance.files)),
+            )
+            for position, advance in zip(self._known_positions(), advances, strict=True)
+        )
+
+    def _oldest_ms(self, advances: tuple[Advance, ...], batch_id: int) -> int:
+        files = [file.modified_ms for advance in advances for file in advance.files]
+        return min(files) if files else self._setup.scratch.batch_time_ms(batch_id)
+
+
+def final_error(words: Iterable[Word]) -> CheckpointError | None:
+    """What a shard declined for, where no later try can do better."""
+    for word in words:
+        if isinstance(word, ShardDecline) and word.error in _FINAL:
+            return _FINAL[word.error](word.reason)
+    return None
+
+
+def _store_did_not_answer(words: Iterable[Word]) -> bool:
+    """Whether every shard that declined did so because of the store: that is no fault of the stream's."""
+    declined = [word.error for word in words if isinstance(word, ShardDecline)]
+    return bool(declined) and all(error == StoreUnavailableError.__name__ for error in declined)
+
+
+def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """The greatest time of each input."""
+    return tuple(
+        max((time_us for time_us in of_input if time_us is not None), default=None)
+        for of_input in zip(*filter(None, times_us), strict=True)
+    )
+
+
+def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
+    counted: Counter[str] = Counter()
+    for ack in acks:
+        counted.update(dict(ack.counters))
+    return counted
+
+
+def acks_of(
+    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, layout: Layout
+) -> tuple[ShardAck, ...]:
+    """Tell the coordinator how the job ended; the ACKs to commit. Raises where it gives the epoch up."""
+    if outcome.silent is not None:
+        shards = sorted({shard for task in outcome.silent for shard in task.shards})
+        coordinator.timeout(epoch, tuple(task.name for task in outcome.silent), tuple(shards))
+    elif outcome.aborted is not None:
+        coordinator.abort(outcome.aborted)
+    elif outcome.error is not None:
+        coordinator.decline(epoch, None, "", outcome.reason)
+    else:
+        for word in _whole(outcome, layout):
+            if isinstance(word, ShardAck):
+                coordinator.ack(epoch, word)
+            else:
+                coordinator.decline(epoch, word.shard, word.host, word.reason)
+    return coordinator.end_job(epoch)
+
+
+def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Word]:
+    """A word for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
+    words = outcome.words
+    if layout.tasks is not None and outcome.had_tasks:
+        return words
+    acks = merged(word for word in words if isinstance(word, ShardAck))
+    absent = (ShardAck(Shard(shard)) for shard in range(layout.shards) if shard not in acks)
+    return [*(word for word in words if isinstance(word, ShardDecline)), *acks.values(), *absent]

@@ -1,0 +1,136 @@
+"""One epoch's Spark job: run it with a time limit, cancel it, and say in one line why it failed."""
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_word
+from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+
+_LOG = logging.getLogger(__name__)
+
+_CANCEL_AGAIN_S = 1.0
+_LOOK_S = 1.0
+_REASON_LENGTH_MAX = 1000
+_FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)*")
+"""A Python traceback down to the error itself, which is the first line behind it that is not indented."""
+_JAVA_FRAME = re.compile(r"at [\w.$]+\(")
+_TASKS_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """How the job ended. `words` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
+
+    `silent` are the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
+    false where Spark knew from the plan alone that there are no rows, and so had nobody to say a word.
+    """
+
+    words: tuple[ShardAck | ShardDecline, ...] = ()
+    error: Exception | None = None
+    reason: str = ""
+    silent: tuple[RunningTask, ...] | None = None
+    aborted: str | None = None
+    had_tasks: bool = True
+
+
+class EpochJob:
+    """The Spark job that makes one epoch's ACKs. `tag` is a name that no other job of the process has.
+
+    `on_progress` is told every second how far it is, from its first second on and never after `run` has returned.
+    """
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        order: EpochOrder,
+        layout: Layout,
+        tag: str,
+        on_progress: Callable[[JobProgress], None],
+    ) -> None:
+        self._frame = frame
+        self._order = order
+        self._layout = layout
+        self._tag = tag
+        self._on_progress = on_progress
+        self._telling = threading.Lock()
+        self._done = threading.Event()
+        self._silent: tuple[RunningTask, ...] | None = None
+        self._aborted: str | None = None
+
+    def run(self, timeout_ms: int) -> JobOutcome:
+        """Run it, in the thread of `foreachBatch`."""
+        context = self._frame.sparkSession.sparkContext
+        watch = threading.Thread(target=self._watch, args=(context, timeout_ms), name=self._tag, daemon=True)
+        context.setLocalProperty(ORDER_PROPERTY, self._order.encode())
+        context.addJobTag(self._tag)
+        watch.start()
+        threading.Thread(target=self._look_on, args=(context,), name=f"{self._tag}-progress", daemon=True).start()
+        try:
+            rows = self._frame.collect()
+            had_tasks = bool(rows) or self._frame.rdd.getNumPartitions() > 0
+        except (Py4JError, PySparkException) as error:
+            return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
+        finally:
+            with self._telling:
+                self._done.set()
+            context.removeJobTag(self._tag)
+        return JobOutcome(tuple(decode_word(row["word"]) for row in rows), had_tasks=had_tasks)
+
+    def abort(self, reason: str) -> None:
+        """Cancel the job, from another thread."""
+        self._aborted = reason
+        context = self._frame.sparkSession.sparkContext
+        threading.Thread(target=self._cancel, args=(context,), name=self._tag, daemon=True).start()
+
+    def _watch(self, context: SparkContext, timeout_ms: int) -> None:
+        if not self._done.wait(timeout_ms / 1000):
+            self._silent = self._running_tasks(context)
+            self._cancel(context)
+
+    def _cancel(self, context: SparkContext) -> None:
+        # Again and again: Spark may not have begun the job yet.
+        while not self._done.is_set():
+            context.cancelJobsWithTag(self._tag)
+            self._done.wait(_CANCEL_AGAIN_S)
+
+    def _running_tasks(self, context: SparkContext) -> tuple[RunningTask, ...]:
+        """The tasks that have not answered, their hosts and shards."""
+        try:
+            return tuple(islice(running_tasks(context, self._tag, self._layout), _TASKS_SHOWN_MAX))
+        except (Py4JError, PySparkException) as error:
+            return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
+
+    def _look_on(self, context: SparkContext) -> None:
+        """Tell how far the job is, in a thread of its own: Spark may hang, and nothing else may wait for it then."""
+        while not self._done.wait(_LOOK_S):
+            try:
+                progress = progress_of(context, self._tag, self._layout)
+            except (Py4JError, PySparkException, ConnectionError) as error:
+                _LOG.debug("Spark did not say how far the epoch is; asked again soon. reason=%s", error)
+                continue
+            with self._telling:
+                if not self._done.is_set():
+                    self._on_progress(progress)
+
+
+def reason_of(error: Py4JError | PySparkException) -> str:
+    """What went wrong, without the pages of stack traces around it."""
+    cause: Any = getattr(error, "java_exception", None)
+    text = str(cause.getMessage()) if cause is not None else str(error)
+    text = _FRAMES.sub("", text.split("Driver stacktrace:")[0])
+    lines = [line.strip() for line in text.splitlines()]
+    kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
+    return " ".join(kept)[:_REASON_LENGTH_MAX]

@@ -1,0 +1,97 @@
+"""What Spark's own status store says of a running job: the only place that knows its tasks while they work."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+
+_SHARDS_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True)
+class RunningTask:
+    """A task at work, in words, and the shards that it works (none: it reads input)."""
+
+    name: str
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How many of a job's tasks have ended, and which of those at work began first, and when (None: none works).
+
+    `tasks` are those of the stages that Spark knows of by now. `began_ms` are milliseconds since the Unix epoch.
+    """
+
+    tasks_done: int
+    tasks: int
+    slowest: RunningTask | None = None
+    began_ms: int = 0
+
+
+def running_tasks(context: SparkContext, tag: str, layout: Layout) -> Iterator[RunningTask]:
+    """The tasks at work of the jobs with that tag. Raises what Spark does where it does not answer."""
+    store = _status_store(context)
+    for stage, is_last in _stages(context, tag):
+        tasks = store.taskList(stage, 0, 2**31 - 1).iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            if task.status() == "RUNNING":
+                yield _named(task, layout, works_shards=is_last)
+
+
+def progress_of(context: SparkContext, tag: str, layout: Layout) -> JobProgress:
+    """How far the jobs with that tag are: a few calls for each stage, however many tasks it has.
+
+    Raises what Spark does where it does not answer.
+    """
+    store, done, known = _status_store(context), 0, 0
+    slowest: RunningTask | None = None
+    began_ms = 0
+    for stage, is_last in _stages(context, tag):
+        attempt = store.lastStageAttempt(stage)
+        if str(attempt.status()) == "SKIPPED":
+            continue
+        done, known = done + attempt.numCompleteTasks(), known + attempt.numTasks()
+        if attempt.numActiveTasks():
+            oldest = _oldest_running(context, stage, attempt.attemptId())
+            if oldest is not None:
+                slowest, began_ms = _named(oldest, layout, works_shards=is_last), oldest.launchTime().getTime()
+    return JobProgress(done, known, slowest, began_ms)
+
+
+def _status_store(context: SparkContext) -> Any:
+    scala: Any = context._jsc.sc()  # noqa: SLF001  (Spark shows its status store nowhere else)
+    return scala.statusStore()
+
+
+def _stages(context: SparkContext, tag: str) -> Iterator[tuple[int, bool]]:
+    """The stages of the jobs with that tag; of each whether it is its job's last, whose tasks work the shards."""
+    tracker: Any = context._jsc.sc().statusTracker()  # noqa: SLF001
+    for job in tracker.getJobIdsForTag(tag):
+        stages = list(tracker.getJobInfo(job).get().stageIds())
+        for stage in sorted(stages):
+            yield stage, stage == max(stages)
+
+
+def _oldest_running(context: SparkContext, stage: int, attempt: int) -> Any:
+    """The task at work with the least number: it was begun first."""
+    jvm: Any = context._jvm  # noqa: SLF001
+    words = jvm.org.apache.spark.status.api.v1
+    running = jvm.java.util.ArrayList()
+    running.add(words.TaskStatus.RUNNING)
+    tasks = _status_store(context).taskList(stage, attempt, 0, 1, words.TaskSorting.ID, running)
+    return tasks.head() if tasks.nonEmpty() else None
+
+
+def _named(task: Any, layout: Layout, *, works_shards: bool) -> RunningTask:
+    where = f"{task.host()} (task {task.taskId()}"
+    if not works_shards:
+        return RunningTask(f"{where} reads partition {task.partitionId()} of the input)")
+    shards = layout.shards_of(task.partitionId())
+    which = ", ".join(map(str, shards)) if len(shards) <= _SHARDS_SHOWN_MAX else f"{shards[0]} to {shards[-1]}"
+    return RunningTask(f"{where} works shards {which})", shards)

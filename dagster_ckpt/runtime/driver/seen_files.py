@@ -1,0 +1,169 @@
+"""The files that a file source has seen, as Spark's checkpoint must spell them now.
+
+Spark takes a file for a new one where its address is not in that log, letter by letter. A manifest keeps addresses
+without what may be a secret, and from before a folder was moved. So, of all that were seen, a piece at a time:
+
+    moved       the address begins with where the folder is now
+    user        before the host stands what the source's own address has there today
+    parameters  (`part.csv?sig=...`) their values are not known any more. The source is listed, and a file there was
+                seen if it is spelled the same but for the values, and was modified at the same time
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
+from dagster_ckpt.protocol.redaction import redacted_file, user_of
+from dagster_ckpt.runtime.declared.sources import Source, spelled_by_spark
+
+SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
+
+_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@"
+_NO_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)"
+_QUERY = r"(?i)\?|%3F"
+_PATTERN = re.compile(r"[*?{}\[\]\\]|%(?:2A|3F|5B|5C|5D|7B|7D)", re.IGNORECASE)
+"""What Spark takes for a pattern in a path, as its source log spells it."""
+
+
+def refuse_files_read_twice(asset: str, files: Sequence[FileSeen]) -> None:
+    """Raise `InvalidPipelineError` where Spark has read the files of one source's micro-batch more than once.
+
+    For each file whose path looks like a pattern, Spark 4.2's `DataSource` lists all files of the micro-batch once
+    more. A micro-batch of one file is read as it is.
+    """
+    if len(files) < 2:
+        return
+    found = next((file for file in files if _PATTERN.search(file.path)), None)
+    if found is not None:
+        raise InvalidPipelineError(
+            "Spark reads a micro-batch of several files more than once where a path in it has one of *?[]{}\\, so it "
+            "is not committed. Read one file at a time with .option('maxFilesPerTrigger', '1'), or rename "
+            f"the files. asset={asset}, file={found.path}, files={len(files)}"
+        )
+
+
+def spelled_now(
+    asset: str,
+    seen: Iterable[Mapping[str, Sequence[Any]]],
+    moved: Sequence[FilesMoved],
+    source: Source,
+    session: SparkSession,
+) -> Iterator[pa.Table]:
+    """The files seen, of `SEEN`, a table for each piece of the list: `path` as Spark spells it today.
+
+    Lists the source where it must, after all pieces. Raises `IncompatibleStateError` where several files differ in
+    nothing but the values of their parameters, and only some of them were seen.
+    """
+    user, at = user_of(source.path), 0
+    moves = [(_pattern(session, each.old), _prefix(session, each.new), each.entries) for each in moved]
+    with_values: Counter[FileSeen] = Counter()
+    for columns in seen:
+        table = pa.table({name: pa.array(columns[name], SEEN.field(name).type) for name in SEEN.names}, SEEN)
+        paths = _redacted(_moved_on(table["path"], at, moves))
+        at += table.num_rows
+        had_values = pc.match_substring_regex(paths, _QUERY)
+        if pc.any(had_values).as_py():
+            few = table.set_column(0, "path", paths).filter(had_values)
+            with_values.update(map(FileSeen, few["path"].to_pylist(), few["modified_ms"].to_pylist()))
+        if user:
+            paths = pc.replace_substring_regex(paths, _NO_USER, rf"\1{_literally(user)}@")
+        yield table.set_column(0, SEEN.field(0), paths)
+    if with_values:
+        yield table_of(found_again(asset, with_values, listed(session, source)))
+
+
+def found_again(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) -> list[FileSeen]:
+    """Of the files that are there those that were seen, of which `seen` has the redacted addresses.
+
+    Raises `IncompatibleStateError` where that cannot be known.
+    """
+    alike: dict[FileSeen, list[FileSeen]] = defaultdict(list)
+    for file in there:
+        redacted = FileSeen(redacted_file(file.path), file.modified_ms)
+        if redacted in seen:
+            alike[redacted].append(file)
+    for redacted, files in alike.items():
+        if len(files) > seen[redacted]:
+            raise IncompatibleStateError(
+                "only some of these files were read, and which is not known: they differ in nothing but what comes "
+                "after the question mark in their names, which is never kept, since it may be a secret. Give those "
+                "that are new other names, or another modification time. "
+                f"asset={asset}, file={redacted.path}, there={len(files)}, read={seen[redacted]}"
+            )
+    return [file for files in alike.values() for file in files]
+
+
+def table_of(files: Iterable[FileSeen]) -> pa.Table:
+    """Files seen as one table of `SEEN`."""
+    rows = [{"path": file.path, "modified_ms": file.modified_ms} for file in files]
+    return pa.Table.from_pylist(rows, SEEN)
+
+
+def listed(session: SparkSession, source: Source) -> list[FileSeen]:
+    """The files that a file source would read now, listed and spelled as Spark's own source does it."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    path = jvm.org.apache.hadoop.fs.Path(source.path)
+    file_system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    folders = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(file_system, path)
+    options = jvm.PythonUtils.toScalaMap(dict(source.identity.options))
+    none = jvm.scala.Option.empty()
+    datasources = jvm.org.apache.spark.sql.execution.datasources
+    cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
+    files = datasources.InMemoryFileIndex(
+        session._jsparkSession,  # noqa: SLF001
+        folders,
+        options,
+        jvm.scala.Option.apply(jvm.org.apache.spark.sql.types.StructType()),
+        cache,
+        none,
+        none,
+    )
+    # One call each for all files. NUL is in no file's name.
+    paths = str(jvm.org.apache.hadoop.util.StringUtils.join("\0", files.inputFiles()))
+    states = str(files.allFiles().mkString("\0"))
+    if not paths:
+        return []
+    times = [int(_MODIFIED.findall(state)[-1]) for state in states.split("\0")]
+    return [FileSeen(path, time_ms) for path, time_ms in zip(paths.split("\0"), times, strict=True)]
+
+
+_MODIFIED = re.compile(r"; modification_time=(-?\d+);")
+
+
+def _moved_on(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, int]]) -> pa.ChunkedArray:
+    """The addresses where each move that came after them has brought them; `at` is how many came before these."""
+    for pattern, prefix, entries in moves:
+        count = min(max(entries - at, 0), len(paths))
+        if count:
+            there = pc.replace_substring_regex(paths.slice(0, count), pattern, prefix)
+            paths = pa.chunked_array([*there.chunks, *paths.slice(count).chunks], pa.string())
+    return paths
+
+
+def _redacted(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """An earlier release kept the addresses as they were."""
+    if not pc.any(pc.match_substring_regex(paths, rf"{_USER}|{_QUERY}")).as_py():
+        return paths
+    return pa.chunked_array([[redacted_file(path) for path in paths.to_pylist()]], pa.string())
+
+
+def _pattern(session: SparkSession, folder: str) -> str:
+    spelled = spelled_by_spark(session, folder)
+    local = re.fullmatch("file:/+(.*)", spelled, re.DOTALL)
+    literal = re.escape(spelled) if local is None else "file:/+" + re.escape(local[1])
+    return f"^{literal}(/|$)"
+
+
+def _prefix(session: SparkSession, folder: str) -> str:
+    return _literally(re.sub("^file:/+", "file:///", spelled_by_spark(session, folder))) + r"\1"
+
+
+def _literally(text: str) -> str:
+    return text.replace("\\", "\\\\")

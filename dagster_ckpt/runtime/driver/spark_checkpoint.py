@@ -1,0 +1,249 @@
+"""Spark's checkpoint folder as scratch: made from the manifest as a query starts, read after each batch, then removed.
+
+Nothing of it is ever truth: a crash at any point leaves a folder that the next run on this host removes. The layout is
+Spark 4.2's, kept in this one file:
+
+    metadata             {"id": ...}
+    offsets/<batch>      v1, a line of metadata, then a line for each streaming relation ("-": no position yet)
+    commits/<batch>      v1, {}
+    sources/<n>/<m>      a file source's log: the files of its m-th batch; <m>.compact has those of all batches up to m
+    sources/<n>/0        of any other source: where it began, if it keeps that
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
+from dagster_ckpt.protocol.redaction import redacted_file
+from dagster_ckpt.runtime.declared.sources import Source
+
+_PREFIX = "dagster-ckpt-scratch-"
+_LOCK = "lock"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_VERSION = "v1"
+_NO_POSITION = "-"
+_FIRST_BATCH = 1
+"""The batch a new stream's folder claims to have done. Not 0: Spark then plans a batch before the first one again."""
+
+_FORGED_LOG = 999_999
+"""The number under which a file source's log begins. Spark compacts a log at every multiple of the number of its last
+compact file, plus one: with this one it never does in the life of a folder."""
+
+_FORGED_OFFSET = f'{{"logOffset":{_FORGED_LOG}}}'
+"""As Spark writes it: it compares offsets as texts, and a space more would be a batch without a row."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one batch read of one source: `current` is Spark's offset after it, `files` those that are new with it."""
+
+    current: str | None
+    initial: str | None
+    files: tuple[FileSeen, ...]
+
+
+class Scratch:
+    """One query's checkpoint folder: private to this process, on the local disk, gone when the query is."""
+
+    def __init__(self, root: Path, lock: IO[bytes], sources: Sequence[Source], last_batch: int) -> None:
+        self._root = root
+        self._lock = lock
+        self._sources = sources
+        self._lines: dict[int, list[str | None]] = {}
+        self.last_batch = last_batch
+
+    @property
+    def location(self) -> str:
+        """What Spark calls the checkpoint location."""
+        return (self._root / "checkpoint").as_uri()
+
+    def has_spark_state(self) -> bool:
+        """Whether Spark keeps state of its own: it makes that folder before it hands over the first batch."""
+        return (self._root / "checkpoint" / "state").exists()
+
+    def offsets(self, batch_id: int) -> tuple[str | None, ...]:
+        """Spark's offset of each source after a batch, as Spark spells it; None: no position yet."""
+        text = (self._root / "checkpoint" / "offsets" / str(batch_id)).read_text(encoding="utf-8")
+        version, _, *lines = text.split("\n")
+        assert version == _VERSION, f"another layout of Spark's offset log. version={version}"
+        expected = sum(len(source.lines) for source in self._sources)
+        assert len(lines) == expected, f"Spark reads other sources than the plan. lines={lines}, expected={expected}"
+        found = (lines[source.lines[0]] for source in self._sources)
+        return tuple(None if line == _NO_POSITION else line for line in found)
+
+    def batch_time_ms(self, batch_id: int) -> int:
+        """When Spark planned the batch, in milliseconds since the Unix epoch."""
+        text = (self._root / "checkpoint" / "offsets" / str(batch_id)).read_text(encoding="utf-8")
+        return int(json.loads(text.split("\n")[1])["batchTimestampMs"])
+
+    def advances(self, batch_id: int) -> tuple[Advance, ...]:
+        """What the batch after `batch_id - 1` read of each source."""
+        before, after = self.offsets(batch_id - 1), self.offsets(batch_id)
+        return tuple(
+            Advance(
+                current,
+                initial,
+                self._new_files(source, previous, current) if source.reads_files else (),
+            )
+            for source, initial, previous, current in zip(self._sources, self.initials(), before, after, strict=True)
+        )
+
+    def initials(self) -> tuple[str | None, ...]:
+        """Where each source began, as Spark spells it; None: it does not keep that, or has not begun yet."""
+        return tuple(None if source.reads_files else self._initial(source) for source in self._sources)
+
+    def remove(self) -> None:
+        """Remove the folder. What cannot be removed is left to the next run."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        self._lock.close()
+
+    def _initial(self, source: Source) -> str | None:
+        log = self._folder(source) / "0"
+        return log.read_text(encoding="utf-8") if log.exists() else None
+
+    def _new_files(self, source: Source, previous: str | None, current: str | None) -> tuple[FileSeen, ...]:
+        first = 0 if previous is None else _log_offset(previous) + 1
+        last = -1 if current is None else _log_offset(current)
+        return tuple(file for number in range(first, last + 1) for file in self._files_of(source, number))
+
+    def _files_of(self, source: Source, number: int) -> list[FileSeen]:
+        log = self._folder(source) / str(number)
+        if not log.exists():
+            # Spark found the time to compact: that file holds the older batches' files too.
+            log = log.with_suffix(".compact")
+        version, *lines = log.read_text(encoding="utf-8").split("\n")
+        assert version == _VERSION, f"another layout of Spark's file log. version={version}"
+        entries = [json.loads(line) for line in lines]
+        return [
+            FileSeen(redacted_file(entry["path"]), entry["timestamp"])
+            for entry in entries
+            if entry["batchId"] == number
+        ]
+
+    def _folder(self, source: Source) -> Path:
+        return self._root / "checkpoint" / "sources" / str(source.number)
+
+
+def conf_of(session: SparkSession) -> dict[str, str]:
+    """The settings that Spark writes down with a query's offsets, as the session has them now."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
+    written = json.loads(metadata.apply(0, 0, session._jsparkSession.conf()).json())  # noqa: SLF001
+    # Spark takes the partitions from a setting of its own, which it makes from this one as a query begins.
+    return {**written["conf"], _PARTITIONS: str(session.conf.get(_PARTITIONS))}
+
+
+def forge(
+    sources: Sequence[Source],
+    positions: Sequence[SourcePosition],
+    files: Mapping[int, Iterable[pa.Table]],
+    batch_id: int | None,
+    conf: Mapping[str, str],
+    unique: str,
+) -> Scratch:
+    """A folder from which Spark goes on after `batch_id` (None: the stream has done no batch yet) from these positions.
+
+    `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen,
+    spelled as Spark does (`seen_files`), in pieces: no more than one is held.
+    `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` are 32 hexadecimal digits nobody
+    else draws.
+    """
+    root, lock = _own_folder()
+    made = Scratch(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
+    try:
+        _fill(root / "checkpoint", made.last_batch, sources, positions, files, conf, unique)
+    except BaseException:
+        made.remove()
+        raise
+    return made
+
+
+def _fill(
+    folder: Path,
+    last_batch: int,
+    sources: Sequence[Source],
+    positions: Sequence[SourcePosition],
+    files: Mapping[int, Iterable[pa.Table]],
+    conf: Mapping[str, str],
+    unique: str,
+) -> None:
+    lines = [_NO_POSITION] * sum(len(source.lines) for source in sources)
+    for index, (source, position) in enumerate(zip(sources, positions, strict=True)):
+        offset = position.current
+        if source.reads_files and offset is not None:
+            offset = _FORGED_OFFSET
+            _write_seen(folder / "sources" / str(source.number) / f"{_FORGED_LOG}.compact", files[index])
+        if position.initial is not None:
+            _write(folder / "sources" / str(source.number) / "0", [position.initial])
+        for line in source.lines:
+            lines[line] = offset or _NO_POSITION
+    digits = iter(unique)
+    uuid = "-".join("".join(next(digits) for _ in range(length)) for length in (8, 4, 4, 4, 12))
+    _write(folder / "metadata", [json.dumps({"id": uuid})])
+    log = [_VERSION, json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}), *lines]
+    # Spark asks for the batch before the last one too, and only for its offsets' being there.
+    for batch in (last_batch - 1, last_batch):
+        _write(folder / "offsets" / str(batch), log)
+    _write(folder / "commits" / str(last_batch), [_VERSION, "{}"])
+
+
+def remove_abandoned() -> None:
+    """Remove the folders of this user's dead processes. Those of living ones are locked, and left alone."""
+    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if root.is_symlink() or root.stat().st_uid != os.geteuid():
+                continue
+            with (root / _LOCK).open("rb+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(root, ignore_errors=True)
+        except OSError:
+            # Alive, or another process removes it this moment.
+            continue
+
+
+def _own_folder() -> tuple[Path, IO[bytes]]:
+    """A new folder that nobody else removes while its lock is held: as long as this process lives, however it dies."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = (root / _LOCK).open("wb")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Before it was locked, the folder looked abandoned: somebody may have removed it.
+        if os.fstat(lock.fileno()).st_nlink:
+            return root, lock
+        lock.close()
+
+
+def _log_offset(offset: str) -> int:
+    return int(json.loads(offset)["logOffset"])
+
+
+def _write_seen(path: Path, pieces: Iterable[pa.Table]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as log:
+        log.write(_VERSION)
+        for piece in pieces:
+            paths = piece["path"]
+            if pc.any(pc.match_substring_regex(paths, r'["\\\x00-\x1f]')).as_py():
+                quoted = pa.chunked_array([[json.dumps(each) for each in paths.to_pylist()]], pa.string())
+            else:
+                quoted = pc.binary_join_element_wise('"', paths, '"', "")
+            times = piece["modified_ms"].cast(pa.string())
+            tail = f', "batchId": {_FORGED_LOG}}}'
+            lines = pc.binary_join_element_wise('\n{"path": ', quoted, ', "timestamp": ', times, tail, "")
+            log.writelines(lines.to_pylist())
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines), encoding="utf-8")

@@ -1,0 +1,68 @@
+"""Errors of Spark's as errors of ours: they name the asset, what could not be read, and what to do."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.protocol.redaction import redacted_folder
+from dagster_ckpt.runtime.declared.sources import Source
+
+_MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
+
+
+def explained(asset: str, sources: Sequence[Source], error: Exception, session: SparkSession) -> Exception:
+    """What to raise for an error that ended the query of a stream; one that is no error of Spark's is raised as it is.
+
+    Of a folder that is gone Spark says several things, some of which name no path ("Option 'basePath' not found"): so
+    the folders are looked for.
+    """
+    if not isinstance(error, PySparkException):
+        return error
+    reason = str(error).partition("\n=== Streaming Query ===")[0]  # then come pages of offsets and plans
+    found = _MISSING.search(reason)
+    missing = [found[1]] if found is not None else list(_missing_folders(sources, session))
+    if missing:
+        return _missing(asset, missing)
+    return CheckpointError(
+        "Spark ended the query that runs the stream; nothing of the epoch in work was committed. Remove the cause and "
+        f"start again: it goes on from its last epoch. asset={asset}, "
+        f"sources={[source.identity.address or source.identity.format for source in sources]}, reason={reason}"
+    )
+
+
+@contextmanager
+def missing_input_named(asset: str) -> Iterator[None]:
+    """Within it an input that is not there is an error that names the asset and the path."""
+    try:
+        yield
+    except AnalysisException as error:
+        found = _MISSING.search(str(error))
+        if found is None:
+            raise
+        # In its place, not caused by it: a reader of the innermost error alone must see the asset and what to do.
+        raise _missing(asset, [found[1]]).with_traceback(error.__traceback__) from None
+
+
+def _missing(asset: str, paths: Sequence[str]) -> CheckpointError:
+    return CheckpointError(
+        "what the stream reads is not there; nothing of the epoch in work was committed. Restore it and start again: "
+        "the stream goes on from its last epoch and reads no file twice. "
+        f"asset={asset}, path={', '.join(map(redacted_folder, paths))}"
+    )
+
+
+def _missing_folders(sources: Sequence[Source], session: SparkSession) -> Iterator[str]:
+    """The folders and patterns of file sources that match nothing now, as far as Hadoop answers."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    for address in (source.path or source.identity.address for source in sources if source.reads_files):
+        with suppress(Py4JError):
+            path = jvm.org.apache.hadoop.fs.Path(address)
+            if not path.getFileSystem(conf).globStatus(path):
+                yield address

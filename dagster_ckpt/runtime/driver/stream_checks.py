@@ -1,0 +1,103 @@
+"""All that can be found wrong with a stream before anything of it is opened or written."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from pyspark.errors import AnalysisException
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
+from dagster_ckpt.runtime.declared.pipeline import build_operator
+from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
+from dagster_ckpt.runtime.declared.sources import Source, sources_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.stream_job import StreamJob
+from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
+from dagster_ckpt.runtime.task.dataflow import union_of, words_of_epochs
+from dagster_ckpt.runtime.task.epoch_task import TaskSetup
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+
+
+@dataclass(frozen=True)
+class CheckedStream:
+    """A stream that was found to be in order, as it runs."""
+
+    stream: Stream
+    sources: tuple[Source, ...]
+    operator: Operator | AppendOnly
+
+
+def check_stream(job: StreamJob) -> CheckedStream:
+    """The stream's sources and its operator. Raises `InvalidPipelineError`; nothing was started then."""
+    if not isinstance(job.stream, Stream):
+        raise InvalidPipelineError(
+            "a streaming asset's function returns a Stream: write Stream(df). "
+            f"asset={job.asset}, returned={type(job.stream).__name__}"
+        )
+    running = job.stream.mirrored()
+    plans = [analysed_plan(job.asset, stream.frame) for stream in running.inputs]
+    session = running.frame.sparkSession
+    for stream in running.inputs:
+        # A session of the stream's, and for all inputs the same: they are read by one query.
+        own = stream.frame.sparkSession
+        if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
+            raise InvalidPipelineError(
+                "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from "
+                f"the `spark` that the asset's function is given, as it is. asset={job.asset}"
+            )
+    scheme = job.address.url.split(":", maxsplit=1)[0]
+    if scheme == "memory":
+        raise InvalidPipelineError(
+            f"Spark's workers are processes of their own and cannot reach a memory: store. asset={job.asset}"
+        )
+    if scheme == "file" and not is_local(session):
+        raise InvalidPipelineError(
+            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
+            f"store. asset={job.asset}, master={session.sparkContext.master}"
+        )
+    for plan in plans:
+        refuse_stateful_steps(job.asset, plan)
+    of_inputs = [leaves(plan) for plan in plans]
+    together = of_inputs[0]
+    if len(plans) > 1:
+        # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
+        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in running.inputs])))
+    sources = sources_of(job.asset, session, together)
+    identities = _by_input(sources, list(map(len, of_inputs)))
+    operator = build_operator(job.asset, running, identities)
+    _check_plan(job, running, operator.pipeline)
+    return CheckedStream(running, sources, operator)
+
+
+def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
+    """What Spark finds wrong with a plan, as one of our errors."""
+    return InvalidPipelineError(f"Spark cannot run this as a stream. asset={asset}, reason={error}")
+
+
+def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
+    """Have Spark analyse the whole plan that will run, and check it as a streaming one; only its layout is made up."""
+    layout = Layout.keyed(1, 1) if pipeline.keys else Layout.unkeyed(1)
+    setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
+    frames = [stream.frame for stream in running.inputs]
+    try:
+        check_streams(words_of_epochs(frames, pipeline, setup))
+    except AnalysisException as error:
+        raise cannot_run(job.asset, error) from error
+    except Exception as error:
+        if type(error).__name__ != "PicklingError":  # of a module that nothing here may import
+            raise
+        raise InvalidPipelineError(
+            "the process function cannot be sent to Spark's tasks: leave out what lives in one process, such as locks, "
+            f"connections and sessions, and open it in on_rows. reason={error}, asset={job.asset}"
+        ) from error
+
+
+def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:
+    """What each input reads, of which `lines` says how many of the plan's streaming relations are its own."""
+    ends = list(accumulate(lines))
+    return [
+        tuple(source.identity for source in sources if any(end - count <= line < end for line in source.lines))
+        for count, end in zip(lines, ends, strict=True)
+    ]

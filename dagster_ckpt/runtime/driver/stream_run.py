@@ -1,0 +1,422 @@
+"""A stream's run: open it, make epochs until there is a reason to end, try again what may be tried, leave it clean."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TypeVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CorruptStateError,
+    FencedError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    StoreUnavailableError,
+)
+from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
+from dagster_ckpt.protocol.lease import interruption
+from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
+from dagster_ckpt.protocol.redaction import redacted_text
+from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
+from dagster_ckpt.runtime.driver.seen_files import spelled_now
+from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch, conf_of, forge, remove_abandoned
+from dagster_ckpt.runtime.driver.spark_errors import explained
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
+from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
+from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
+from dagster_ckpt.runtime.spark.session import is_alive
+from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.task.dataflow import words_of_epochs, words_of_own_epoch
+from dagster_ckpt.runtime.task.epoch_task import TaskSetup
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.worker_engine import check_cache
+from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
+from dagster_ckpt.state.memory_budget import MemoryBudget
+from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.drain_requests import DrainWatch
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from dagster_ckpt.storage.writer.takeover_watch import OvertakingWatch
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+_TRIED_AGAIN = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
+_TICK_S = 0.2
+_CANCEL_S_MAX = 10.0
+_LOOK_MS_MAX = 2_000
+"""So long may Spark take to list what is new and to plan a batch of it, before an input counts as silent."""
+_OPENING_MS_MAX = 60_000
+"""So long after its first try a stream's opening is tried again: a run that has not opened its stream three minutes
+after its start is taken for dead, and a store that cannot be written to takes no beat that says otherwise."""
+_FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
+"""What trying again cannot mend."""
+
+
+def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
+    """Run a stream until its input is done, its time is up or `stop_reason` has one. Blocks.
+
+    Raises what ended it otherwise: `FencedError`, `InvalidPipelineError` and so on. An exception raised into this
+    thread (an interrupt) ends it too, once the epoch in work was finished or given up; the lease is closed then. After
+    an error the lease is left to lapse, so that the sensor sees a stream that must be recovered. `CorruptStateError`
+    says how to go back to an epoch that does without what is damaged.
+    """
+    with secrets_left_out():
+        return _run_stream(job, hooks, clock)
+
+
+def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
+    checked = check_stream(job)
+    job = replace(job, stream=checked.stream)
+    remove_abandoned()
+    root = job.address.open()
+    store = folder_store(root, job.folder)
+    check_cache(job.options.engine, store)
+    moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
+    opening = replace(job.opening(checked.operator.pipeline), moves=moves)
+    pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
+    upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
+    run = _Run(job, checked, upstreams, hooks, clock, pulse)
+    try:
+        return run.to_the_end(root, partial(open_stream, store, opening, clock, pulse))
+    except CorruptStateError as error:
+        # In its place, not caused by it: who looks at the innermost error alone must see the way back.
+        better = advised(root, ManifestChain(store, clock), job.asset, error)
+        raise better.with_traceback(error.__traceback__) from error.__cause__
+
+
+class _Run:
+    """One run: a writer and a query, or several of both, one after another, where epochs failed."""
+
+    _root: ObjectStore
+    _writer: StreamWriter
+    _coordinator: CheckpointCoordinator
+    _layout: Layout
+    _drain: DrainWatch
+
+    def __init__(
+        self,
+        job: StreamJob,
+        checked: CheckedStream,
+        upstreams: Upstreams,
+        hooks: JobHooks,
+        clock: Clock,
+        pulse: Pulse,
+    ) -> None:
+        self._job = job
+        self._checked = checked
+        self._upstreams = upstreams
+        self._hooks = hooks
+        self._clock = clock
+        self._pulse = pulse
+        self._slow_since: tuple[Epoch, int] | None = None
+        self._overtaking = OvertakingWatch(clock, job.options.checkpoint_interval_ms)
+        run_for_ms = job.options.run_for_ms
+        self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
+
+    def to_the_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
+        self._root = root
+        options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
+        collector = Collector(chain, root, options.grace_ms, options.max_lag)
+        collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
+        self._writer = self._open(opened)  # nothing between here and the try, or an interrupt would leave it beating
+        try:
+            self._hooks.on_open()
+            check_ancestors(root, self._clock, self._writer.manifest)
+            coordination, shards = options.coordination, self._writer.manifest.shards
+            self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())
+            holder, interval_ms = self._writer.heartbeat.lease.holder, self._job.options.checkpoint_interval_ms
+            self._drain = DrainWatch(self._writer.store, self._clock, holder, self._writer.term, interval_ms)
+            collecting.begin()
+            result = self._try()
+            while result is None:
+                # A new term: what the old one's tasks and its last commit may still do is unknown.
+                result = self._reopen() or self._try()
+            # What the run tells at its end is told as the stream's writer, also where it had nothing to commit.
+            self._writer.check_term()
+            self._writer.close(result.reason or result.ending)
+        except Exception:
+            self._writer.heartbeat.stop()
+            raise
+        except BaseException as interrupt:
+            self._writer.close(interruption(type(interrupt).__name__))
+            raise
+        finally:
+            collecting.end()
+        return result
+
+    def _open(self, opened: Callable[[], StreamWriter]) -> StreamWriter:
+        """The run's first writer. A store that does not answer costs a try, as it does an epoch."""
+        tolerated, late_ms = self._job.options.tolerable_failures, self._clock.monotonic_ms() + _OPENING_MS_MAX
+        for failures in count(1):
+            try:
+                return opened()
+            except StoreUnavailableError as error:
+                if failures > tolerated or self._clock.monotonic_ms() >= late_ms:
+                    raise
+                _LOG.warning(_TRIED_AGAIN, "the stream's opening", self._job.asset, failures, tolerated, error)
+                if self._pause(failures, self._hooks.stop_reason) is not None:
+                    raise
+        raise AssertionError("counting has no end")
+
+    def _reopen(self) -> JobResult | None:
+        """Begin a new term; the result where there is a reason to end before the store has answered."""
+        while True:
+            try:
+                self._writer = self._writer.reopen()
+                return None
+            except StoreUnavailableError as error:
+                self._coordinator.reset(self._writer.manifest.shards, self._clock.monotonic_ms())
+                if not self._may_try_again("the stream's reopening", error):
+                    raise
+            result = self._back_off()
+            if result is not None:
+                return result
+
+    def _may_try_again(self, what: str, error: Exception) -> bool:
+        """Count one more failure in a row. Whether it is tolerated."""
+        coordinator = self._coordinator
+        coordinator.fail_try(str(error))
+        if coordinator.may_try_again:
+            failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
+            _LOG.warning(_TRIED_AGAIN, what, self._job.asset, failures, tolerated, redacted_text(str(error)))
+        return coordinator.may_try_again
+
+    def _try(self) -> JobResult | None:
+        """How the run ended; None where it may be tried again."""
+        self._coordinator.reset(self._writer.manifest.shards, self._clock.monotonic_ms())
+        self._pulse.sign()
+        try:
+            self._upstreams.prepare(self._writer.manifest)
+            return self._query_to_the_end()
+        except _FINAL:
+            raise
+        except Exception as error:
+            with suppress(StoreUnavailableError):
+                # Of an error in a process of its own Spark keeps only the text.
+                self._upstreams.look_into(self._writer.manifest, f"{error} {error.__cause__}")
+            if not is_alive(self._job.stream.frame.sparkSession):
+                raise CheckpointError(
+                    "Spark's JVM is gone, and with it all that this process could do; nothing of the epoch in work was "
+                    f"committed. Start again. asset={self._job.asset}, reason={error}"
+                ) from error
+            if self._is_only_slow(error):
+                _LOG.warning(
+                    "Spark's process that reads the upstream took more than 10 s to start, so busy is this host: tried "
+                    "again. asset=%s",
+                    self._job.asset,
+                )
+                return self._back_off()
+            if not self._may_try_again("an epoch", error):
+                session = self._job.stream.frame.sparkSession
+                raise explained(self._job.asset, self._checked.sources, error, session) from error.__cause__
+            return self._back_off()
+
+    def _is_only_slow(self, error: Exception) -> bool:
+        """Whether the query's own process was not there in time, for no longer than an epoch may take."""
+        if not did_not_start(error):
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if self._slow_since is None or self._slow_since[0] < self._writer.manifest.epoch:
+            self._slow_since = self._writer.manifest.epoch, now_ms
+        return now_ms - self._slow_since[1] < self._job.options.timeout_ms
+
+    def _query_to_the_end(self) -> JobResult:
+        self._layout = self._laid_out()  # once: an epoch of our own has the tasks that the query has
+        scratch = self._scratch()
+        driver = EpochDriver(self._driver_setup(scratch))
+        query = EpochQuery(driver.work)
+        try:
+            query.start(self._stream_writer(scratch))
+            self._pulse.sign()
+            ending, reason = self._watched(query, driver)
+            query.beside(driver.commit_beginnings)
+            if ending is Ending.INPUT_DONE:
+                ending, reason = self._let_out(query, driver) or (ending, reason)
+        except AnalysisException as error:
+            raise cannot_run(self._job.asset, error) from error
+        finally:
+            if not query.close(self._job.options.drain_ms / 1000):
+                driver.abort("the run was interrupted")
+                query.close(_CANCEL_S_MAX)
+            query.stop()
+            scratch.remove()
+        query.raise_failure()
+        return JobResult(ending, self._writer.manifest, reason)
+
+    def _watched(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
+        """Wait until the query has ended or has to; then no epoch is in work."""
+        while not query.wait(_TICK_S):
+            query.beside(partial(self._rest, query, driver))
+            self._harvest_if_due(query, driver)
+            self._hooks.on_idle()
+            end = self._reason_to_end()
+            if end is not None:
+                while not query.close(_TICK_S):
+                    self._hooks.on_idle()
+                return end
+        query.raise_failure()
+        if self._job.options.mode is Mode.CONTINUOUS or not query.found_no_more():
+            raise CheckpointDeclinedError(f"somebody stopped the query that runs the stream. asset={self._job.asset}")
+        return Ending.INPUT_DONE, None
+
+    def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
+        self._overtaking.look(self._writer)
+        driver.commit_beginnings()
+        now_ms = self._clock.monotonic_ms()
+        # Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.
+        if (
+            self._coordinator.should_checkpoint(now_ms, intervals=2)
+            and self._coordinator.quiet_ms(now_ms) >= _LOOK_MS_MAX
+        ):
+            driver.leave_idle_inputs()
+        query.ask()
+        self._pulse.sign()
+
+    def _harvest_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
+        if driver.is_due and self._coordinator.should_checkpoint(self._clock.monotonic_ms()):
+            query.between(partial(self._harvest, driver))
+
+    def _let_out(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
+        """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all.
+
+        The ending where there is a reason to end before all of it is out: the next run goes on with it.
+        """
+        if self._job.stream.flushes:
+            query.beside(driver.commit_end_of_input)
+        while driver.is_due:
+            end = self._reason_to_end()
+            if end is not None:
+                return end
+            query.between(partial(self._harvest, driver))
+            while not query.rests(_TICK_S):
+                self._hooks.on_idle()
+            query.raise_failure()
+        return None
+
+    def _harvest(self, driver: EpochDriver) -> None:
+        driver.harvest(words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
+
+    def _reason_to_end(self) -> tuple[Ending, str | None] | None:
+        reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
+        if reason is not None:
+            return Ending.STOPPED, reason
+        if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
+            return Ending.RUN_FOR, None
+        return None
+
+    def _back_off(self) -> JobResult | None:
+        """Wait before the next try; the result where there is a reason to end instead."""
+        end = self._pause(max(1, self._coordinator.failures_in_a_row), self._reason_to_end)
+        return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
+
+    def _pause(self, failures: int, reason_to_end: Callable[[], T | None]) -> T | None:
+        """Wait before the next try after so many failures in a row; or until there is a reason to end: that one."""
+        chance = int(self._clock.unique()[:4], 16) / 0xFFFF
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(failures, chance)
+        while True:
+            self._pulse.sign()
+            reason = reason_to_end()
+            if reason is not None:
+                return reason
+            left_ms = until_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return None
+            self._hooks.on_idle()
+            self._clock.sleep_ms(min(left_ms, round(_TICK_S * 1000)))
+
+    def _scratch(self) -> Scratch:
+        manifest, session = self._writer.manifest, self._job.stream.frame.sparkSession
+        positions = positions_by_source(self._checked.sources, manifest)
+        store = with_ancestors(self._writer.store, self._root, manifest.ancestors)
+        lists = IndexedLists(store, FILES_SEEN, self._clock)
+        files = {
+            index: spelled_now(
+                self._job.asset, lists.columns(position.files, FILE_SEEN), position.moved, source, session
+            )
+            for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
+            if source.reads_files
+        }
+        return forge(self._checked.sources, positions, files, manifest.batch_id, conf_of(session), self._clock.unique())
+
+    def _driver_setup(self, scratch: Scratch) -> DriverSetup:
+        operator = self._checked.operator
+        return DriverSetup(
+            asset=self._job.asset,
+            writer=self._writer,
+            coordinator=self._coordinator,
+            scratch=scratch,
+            sources=self._checked.sources,
+            layout=self._layout,
+            watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
+            horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
+            on_commit=self._committed,
+            pulse=self._pulse,
+            clock=self._clock,
+        )
+
+    def _committed(self, epoch: CommittedEpoch) -> None:
+        self._hooks.on_commit(epoch)
+        self._upstreams.committed(epoch.manifest)
+
+    def _task_setup(self) -> TaskSetup:
+        event_times = [stream.event_time for stream in self._job.stream.inputs]
+        return TaskSetup(
+            address=self._job.address,
+            folder=self._job.folder,
+            layout=self._layout,
+            event_times=tuple(None if each is None else each.column for each in event_times),
+            engine=self._job.options.engine,
+            code=self._job.stream.code,
+        )
+
+    def _laid_out(self) -> Layout:
+        if not self._checked.operator.pipeline.keys:
+            return Layout.unkeyed(self._writer.manifest.shards)
+        tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
+        return Layout.keyed(self._writer.manifest.shards, tasks_max)
+
+    def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
+        options, pipeline = self._job.options, self._checked.operator.pipeline
+        session = self._job.stream.frame.sparkSession
+        chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
+        limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
+        words = words_of_epochs([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
+        writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
+        interval_ms = self._coordinator.interval_ms
+        if interval_ms is None:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds")
+
+
+def _watermark_of(stream: Stream) -> InputWatermark:
+    event_time = stream.event_time
+    if event_time is None:
+        return InputWatermark()
+    return InputWatermark(event_time.delay_ms * 1000, event_time.idle_after_ms)

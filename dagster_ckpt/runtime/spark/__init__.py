@@ -1,0 +1,13 @@
+"""Spark's session, and streams as DataFrames.
+
+Reading order
+
+    session                  the settings that a stream needs
+    no_max_file_age_session  the session that a streaming asset's function is given
+    class_archive            an archive of the classes that Spark's JVM loads
+    arrow_batch_limits       how Spark cuts rows into Arrow batches
+    task_slots               how many tasks Spark may run at once
+    redacted_errors          errors without passwords and tokens
+    spark_reader             streams as DataFrames
+    batch_source             the batch source behind them
+"""

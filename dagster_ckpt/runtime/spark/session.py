@@ -1,0 +1,173 @@
+"""Spark's settings: the user's, what a stream sets on a session of its own, and what the context was started with."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.spark.class_archive import use_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+
+NEEDED = {
+    # A map stage that Spark runs again could hand the shards that are late other rows than it gave the early ones. One
+    # lost shuffle therefore fails the whole job, and with it the epoch.
+    "spark.stage.maxConsecutiveAttempts": "1",
+    # By default Spark does not count an attempt that lost a shuffle with an executor which was told to leave.
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
+}
+"""What a context must be started with."""
+_FASTER = {
+    # Takes about 40 ms off every wave of Python tasks.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_WORKERS = {
+    # What one thread of a worker frees another can use again: else glibc keeps a heap for each, beyond `memory_limit`.
+    "MALLOC_ARENA_MAX": "1",
+}
+_SESSION = {
+    # Adaptive execution would merge small partitions: a shard's task must run even where it gets no row.
+    "spark.sql.adaptive.enabled": "false",
+    # The scratch checkpoint lies on this host's disk and dies with the query: plain files will do, and are faster.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # A file source's log is never compacted in the life of a scratch folder: what it has seen stands in the manifest.
+    "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
+}
+"""What a stream's session has whatever the user's has: none of it changes a value that a query computes."""
+
+
+def announce_settings(environ: MutableMapping[str, str]) -> None:
+    """Write the settings a context must be started with into `PYSPARK_SUBMIT_ARGS`, for a JVM that is started later.
+
+    What the user sets in his own Spark configuration beats them. Without effect once Spark runs. Where there is an
+    archive of Spark's classes, `SPARK_SUBMIT_OPTS` names it.
+    """
+    given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    missing = [f"--conf {name}={value}" for name, value in {**NEEDED, **_FASTER}.items() if name not in given]
+    environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
+    use_archive(environ)
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep this process's handler of SIGINT while a Spark context may be started within.
+
+    Spark sets one of its own, which cancels every job of the process, from within the handler, and so would take from
+    an interrupted stream the epoch that it wants to finish. Outside of the main thread Spark sets none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None:  # None: set by something that is not Python, which Python cannot set again
+            signal.signal(signal.SIGINT, handler)
+
+
+def open_session(spark: "SparkSession") -> "SparkSession":
+    """A session of the same context for one stream: the user's settings, and on it alone those that streams need.
+
+    So time zone, ANSI mode, case sensitivity and all else are what the user's own queries have. Raises
+    `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no stream
+    can work with.
+    """
+    from dagster_ckpt.runtime.spark.no_max_file_age_session import PatientSession
+
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidPipelineError(
+            "a stream runs beside its own Spark driver: give it a classic SparkSession, such as dagster-pyspark's "
+            f"PySparkResource makes; Spark Connect cannot run one. session={type(spark).__module__}"
+        )
+    context = spark.sparkContext
+    settings = context.getConf()
+    wrong = {name: value for name, value in NEEDED.items() if settings.get(name, None) != value}
+    if wrong:
+        needed = " and ".join(f"{name}={value}" for name, value in wrong.items())
+        raise InvalidPipelineError(
+            f"Spark was started without settings that streams need and that cannot be changed while it runs: "
+            f"add {needed} to its spark_config, or, where you build the session yourself, to the builder. "
+            f"found={', '.join(str(settings.get(name, None)) for name in wrong)}"
+        )
+    for name, value in _FASTER.items():
+        if settings.get(name, None) != value:
+            _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
+    use_own_python(spark)
+    for name, value in _WORKERS.items():
+        context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
+    session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
+    _take_over(spark, session)
+    for name, value in _SESSION.items():
+        session.conf.set(name, value)
+    return session
+
+
+def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
+    """Give a new session what was set and unset on the user's since Spark was started: Spark gives it none of that."""
+    given, has = dict(spark.conf.getAll), dict(session.conf.getAll)
+    # As a builder does: `session.conf` refuses settings of the context, which a builder may have set on a session.
+    settings: Any = session._jsparkSession.sessionState().conf()  # noqa: SLF001  (Spark shows it nowhere else)
+    for name in has.keys() - given.keys():
+        settings.unsetConf(name)
+    for name, value in given.items():
+        if has.get(name) != value:
+            settings.setConfString(name, value)
+
+
+def use_own_python(spark: "SparkSession") -> None:
+    """Let Spark's Python workers on this host be of the Python that this package is installed for.
+
+    Spark would take the first python3 of PATH. Where PYSPARK_PYTHON says which, that is taken.
+    """
+    if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+
+
+def is_session_of_a_stream(session: "SparkSession") -> bool:
+    """Whether `open_session` made this session and its settings are still the same."""
+    return all(session.conf.get(name, None) == value for name, value in _SESSION.items())
+
+
+@contextmanager
+def as_active(session: "SparkSession") -> Iterator[None]:
+    """Within it Spark takes the session for the one that is active in this thread.
+
+    It looks a data source that is written in Python up in the active session, whichever is asked to read.
+    """
+    sessions: Any = session._get_j_spark_session_class(session._jvm)  # noqa: SLF001  (Spark shows it nowhere else)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def is_local(session: "SparkSession") -> bool:
+    """Whether all of Spark runs on this host, in one JVM."""
+    return str(session.sparkContext.master).split("[", maxsplit=1)[0] == "local"
+
+
+def is_alive(session: "SparkSession") -> bool:
+    """Whether the session's JVM still answers."""
+    from py4j.protocol import Py4JError
+
+    try:
+        session.sparkContext._jsc.sc().startTime()  # noqa: SLF001  (any call will do)
+    except (Py4JError, ConnectionError):
+        return False
+    return True

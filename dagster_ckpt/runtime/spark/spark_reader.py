@@ -1,0 +1,103 @@
+"""Streams as DataFrames: in Spark's own words, `spark.read.format("dagster_ckpt")`, or in ours, with typed errors."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
+from dagster_ckpt.runtime.spark.batch_source import (
+    AS_OF,
+    CHANGES_AFTER,
+    CHANGES_UNTIL,
+    COLUMNS,
+    EPOCH,
+    STORE,
+    STREAM,
+    VERSION,
+    batch_source,
+    chosen,
+)
+from dagster_ckpt.runtime.spark.session import as_active, is_local, use_own_python
+
+_registered: dict[str, dict[str, object]] = {}
+"""With which storage options each session reads: to register a source a second time makes Spark warn."""
+
+
+def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, object] | None = None) -> None:
+    """Let a Spark session read streams, in Spark's own words.
+
+    `spark.read.format("dagster_ckpt").option("store", url).option("stream", name).load()`
+
+    Further options: `epoch` or `asOf` (the current epoch without them); `changesAfter` and `changesUntil`, for the
+    change log of these epochs as `StreamHistory.changes` has it; `columns`, as `["a", "b"]`; `numPartitions`. What is
+    read is chosen once, by `load()`.
+
+    `storage_options` are for stores on S3. They may hold secrets, so they are no options of the reader: Spark shows
+    those. What is wrong with an option Spark tells as an error of its own; those of `SparkReader` are ours.
+    """
+    options = dict(storage_options or {})
+    session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's own name of a session)
+    if _registered.get(session) != options:
+        use_own_python(spark)
+        with as_active(spark):
+            spark.dataSource.register(batch_source(options))
+        _registered[session] = options
+
+
+class SparkReader:
+    """Reads the streams of one store as DataFrames of a session. Each call looks at the store before Spark does.
+
+    Raises what `StreamHistory` does: `InvalidPipelineError` for an unknown stream, epoch or column, `CorruptStateError`
+    where a manifest is damaged.
+    """
+
+    def __init__(self, spark: SparkSession, url: str, storage_options: Mapping[str, object] | None = None) -> None:
+        """`storage_options` may hold secrets: Spark never shows them. Lets the session read streams by `format` too."""
+        if url.lower().startswith("file:") and not is_local(spark):
+            raise InvalidPipelineError(
+                f"Spark's executors are on other hosts, and cannot read a file: store: use a store on S3. "
+                f"store={url}, master={spark.sparkContext.master}"
+            )
+        self._spark = spark
+        self._store = CheckpointStore(url, storage_options)
+        self._url = url
+        self._storage_options = dict(storage_options or {})
+        register_spark_reader(spark, storage_options)
+
+    def __repr__(self) -> str:
+        return f"SparkReader({self._url!r})"
+
+    def read(
+        self,
+        stream: str,
+        epoch: int | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: datetime | str | None = None,
+    ) -> DataFrame:
+        """The stream's table at an epoch, or as of a time, or now. Nothing but `columns` is read."""
+        time = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+        return self._load({STREAM: stream, EPOCH: epoch, AS_OF: time}, columns)
+
+    def changes(
+        self, stream: str, after: int, until: int | None = None, columns: Sequence[str] | None = None
+    ) -> DataFrame:
+        """The change log of the epochs `(after, until]`, with `_epoch` and `_change_type`; in no particular order."""
+        # A number: Spark looks again, and the stream goes on.
+        until = self._store.stream(stream).latest().epoch if until is None else until
+        return self._load({STREAM: stream, CHANGES_AFTER: after, CHANGES_UNTIL: until}, columns)
+
+    def _load(self, options: Mapping[str, object], columns: Sequence[str] | None) -> DataFrame:
+        given = {STORE: self._url, **{name: str(value) for name, value in options.items() if value is not None}}
+        if columns is not None:
+            given[COLUMNS] = json.dumps(list(columns))
+        found = chosen(given, self._storage_options)
+        if not found.changes:
+            [shown] = found.manifests
+            # Spark looks again: for the same, also where its epoch was retired a moment before.
+            given |= {EPOCH: str(shown.epoch), VERSION: str(shown.version)}
+            given.pop(AS_OF, None)
+        return self._spark.read.format(FORMAT).options(**given).load()

@@ -1,0 +1,12 @@
+"""What runs on Spark's executors. Importing it loads neither Dagster nor the driver.
+
+Reading order
+
+    dataflow          the user's DataFrames with our tasks behind them
+    epoch_task        a task: makes its shards' part of the epoch durable, and reports it
+    shard_work        its rows through the operator
+    row_intake        rows in chunks of one size
+    ack_rows          one row for each shard: the only result of a task
+    shard_assignment  which task works which shard
+    worker_engine     the state engine of a worker process
+"""

@@ -1,0 +1,72 @@
+"""The user's DataFrames with our tasks behind them."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
+from dagster_ckpt.runtime.task.epoch_task import TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
+
+
+def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
+    """A streaming DataFrame with one row for each shard's word; collecting a micro-batch of it does the epoch's work.
+
+    The tasks are part of the streaming plan: so Spark plans a micro-batch once, and reads only the columns they need.
+    """
+    names = [source.schema.names for source in pipeline.inputs]
+    rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
+    if setup.layout.tasks is None:
+        [unkeyed], [unkeyed_names] = rows, names
+        return unkeyed.mapInArrow(epoch_task(setup, unkeyed_names), ACK_ROW_OF_SPARK)
+    hashed = []
+    for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True):
+        numbered = dict(zip(its, frame.columns, strict=True))
+        hashed.append(frame.withColumn(HASH, F.xxhash64(*(numbered[key] for key in keys))))
+    if len(hashed) == 1:
+        together, columns = hashed[0], [*names[0], HASH]
+    else:
+        together = _union(rows, hashed)
+        columns = together.columns
+    shuffled = together.repartitionById(setup.layout.tasks, F.expr(setup.layout.partition_in_sql()))
+    return shuffled.mapInArrow(epoch_task(setup, columns), ACK_ROW_OF_SPARK)
+
+
+def words_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
+    """A DataFrame with the words of an epoch without rows, which is the driver's own: each task works its shards."""
+    tasks = setup.layout.tasks
+    assert tasks is not None, "nothing waits in an unkeyed stream"
+    return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
+
+
+def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
+    """Several inputs in one plan, in the order in which `words_of_epochs` has them: its sources are the query's."""
+    rows = [_numbered(frame, frame.columns) for frame in inputs]
+    return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows])
+
+
+def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all inputs: which one, the hash, and a struct for each input, null but for its own."""
+    types = [frame.schema for frame in rows]
+    sides = []
+    for number, frame in enumerate(hashed):
+        columns = [F.lit(number).cast("int").alias(INPUT), F.col(HASH)]
+        for other, type_ in enumerate(types):
+            own = F.struct(*type_.names) if other == number else F.lit(None).cast(type_)
+            columns.append(own.alias(columns_of_input(other)))
+        sides.append(frame.select(columns))
+    return reduce(DataFrame.union, sides)
+
+
+def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The columns of these names, called by number: in a name Spark takes a dot for a field, a backtick for a quote."""
+    there = frame.columns
+    by_number = [f"_column_{number}" for number in range(len(there))]
+    numbered = dict(zip(reversed(there), reversed(by_number), strict=True))  # the first of a name
+    wanted = [numbered[name] for name in names]
+    renamed = frame.toDF(*by_number)
+    return renamed if wanted == by_number else renamed.select(wanted)

@@ -1,0 +1,145 @@
+"""What runs on Spark's executors: a task makes its shards' part of the epoch durable, and says so.
+
+This module is all that a Python worker loads, so it must never load Dagster. What is the same in every epoch travels
+with the query's plan (`TaskSetup`); what is not, as a property of the epoch's Spark job (`EpochOrder`).
+"""
+
+import json
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
+from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, encode_words
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_work import ShardWork
+from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.retrying_store import patient
+
+ORDER_PROPERTY = "dagster_ckpt.epoch"
+
+
+@dataclass(frozen=True)
+class TaskSetup:
+    """What the tasks of every epoch are told.
+
+    `address` may hold secrets: it travels in the closure and is never shown. `code` is the user's own operator, where
+    the stream has one: no manifest holds code.
+    """
+
+    address: StoreAddress
+    folder: str
+    layout: Layout
+    event_times: tuple[str | None, ...]
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    code: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOrder:
+    """Which epoch to make, in which term, and the manifest it builds on."""
+
+    epoch: Epoch
+    term: Term
+    version: Version
+    nonce: Nonce
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> "EpochOrder":
+        return cls(**json.loads(text))
+
+
+def epoch_task(
+    setup: TaskSetup, columns: Sequence[str] | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out.
+
+    `columns` are what the columns of the rows are really called, in their order. None: the epoch is the driver's own,
+    and its tasks take no row in; what Spark gives them only makes them run.
+    """
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "this runs in a Spark task"
+        order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
+        rows = (
+            batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
+            for batch in batches
+        )
+        yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), rows))
+
+    return work
+
+
+def words_of(
+    setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
+) -> list[ShardAck | ShardDecline]:
+    """The words of one task. Whatever goes wrong, short of the process dying, declines all its shards.
+
+    A crash at any point leaves files that no manifest names, under names that nobody else has.
+    """
+    shards = setup.layout.shards_of(partition)
+    try:
+        work = _begun(setup, order, attempt)
+        operator = from_pipeline(work.manifest.pipeline, setup.code)
+        if isinstance(operator, AppendOnly):
+            return [work.append(operator, partition, batches)]
+        return [*work.transform(operator, shards, batches)]
+    except Exception as error:  # noqa: BLE001  (a decline is the answer to all that can be caught)
+        kind = type(error).__name__
+        reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
+        return [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
+
+
+def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
+    clock = SystemClock()
+    root = setup.address.open()
+    store = folder_store(root, setup.folder)
+    manifest = _manifest(ManifestChain(store, clock), order)
+    # The chain waits by itself. The engine does not: of its many files, one lost reply would cost the whole epoch.
+    store = patient(with_ancestors(store, root, manifest.ancestors), clock)
+    return ShardWork(
+        store=store,
+        manifest=manifest,
+        epoch=order.epoch,
+        term=order.term,
+        attempt=attempt,
+        layout=setup.layout,
+        event_times=setup.event_times,
+        clock=clock,
+        engine=engine_of(setup.engine, store),
+    )
+
+
+def _manifest(chain: ManifestChain, order: EpochOrder) -> Manifest:
+    """What the epoch builds on, read from the store: a worker that does not see it would write where nobody reads."""
+    try:
+        manifest = chain.read(order.version)
+    except CorruptStateError as error:
+        raise CheckpointDeclinedError(
+            "this worker cannot read the manifest that the epoch builds on: every host must reach the same store, so a "
+            f"file: store works on one host only. host={socket.gethostname()}, found: {error}"
+        ) from error
+    if manifest.nonce != order.nonce:
+        raise CheckpointDeclinedError(
+            "this worker sees another manifest than the driver: every host must reach the same store. "
+            f"host={socket.gethostname()}, version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
+        )
+    return manifest

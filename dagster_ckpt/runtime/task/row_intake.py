@@ -1,0 +1,103 @@
+"""A task's rows on their way in: in chunks of one size, counted, the wait for them measured."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.lsm.columns import flat, flatten
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.shared.event_time_range import newest_us
+from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
+
+
+def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
+    """The batches' rows in their order as tables of at most `bytes_max`, or of one row; none is empty.
+
+    Beside the chunk, at most one batch is held.
+    """
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        for piece in _pieces(batch, bytes_max):
+            if held and held_bytes + piece.nbytes > bytes_max:
+                chunk = pa.Table.from_batches(held)
+                held, held_bytes = [], 0
+                yield chunk
+            held.append(piece)
+            held_bytes += piece.nbytes
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The batch, or slices of it where it is too large: also where few of its rows are what makes it so."""
+    if batch.num_rows == 0:
+        return
+    if batch.num_rows == 1 or batch.nbytes <= bytes_max:
+        yield batch
+        return
+    pieces = -(-batch.nbytes // bytes_max)
+    rows = min(-(-batch.num_rows // pieces), batch.num_rows - 1)
+    for start in range(0, batch.num_rows, rows):
+        yield from _pieces(batch.slice(start, rows), bytes_max)
+
+
+class Intake:
+    """What a task has taken in so far. `event_times` names each input's column with it, None where it has none.
+
+    Begins with the task's work: `busy_ms` is all the time since, but for what was spent waiting for rows.
+    """
+
+    def __init__(self, event_times: tuple[str | None, ...], clock: Clock) -> None:
+        self._columns = event_times
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        self._waited_ms = 0
+        self.rows = 0
+        self._greatest_us: list[int | None] = [None for _ in event_times]
+
+    @property
+    def busy_ms(self) -> int:
+        """How long the task has worked."""
+        return self._clock.monotonic_ms() - self._began_ms - self._waited_ms
+
+    @property
+    def event_times_us(self) -> tuple[int | None, ...]:
+        """The greatest event time of each input, of those in range."""
+        return tuple(self._greatest_us)
+
+    def chunks(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The chunks, counted as they pass."""
+        coming = iter(chunks)
+        while True:
+            asked_ms = self._clock.monotonic_ms()
+            chunk = next(coming, None)
+            self._waited_ms += self._clock.monotonic_ms() - asked_ms
+            if chunk is None:
+                return
+            self.rows += chunk.num_rows
+            yield chunk
+
+    def see(self, number: int, rows: pa.Table) -> None:
+        """Rows of one input came in."""
+        column = self._columns[number]
+        if column is None:
+            return
+        known = [us for us in (self._greatest_us[number], newest_us(rows.column(column))) if us is not None]
+        self._greatest_us[number] = max(known, default=None)
+
+
+def rows_by_input(chunk: pa.Table, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, Hashes, pa.Table]]:
+    """The rows of each input that has any in the chunk, with their hashes: flat tables of these schemas."""
+    hashes = flat(chunk.column(HASH)).to_numpy().view(np.uint64)
+    if len(schemas) == 1:
+        yield 0, hashes, flatten(chunk.select(schemas[0].names).cast(schemas[0]))
+        return
+    inputs = flat(chunk.column(INPUT)).to_numpy()
+    for number in np.unique(inputs).tolist():
+        mine = np.flatnonzero(inputs == number)
+        columns = flat(chunk.column(columns_of_input(number))).take(pa.array(mine)).flatten()
+        rows = pa.Table.from_arrays(columns, names=schemas[number].names)
+        yield number, np.take(hashes, mine), flatten(rows.cast(schemas[number]))

@@ -1,0 +1,174 @@
+"""One task's part of an epoch: its rows go through the operator, and what comes of them is made durable."""
+
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.shared.late_rows import is_late_table, keep_late, late_table
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
+from dagster_ckpt.protocol.object_names import FileId, merged_name
+from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
+from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.state.committed import append_files, change_log
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.io_pool import Job
+from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """What a task works with. `store` is the stream's folder, `manifest` what the epoch builds on.
+
+    `attempt` is a number that no other attempt at any task of this term has: every file written here is named by it.
+    """
+
+    store: ObjectStore
+    manifest: Manifest
+    epoch: Epoch
+    term: Term
+    attempt: int
+    layout: Layout
+    event_times: tuple[str | None, ...]
+    clock: Clock
+    engine: Engine
+
+    def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
+        """Add the rows to the stream's table, a file for each chunk. One task of an epoch also merges older files."""
+        [shard] = self.layout.shards_of(partition)
+        intake = Intake(self.event_times, self.clock)
+        merging = self._begin_merge(shard) if partition == 0 else None
+        changes: list[ChangeRef] = []
+        for chunk in intake.chunks(self._chunks(batches)):
+            intake.see(0, chunk)
+            rows = chunk.select(operator.pipeline.output.names).cast(operator.pipeline.output)
+            changes.extend(self._written(operator.changes(rows), self._file(shard, len(changes))))
+        merged = None if merging is None else merging.result()
+        return ShardAck(
+            shard,
+            changes=tuple(changes),
+            rows_in=intake.rows,
+            rows_out=intake.rows,
+            event_times_us=intake.event_times_us,
+            milliseconds=intake.busy_ms,
+            host=socket.gethostname(),
+            merged_rows=0 if merged is None else merged.file.rows,
+            files_merged=merged,
+        )
+
+    def _begin_merge(self, shard: Shard) -> Job[FilesMerged | None] | None:
+        """Merge files of the epochs before while rows come in, if it is time. What goes into the new file stays.
+
+        Where the epoch is given up, or another attempt at this task comes first, nobody names the new one.
+        """
+        limits = FileMergeLimits()
+        limits = replace(limits, bytes_max=min(limits.bytes_max, self.engine.budget.soft_bytes))
+        choice = choose(self.manifest.files.tail, limits)
+        if choice is None:
+            return None
+        file, chunk_bytes = self._file(shard, 0), self.engine.budget.chunk_bytes
+        until_ms = self.clock.monotonic_ms() + self.engine.io.timeout_ms // 4
+        return self.engine.io.submit(
+            f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
+            lambda: append_files.merge(
+                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms
+            ),
+        )
+
+    def transform(
+        self, operator: Operator, shards: Sequence[Shard], batches: Iterable[pa.RecordBatch]
+    ) -> list[ShardAck]:
+        """Take the rows through a stateful operator, those of all shards together. Each shard ACKs, rows or none.
+
+        What is counted for the task as a whole is given with the ACK of its first shard.
+        """
+        intake = Intake(self.event_times, self.clock)
+        context = self._context(shards)
+        merging = self._begin_merge(shards[0]) if operator.pipeline.appends and shards[0] == 0 else None
+        file = self._file(shards[0], 0)
+        with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged) as state:
+            state.compact()
+            rows_in, late_rows = self._take_in(operator, state, context, intake, batches)
+            rows_out, changes = self._finish(operator, state, context)
+            tables = state.flush()
+            merged = None if merging is None else merging.result()
+            nothing = tuple(None for _ in self.event_times)
+            busy_ms, host = intake.busy_ms, socket.gethostname()
+            first, *others = (
+                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=nothing, milliseconds=busy_ms, host=host)
+                for shard, rows in zip(shards, rows_in, strict=True)
+            )
+            whole = replace(
+                first,
+                changes=(*state.log, *changes),
+                rows_out=rows_out,
+                late_rows=late_rows,
+                state_rows=state.metrics.state_rows,
+                event_times_us=intake.event_times_us,
+                merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
+                stall_ms=state.metrics.stall_ms,
+                counters=tuple((name, context.counters[name]) for name in operator.counters),
+                files_merged=merged,
+            )
+        return [whole, *others]
+
+    def _context(self, shards: Sequence[Shard]) -> EpochContext:
+        return EpochContext.behind(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes)
+
+    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        return chunks_of(batches, self.engine.budget.chunk_bytes)
+
+    def _take_in(
+        self,
+        operator: Operator,
+        state: TaskState,
+        context: EpochContext,
+        intake: Intake,
+        batches: Iterable[pa.RecordBatch],
+    ) -> tuple[list[int], int]:
+        """How many rows of each shard came in, and how many came too late."""
+        schemas = [source.schema for source in operator.pipeline.inputs]
+        kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
+        rows_in = np.zeros(len(context.shards), dtype=np.int64)
+        late_rows = 0
+        for chunk in intake.chunks(self._chunks(batches)):
+            for number, hashes, rows in rows_by_input(chunk, schemas):
+                intake.see(number, rows)
+                shards = self.layout.shards_in(hashes) - np.uint16(context.shards[0])
+                rows_in += np.bincount(shards, minlength=len(rows_in))
+                late = operator.on_rows(number, hashes, rows, state, context)
+                late_rows += len(late)
+                time = self.event_times[number]
+                if len(late) and time is not None and late_table(number) in kept:
+                    keep_late(state.timeline(late_table(number)), hashes, rows, late, time, context)
+            state.relieve()
+        return rows_in.tolist(), late_rows
+
+    def _finish(self, operator: Operator, state: TaskState, context: EpochContext) -> tuple[int, list[ChangeRef]]:
+        """How many rows the change log gets, and the files made for them alone."""
+        rows_out, files = 0, list[ChangeRef]()
+        for changes in operator.finish(state, context):
+            rows_out += changes.count
+            if operator.logged is None:
+                files.extend(self._written(changes, self._file(context.shards[0], len(files))))
+            # A logged table's too: whenever its runs are written, they are the change log, since each has what its keys
+            # had before. `touched` goes on with what it found in memory, and nothing is said of the table meanwhile.
+            state.relieve()
+        return rows_out, files
+
+    def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
+        ref = change_log.write(self.store, file, changes.rows)
+        if ref is not None:
+            yield ref
+
+    def _file(self, shard: Shard, number: int) -> FileId:
+        return FileId(self.term, self.epoch, shard, self.attempt, number)

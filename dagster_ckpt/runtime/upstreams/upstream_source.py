@@ -1,0 +1,242 @@
+"""A stream as a source of Spark's, in the Python processes that Spark starts for it.
+
+Its offsets are `upstream_stream`'s positions. In a process of its own the reader plans, for each micro-batch, which
+epochs are new; in Spark's workers it reads their changes. Both know the store's address and nothing else. What is wrong
+with an upstream is told to people by the driver (`upstreams`): of an error in these processes Spark keeps
+nothing but text.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.nullability import widens
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
+from dagster_ckpt.protocol.epochs.upstream import (
+    FORMAT,
+    ROWS_A_PART,
+    Reader,
+    Trouble,
+    UpstreamPosition,
+    backfill_pin,
+    decode,
+    next_part,
+)
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.pins import find_pin
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
+
+_EPOCHS_MAX = 2**31 - 1
+_LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
+
+
+class Read(StrEnum):
+    """What is read of an upstream: its table, at most one change of each key at once; or its change log as it is."""
+
+    TABLE = "table"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a query was planned on: which columns of the upstream it reads, and how its rows are told apart.
+
+    `key` is `row_key` of the upstream's pipeline, None for a table that only grows.
+    """
+
+    columns: pa.Schema
+    key: tuple[str, ...] | None
+
+    def is_of(self, pipelines: Sequence[Pipeline]) -> bool:
+        """Whether rows of streams with these pipelines, the newest last, are what was planned on.
+
+        Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there. Within
+        a column less may be null than was planned with.
+        """
+        newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
+        own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
+        there = all(field.name in newest.names and widens(newest.field(field.name).type, field.type) for field in own)
+        return there and all(key_of(pipeline) == self.key for pipeline in pipelines)
+
+
+def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
+    """The columns that tell the rows of a table apart; None for one that only grows."""
+    return None if pipeline.appends else row_key(pipeline)
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """Who reads: its folder, the store that it shares with its upstreams, and how it reads them.
+
+    At most `epochs_max` epochs make a micro-batch, or a part of a snapshot with about `rows_a_part` rows; `tasks` tasks
+    read it.
+    """
+
+    address: StoreAddress
+    folder: str
+    epochs_max: int
+    tasks: int
+    rows_a_part: int = ROWS_A_PART
+
+    def chain(self, folder: str) -> ManifestChain:
+        """The manifests of a stream in the store."""
+        return ManifestChain(folder_store(self.address.open(), folder), SystemClock())
+
+
+def source_of(downstream: Downstream) -> type[DataSource]:
+    """The data source for one session. The address is in its closure: Spark shows options, and it may hold secrets."""
+
+    class Upstreams(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+            key = json.loads(self.options["key"])
+            planned = Planned(to_arrow_schema(schema, timezone="UTC"), None if key is None else tuple(key))
+            return UpstreamReader(downstream, self.options["path"], Read(self.options["read"]), planned)
+
+    # A class of a module that can be imported would be pickled by its name, and lose its closure.
+    Upstreams.__module__ = "__main__"
+    return Upstreams
+
+
+class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which epochs of one upstream are new, and what they hold. An epoch counts as one of Spark's files in its limits.
+
+    Before the first offset lies the empty stream: from there the snapshot comes that the driver has pinned, part by
+    part, and behind it the log.
+    """
+
+    def __init__(self, downstream: Downstream, stream: str, read: Read, planned: Planned) -> None:
+        self._downstream = downstream
+        self._planned = planned
+        self._stream = stream
+        self._read = read
+        self._until: Epoch | None = None
+
+    # ---- in the process that plans
+
+    @cached_property
+    def _log(self) -> UpstreamLog:
+        return UpstreamLog(self._chain, self._stream)
+
+    @cached_property
+    def _chain(self) -> ManifestChain:
+        return self._downstream.chain(folder_of(parts_of_name(self._stream)))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (here and below: Spark's names)
+        return _offset(UpstreamPosition(self._log.newest().uuid))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxFiles(self._downstream.epochs_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._log.newest().epoch
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        at = _position(start)
+        if at.epoch == EMPTY or at.in_snapshot:
+            reader = self._reader()
+            snapshot = snapshot_at(self._chain, at, reader)
+            if snapshot is not None:
+                return _offset(next_part(at, snapshot, reader.term, self._downstream.rows_a_part))
+        epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
+        following = self._log.following(at, epochs_max, self._until)
+        return _offset(UpstreamPosition(at.uuid, following[-1].epoch)) if following else dict(start)
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        after, until = _position(start), _position(end)
+        tasks = self._downstream.tasks
+        if after == until:
+            return []
+        if until.parts:
+            stream = self._reader().stream
+            self._check_planned(after, [self._pinned(stream, until), self._log.newest()])
+            shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
+            return [SnapshotShare(stream, until, share) for share in shares]
+        newest = self._log.newest()
+        epochs = self._log.behind(newest, after, until=until.epoch)
+        self._check_planned(after, [*epochs, newest])
+        changed = tuple(_bare(manifest) for manifest in epochs if manifest.changes)
+        return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
+
+    # ---- in Spark's workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        clock, store = SystemClock(), self._chain.store
+        match partition:
+            case SnapshotShare(downstream=downstream, until=until, share=share):
+                snapshot = self._pinned(downstream, until)
+                files = with_ancestors(store, self._downstream.address.open(), snapshot.ancestors)
+                yield from table_rows(files, clock, snapshot, self._planned.columns, share)
+            case LogShare(epochs=epochs, share=share):
+                read = net_changes if self._read is Read.TABLE else raw_changes
+                yield from read(store, clock, epochs, self._planned.columns, share)
+
+    def _check_planned(self, at: UpstreamPosition, manifests: Iterable[Manifest]) -> None:
+        if not self._planned.is_of([manifest.pipeline for manifest in manifests]):
+            raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
+
+    def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
+        """The snapshot that a batch up to `until` was planned on."""
+        pin = find_pin(self._chain, backfill_pin(downstream, until.term))
+        if pin is None or pin.manifest.epoch != until.epoch or pin.manifest.uuid != until.uuid:
+            raise NothingFollowsError(Trouble.UNPINNED, until)
+        return pin.manifest
+
+    def _reader(self) -> Reader:
+        own = self._downstream.chain(self._downstream.folder).newest()
+        assert own is not None, "who reads has opened its own stream"
+        return Reader.of(own)
+
+
+@dataclass(frozen=True)
+class SnapshotShare(InputPartition):
+    """One task's share of the part, up to `until`, of the snapshot that the downstream has pinned."""
+
+    downstream: StreamUuid
+    until: UpstreamPosition
+    share: Share
+
+
+@dataclass(frozen=True)
+class LogShare(InputPartition):
+    """One task's share of what epochs changed: their manifests, with nothing but their change logs in them."""
+
+    epochs: tuple[Manifest, ...]
+    share: Share
+
+
+def _bare(manifest: Manifest) -> Manifest:
+    """What a task must know of an epoch to read its change log: it is sent to each of them."""
+    return replace(
+        manifest, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=()
+    )
+
+
+def _position(offset: Mapping[str, Any]) -> UpstreamPosition:
+    return decode(json.dumps(offset))
+
+
+def _offset(position: UpstreamPosition) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(position.encode())
+    return fields

@@ -1,0 +1,74 @@
+"""An upstream stream as a downstream's function gets it: a `Stream` of its table, or a DataFrame of its change log."""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.nullability import all_nullable_within
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of, name_of
+from dagster_ckpt.runtime.declared.stream import Stream, Upstream
+from dagster_ckpt.runtime.spark.session import as_active
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream, Read, key_of, source_of
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
+from dagster_ckpt.storage.stores.folder import folder_store
+
+_LOOK_EVERY_MS = 500
+
+
+def newest_of(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_ms: int = 0) -> Manifest:
+    """The newest manifest of the stream whose asset key has these parts.
+
+    One that was never opened is waited for: two that are started together may come up in any order. Raises
+    `InvalidPipelineError` where it still was not after `wait_ms`.
+    """
+    store = folder_store(downstream.address.open(), folder_of(parts))
+    log = UpstreamLog(ManifestChain(store, clock), name_of(parts))
+    until_ms = clock.monotonic_ms() + wait_ms
+    while True:
+        try:
+            return log.newest()
+        except InvalidPipelineError:
+            if clock.monotonic_ms() >= until_ms:
+                raise
+        clock.sleep_ms(_LOOK_EVERY_MS)
+
+
+def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) -> Stream:
+    """The table: rows that come, or, where it updates and deletes them, changes, at most one of each key at once."""
+    pipeline = newest.pipeline
+    if pipeline.appends:
+        return Stream(_read(session, downstream, newest, Read.TABLE, pipeline.output), upstream=Upstream(newest.stream))
+    schema = pipeline.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
+    frame = _read(session, downstream, newest, Read.TABLE, schema)
+    return Stream(frame, upstream=Upstream(newest.stream, row_key(pipeline)))
+
+
+def read_changes(session: SparkSession, downstream: Downstream, newest: Manifest) -> DataFrame:
+    """The change log, every epoch's own: the table's columns, `_epoch` and `_change_type`."""
+    return _read(session, downstream, newest, Read.CHANGES, pa.schema([*newest.pipeline.output, *CHANGE_FIELDS]))
+
+
+def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what: Read, schema: pa.Schema) -> DataFrame:
+    with as_active(session):
+        _register(session, downstream)
+        # An upstream of an earlier release may promise what it no longer does once this one has opened it.
+        reader = session.readStream.format(FORMAT).schema(from_arrow_schema(all_nullable_within(schema)))
+        key = json.dumps(key_of(newest.pipeline))
+        return reader.option("path", newest.stream).option("read", what).option("key", key).load()
+
+
+def _register(session: SparkSession, downstream: Downstream) -> None:
+    """Tell Spark of the source: once for each session, which is one stream's own."""
+    manager = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001  (a second time Spark warns)
+    if not manager.dataSourceExists(FORMAT):
+        session.dataSource.register(source_of(downstream))

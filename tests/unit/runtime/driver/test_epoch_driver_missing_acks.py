@@ -1,0 +1,46 @@
+import pytest
+
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError
+from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
+from dagster_ckpt.runtime.driver.epoch_driver import acks_of
+from dagster_ckpt.runtime.driver.epoch_job import JobOutcome
+from dagster_ckpt.runtime.driver.job_status import RunningTask
+from dagster_ckpt.runtime.task.shard_assignment import Layout
+
+EPOCH = Epoch(7)
+ONE, OTHER = ShardAck(Shard(0), rows_in=3), ShardAck(Shard(1))
+SHUFFLED = Layout.keyed(2, tasks_max=2)
+
+
+def acks(outcome: JobOutcome, layout: Layout) -> tuple[ShardAck, ...]:
+    coordinator = CheckpointCoordinator(2, CoordinatorOptions(interval_ms=None, timeout_ms=1_000), now_ms=0)
+    coordinator.begin(EPOCH)
+    return acks_of(coordinator, EPOCH, outcome, layout)
+
+
+def test_a_shuffled_job_that_had_tasks_speaks_for_itself() -> None:
+    assert acks(JobOutcome((OTHER, ONE)), SHUFFLED) == (ONE, OTHER)
+    with pytest.raises(CheckpointDeclinedError, match=r"shards=\[1\]"):
+        acks(JobOutcome((ONE,)), SHUFFLED)
+    with pytest.raises(CheckpointDeclinedError, match=r"shards=\[0, 1\]"):
+        acks(JobOutcome(), SHUFFLED)
+
+
+def test_a_shuffled_job_without_tasks_has_nothing_to_say_about_any_shard() -> None:
+    assert acks(JobOutcome(had_tasks=False), SHUFFLED) == (ShardAck(Shard(0)), OTHER)
+
+
+def test_a_shard_that_no_partition_of_an_unkeyed_stream_went_to_has_nothing_to_say() -> None:
+    assert acks(JobOutcome((ONE,)), Layout.unkeyed(2)) == (ONE, OTHER)
+
+
+def test_a_job_that_timed_out_was_cancelled_or_failed_gives_the_epoch_up() -> None:
+    silent = (RunningTask("host-9 (task 3)", (Shard(1),)),)
+    with pytest.raises(CheckpointTimeoutError, match=r"shards=\[1\], hosts=\['host-9 \(task 3\)'\]"):
+        acks(JobOutcome(silent=silent, error=OSError(), reason="cancelled"), SHUFFLED)
+    with pytest.raises(CheckpointDeclinedError, match="reason=interrupted"):
+        acks(JobOutcome(aborted="interrupted", error=OSError(), reason="cancelled"), SHUFFLED)
+    with pytest.raises(CheckpointDeclinedError, match="reason=disk full"):
+        acks(JobOutcome(error=OSError(), reason="disk full"), SHUFFLED)

@@ -1,0 +1,34 @@
+"""What is told of a Spark job that has failed: the reason, and none of the pages around it."""
+
+from pyspark.errors import PySparkException
+
+from dagster_ckpt.runtime.driver.epoch_job import reason_of
+
+FRAMES = "".join(
+    f'  File "/somewhere/{number}.py", line 3, in work\n    {"x" * 80}\n    ^^^^\n' for number in range(20)
+)
+IN_A_TASK = f"""Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 times: PythonException:
+Traceback (most recent call last):
+{FRAMES}KeyError: 'k'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+{FRAMES}dagster_ckpt.errors.CorruptStateError: a file is missing. file=state/x,
+  store=s3://bucket/up
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.fail(DAGScheduler.scala:2)"""
+
+
+def test_the_error_itself_is_told_however_deep_it_was_raised() -> None:
+    assert reason_of(PySparkException(IN_A_TASK)) == (
+        "Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 times: PythonException: KeyError: 'k' "
+        "During handling of the above exception, another exception occurred: "
+        "dagster_ckpt.errors.CorruptStateError: a file is missing. file=state/x, store=s3://bucket/up"
+    )
+
+
+def test_a_reason_has_an_end() -> None:
+    assert len(reason_of(PySparkException("why " * 1000))) == 1000

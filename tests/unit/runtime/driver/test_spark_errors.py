@@ -1,0 +1,85 @@
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
+from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
+from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.driver.spark_errors import explained, missing_input_named
+
+SOURCES = [Source(SourceIdentity("parquet", "file:/data/inbox"), 0, (0,), reads_files=True)]
+PLAN = "\n=== Streaming Query ===\nIdentifier: flights\nCurrent Committed Offsets: {}"
+MISSING = "[PATH_NOT_FOUND] Path does not exist: s3a://me:secret@bucket/in.box. SQLSTATE: 42K03"
+
+
+class Session:
+    """Spark's session of a host that has the folders `there`, as far as Hadoop is asked for them."""
+
+    def __init__(self, *there: str, answers: bool = True) -> None:
+        self._there = there
+        self._answers = answers
+        self._jvm = self.org = self.apache = self.hadoop = self.fs = self
+        self._jsparkSession = self
+
+    def sessionState(self) -> "Session":  # noqa: N802  (Spark's name)
+        return self
+
+    def newHadoopConf(self) -> None: ...  # noqa: N802  (Spark's name)
+
+    def Path(self, path: str) -> "Session":  # noqa: N802  (Hadoop's name)
+        self.path = path
+        return self
+
+    def getFileSystem(self, conf: None) -> "Session":  # noqa: N802  (Hadoop's name)
+        return self
+
+    def globStatus(self, path: "Session") -> list[str]:  # noqa: N802  (Hadoop's name)
+        if not self._answers:
+            raise Py4JError("access denied")
+        return [there for there in self._there if there == path.path]
+
+
+def error_of(error: Exception, *there: str, answers: bool = True) -> Exception:
+    session: Any = Session(*there, answers=answers)
+    return explained("flights", SOURCES, error, session)
+
+
+def test_a_missing_path_is_named_with_what_to_do() -> None:
+    failed = StreamingQueryException(f"[STREAM_FAILED] Query [id = 1] terminated with exception: {MISSING} SQLSTATE: X")
+    error = error_of(failed, "file:/data/inbox")
+    assert type(error) is CheckpointError
+    assert "Restore it and start again" in str(error)
+    assert str(error).endswith("asset=flights, path=s3a://bucket/in.box")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_folder_that_spark_does_not_name_is_looked_for(*, answers: bool) -> None:
+    failed = StreamingQueryException("[STREAM_FAILED] terminated with exception: Option 'basePath' not found" + PLAN)
+    named = str(error_of(failed, answers=answers)).endswith("asset=flights, path=file:/data/inbox")
+    assert named == answers
+
+
+def test_any_other_end_of_the_query_names_asset_sources_and_reason() -> None:
+    text = "[STREAM_FAILED] the schema of the topic is gone"
+    error = error_of(StreamingQueryException(text + PLAN), "file:/data/inbox")
+    assert type(error) is CheckpointError
+    assert str(error).endswith(
+        "asset=flights, sources=['file:/data/inbox'], reason=[STREAM_FAILED] the schema of the topic is gone"
+    )
+
+
+@pytest.mark.parametrize("error", [CheckpointDeclinedError("disk full, asset=flights"), ValueError("of the user's")])
+def test_errors_that_are_not_sparks_are_raised_as_they_are(error: Exception) -> None:
+    assert error_of(error) is error
+
+
+def test_a_streaming_function_that_reads_a_missing_path_fails_with_the_assets_name() -> None:
+    with (
+        pytest.raises(CheckpointError, match=r"asset=flights, path=s3a://bucket/in\.box"),
+        missing_input_named("flights"),
+    ):
+        raise AnalysisException(MISSING)
+    with pytest.raises(AnalysisException, match="no such column"), missing_input_named("flights"):
+        raise AnalysisException("no such column")

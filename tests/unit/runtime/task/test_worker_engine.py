@@ -1,0 +1,61 @@
+"""Streams with different options may alternate in one worker process, a task of each at a time."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.runtime.task import worker_engine
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, engine_of
+from dagster_ckpt.storage.stores.local import LocalObjectStore
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from tests.worlds.far_store import FarStore
+
+FAR = FarStore(MemoryObjectStore("open runs outlive other options"))
+SMALL, LARGE = (EngineOptions(memory_limit_bytes=mebibytes << 20) for mebibytes in (64, 512))
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_engine, "_kept", {})
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> ObjectStore:
+    return LocalObjectStore(tmp_path, SystemClock().unique)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_they_are_kept_and_each_stream_has_its_own_limits(local: ObjectStore, is_local: bool) -> None:
+    store = local if is_local else FAR
+    small, large, again = (engine_of(options, store) for options in (SMALL, LARGE, SMALL))
+    assert small.runs is large.runs is again.runs
+    assert [each.budget.limit_bytes >> 20 for each in (small, large, again)] == [64, 512, 64]
+    assert engine_of(SMALL, store) is again
+
+
+def test_a_write_may_take_as_long_as_an_epoch_of_its_stream(local: ObjectStore) -> None:
+    assert [engine_of(replace(SMALL, timeout_ms=ms), local).io.timeout_ms for ms in (5_000, 7_000)] == [5_000, 7_000]
+
+
+def test_local_ones_are_kept_whatever_else_is_worked_meanwhile(local: ObjectStore) -> None:
+    first = engine_of(SMALL, local)
+    engine_of(LARGE, FAR)
+    threads = engine_of(replace(SMALL, io_threads=2, cache=CacheOptions("/elsewhere")), local)
+    assert first.runs is threads.runs
+
+
+def test_far_ones_of_another_cache_are_others(tmp_path: Path) -> None:
+    one, other = (engine_of(EngineOptions(cache=CacheOptions(str(tmp_path / name))), FAR) for name in "ab")
+    assert one.runs is not other.runs
+
+
+def test_a_forked_child_has_its_own(local: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = engine_of(SMALL, local)
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    childs = engine_of(SMALL, local)
+    assert childs is not parents
+    assert childs.runs is not parents.runs

@@ -1,0 +1,427 @@
+"""What a driver leaves in its upstreams before a query, and what it says of an upstream that nothing can follow."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.protocol.epochs.upstream import (
+    FORMAT,
+    NO_TERM,
+    Trouble,
+    UpstreamPosition,
+    backfill_pin,
+    backfill_pins,
+    consumed_of,
+)
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.object_names import manifest_name, pin_name
+from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import read_pins, write_pin
+from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from tests.worlds.clock import StillClock
+from tests.worlds.faulty_store import Call, Fault, FaultyStore
+from tests.worlds.streams import a_store, an_edit, an_opening
+
+IDENTITY = SourceIdentity(FORMAT, "up", (("read", "table"),))
+
+
+class DiedError(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class Pair:
+    """A stream `up` and one that reads it, `down`. Version 1 opens `up`: its first epoch is 2.
+
+    Of epochs of `down`, as many as `retained` when it was opened can be gone back to.
+    """
+
+    retained: int = 20
+    root: MemoryObjectStore = field(default_factory=a_store)
+    clock: StillClock = field(default_factory=StillClock)
+    up: StreamWriter = field(init=False)
+    down: StreamWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.up, self.down = self.opened("up"), self.opened("down")
+
+    def opened(self, name: str, from_epoch: int | None = None) -> StreamWriter:
+        epoch = None if from_epoch is None else Epoch(from_epoch)
+        run = f"run-{self.clock.unique()}"
+        opening = an_opening(run, stream=name, retained=self.retained, take_over=Takeover.ALWAYS, from_epoch=epoch)
+        return open_stream(folder_store(self.root, name), opening, self.clock)
+
+    def feed(self, epochs: int = 1) -> None:
+        for _ in range(epochs):
+            self.up.commit(an_edit(self.up.manifest))
+
+    def read(self, epoch: int, part: int = 0, parts: int = 0) -> None:
+        """An epoch of the downstream that has read so far."""
+        manifest = self.down.manifest
+        before = manifest.sources[0].current if manifest.sources else None
+        at = UpstreamPosition(self.up.manifest.uuid, Epoch(epoch), part, parts, manifest.term if parts else NO_TERM)
+        position = SourcePosition(IDENTITY, at.encode(), before)
+        self.down.commit(an_edit(manifest, sources=(position,)))
+
+    def chain(self, name: str) -> ManifestChain:
+        return ManifestChain(folder_store(self.root, name), self.clock)
+
+    def upstreams(self, root: object = None) -> Upstreams:
+        source = Source(IDENTITY, number=0, lines=(0,), reads_files=False)
+        return Upstreams("down", [source], root or self.root, self.chain("down"))  # type: ignore[arg-type]
+
+    def prepare(self) -> Upstreams:
+        upstreams = self.upstreams()
+        upstreams.prepare(self.down.manifest)
+        return upstreams
+
+    def pinned(self) -> list[tuple[str, int]]:
+        chain = self.chain("up")
+        return [(pin.name, pin.manifest.epoch) for pin in read_pins(chain.store, chain.clock, chain.patience)]
+
+    def subscribed(self) -> list[tuple[str, int]]:
+        chain = self.chain("up")
+        return [(each.stream, each.epoch) for each in read_subscribers(chain.store, chain.clock, chain.patience)]
+
+    @property
+    def pin(self) -> str:
+        return backfill_pin(self.down.manifest.uuid, self.down.manifest.term)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.up.close("done")
+    made.down.close("done")
+
+
+def test_a_new_downstream_pins_the_newest_epoch_and_subscribes_from_there(pair: Pair) -> None:
+    pair.feed(3)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 4)]
+    assert pair.subscribed() == [("down", 4)]
+
+
+def test_who_comes_back_to_an_upstream_that_was_made_anew_subscribes_from_where_that_is(pair: Pair) -> None:
+    pair.feed(5)
+    pair.read(6)
+    for name in list(pair.root.list("up")):
+        pair.root.delete(name)
+    pair.up = pair.opened("up")
+    pair.feed(1)
+    with pytest.raises(IncompatibleStateError, match="made anew"):
+        pair.prepare()
+    assert pair.subscribed() == [("down", 2)]
+
+
+def test_of_an_empty_upstream_the_log_will_have_all(pair: Pair) -> None:
+    pair.prepare()
+    assert pair.pinned() == []
+    assert pair.subscribed() == [("down", 0)]
+
+
+def test_a_pin_of_this_term_stays_while_it_can_be_followed(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.feed(2)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 3)]
+    pair.up = pair.opened("up", from_epoch=2)
+    pair.feed()
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 7)]
+
+
+def test_who_has_read_nothing_pins_anew_in_each_term_and_lets_go_of_what_was_pinned_before(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.down = pair.opened("down")
+    pair.feed(2)
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 5)]
+
+
+def test_who_reads_a_snapshot_goes_on_with_that_in_a_later_term(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 3)
+    pin = pair.pin
+    pair.feed(2)
+    pair.down = pair.opened("down")
+    upstreams = pair.prepare()
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 2, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 3, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pin, 3)]
+
+
+def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(pair: Pair) -> None:
+    pair.feed(2)
+    fenced, asleep = pair.down.manifest, pair.prepare()
+    pair.down = pair.opened("down")
+    pair.feed(1)
+    pair.prepare()
+    pair.up = pair.opened("up", from_epoch=2)  # what both have pinned was left behind
+    with suppress(IncompatibleStateError):
+        asleep.prepare(fenced)
+    assert (pair.pin, 4) in pair.pinned()
+
+
+def test_a_pin_that_a_person_named_alike_stays(pair: Pair) -> None:
+    pair.feed(2)
+    name = f"{backfill_pins(pair.down.manifest.uuid)}kept"
+    write_pin(pair.chain("up"), name, pair.up.manifest.retained[0])
+    pair.prepare()
+    assert sorted(pair.pinned()) == [(pair.pin, 3), (name, 2)]
+    root = pair.root
+    [progress] = progress_of(
+        read_subscribers(pair.chain("up").store, pair.clock, pair.chain("up").patience),
+        root,
+        pair.chain("up"),
+        pair.up.manifest.uuid,
+    )
+    assert progress.consumed == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_pin_stays_until_nobody_can_go_back_into_the_midst_of_the_snapshot(pair: Pair, restarted: bool) -> None:
+    pair.feed(2)
+    pair.retained = 3
+    pair.down = pair.opened("down")
+    upstreams, pin = pair.prepare(), pair.pin
+    for part in (1, 2, 3):
+        pair.read(3, part, 3)
+        upstreams.committed(pair.down.manifest)
+    for epoch in (4, 5):
+        pair.feed()
+        assert pair.pinned() == [(pin, 3)]
+        if restarted:
+            pair.down = pair.opened("down")
+            upstreams = pair.prepare()
+            assert pair.pinned() == [(pin, 3)], "the midst is retained"
+        pair.read(epoch)
+        upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == []
+
+
+def test_who_goes_back_into_the_midst_of_a_snapshot_reads_on_there(pair: Pair) -> None:
+    pair.feed(2)
+    upstreams, pin = pair.prepare(), pair.pin
+    for part in (1, 2, 3):
+        pair.read(3, part, 3)
+        upstreams.committed(pair.down.manifest)
+    midst = pair.down.manifest.retained[0].epoch
+    pair.feed()
+    pair.read(4)
+    upstreams.committed(pair.down.manifest)
+    pair.down = pair.opened("down", from_epoch=midst)
+    upstreams = pair.prepare()
+    assert pair.pinned() == [(pin, 3)]
+    pair.read(3, 2, 3)
+    upstreams.committed(pair.down.manifest)
+    assert pair.pinned() == [(pin, 3)]
+
+
+def test_a_pin_that_a_crash_left_behind_goes_with_the_next_start(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 1)
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_who_was_overtaken_takes_no_pin_away(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 1)
+    overtaken, pin = pair.down.manifest, pair.pin
+    pair.down = pair.opened("down")
+    pair.upstreams().prepare(overtaken)
+    assert pair.pinned() == [(pin, 3)]
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_a_damaged_epoch_that_nobody_can_go_back_to_stops_nobody(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    for part in (1, 2):
+        pair.read(3, part, 2)
+    first, store = pair.down.manifest.retained[0], pair.chain("down").store
+    store.delete(manifest_name(first.version))
+    store.put(manifest_name(first.version), b"damaged")
+    pair.prepare()
+    assert pair.pinned() == []
+
+
+def test_a_start_that_dies_at_any_call_leaves_what_the_next_one_goes_on_with(pair: Pair) -> None:
+    pair.feed(2)
+    for call in count():
+
+        def dies(_: Call, left: Iterator[int] = iter(range(call))) -> Fault:  # noqa: B008  (one for each round)
+            if next(left, None) is None:
+                raise DiedError
+            return Fault.NONE
+
+        died = False
+        try:
+            pair.upstreams(FaultyStore(pair.root, dies)).prepare(pair.down.manifest)
+        except DiedError:
+            died = True
+        pair.prepare()
+        assert pair.pinned() == [(pair.pin, 3)]
+        assert pair.subscribed() == [("down", 3)]
+        if not died:
+            break
+        for name in (pin_name(pair.pin), *list(pair.chain("up").store.list("subscribers"))):
+            pair.chain("up").store.delete(name)
+    assert call > 3
+
+
+def test_who_is_rolled_back_below_is_told_both_commands(pair: Pair) -> None:
+    pair.feed(2)
+    pair.read(2)
+    pair.read(3)
+    good = _epoch_that_read(pair, 2)
+    pair.up = pair.opened("up", from_epoch=2)
+    with pytest.raises(
+        IncompatibleStateError, match=rf"rollback down --epoch {good}`.* --epoch 0`.*then materialize it. .*consumed=3"
+    ):
+        pair.prepare()
+    with pytest.raises(IncompatibleStateError, match="rolled back"):
+        pair.upstreams().check(pair.down.manifest)
+
+
+def test_who_was_cut_off_is_told_to_begin_anew(pair: Pair) -> None:
+    pair.feed(4)
+    pair.read(2)
+    for version in (1, 2, 3):
+        pair.chain("up").store.delete(manifest_name(Version(version)))
+    with pytest.raises(IncompatibleStateError, match=r"max_lag\): `.* rollback down --epoch 0` reads"):
+        pair.prepare()
+
+
+def test_a_snapshot_that_somebody_has_unpinned_is_told(pair: Pair) -> None:
+    pair.feed(2)
+    pair.prepare()
+    pair.read(3, 1, 2)
+    pair.chain("up").store.delete(pin_name(pair.pin))
+    with pytest.raises(IncompatibleStateError, match=r"somebody has unpinned it.* --epoch 0`"):
+        pair.prepare()
+
+
+def test_a_damaged_upstream_is_named_with_its_own_way_back(pair: Pair) -> None:
+    pair.feed(2)
+    pair.read(2)
+    store = pair.chain("up").store
+    store.delete(manifest_name(pair.up.manifest.version))
+    store.put(manifest_name(pair.up.manifest.version), b"damaged")
+    with pytest.raises(CorruptStateError, match=r"rollback up --epoch 2"):
+        pair.prepare()
+
+
+def test_an_upstream_that_never_was_is_named(pair: Pair) -> None:
+    empty = a_store()
+    with pytest.raises(InvalidPipelineError, match="materialize it first"):
+        pair.upstreams(empty).prepare(pair.down.manifest)
+
+
+def test_an_upstream_made_anew_before_anything_was_read_is_told(pair: Pair) -> None:
+    position = SourcePosition(IDENTITY, UpstreamPosition(pair.up.manifest.uuid).encode())
+    pair.down.commit(an_edit(pair.down.manifest, sources=(position,)))
+    pair.feed(2)
+    pair.prepare()
+    pair.up.close("removed")
+    for name in list(pair.chain("up").store.list("")):
+        pair.chain("up").store.delete(name)
+    pair.up = pair.opened("up")
+    pair.feed(2)
+    with pytest.raises(IncompatibleStateError, match=r"removed and made anew: `.* rollback down --epoch 0` reads"):
+        pair.prepare()
+
+
+def test_an_upstream_that_was_planned_on_another_pipeline_is_told_of(pair: Pair) -> None:
+    said = str(NothingFollowsError(Trouble.PLANNED_OTHERWISE, UpstreamPosition(pair.up.manifest.uuid)))
+    with pytest.raises(
+        CheckpointError, match=r"another pipeline since .*: start this .*upstream=up, consumed=0"
+    ) as told:
+        pair.upstreams().look_into(pair.down.manifest, f"in the process that plans: NothingFollowsError: {said}")
+    assert type(told.value) is CheckpointError, "no person need look: the sensor starts the next, which plans anew"
+
+
+def test_a_damaged_file_of_the_log_is_named_with_its_epoch_and_what_helps(pair: Pair) -> None:
+    pair.feed(3)
+    pair.read(2)
+    file = pair.chain("up").read(Version(4)).changes[0].name  # nothing in this world writes it
+    upstreams = pair.upstreams()
+    upstreams.look_into(pair.down.manifest, f"another trouble with {file}")
+    upstreams.look_into(pair.down.manifest, "CorruptStateError: of a file that is no upstream's. file=state/x")
+    says = (
+        r"nothing of this stream is damaged.*table anew, which is whole, by `.* rollback down --epoch 0`\. "
+        rf"upstream=up, good_epoch=4, asset=down, consumed=2, reason=missing\. file={file}, epoch=4, store=.*/up$"
+    )
+    with pytest.raises(CorruptStateError, match=says):
+        upstreams.look_into(pair.down.manifest, f"in a task of Spark's: CorruptStateError: file={file}")
+
+
+def test_a_damaged_manifest_in_the_log_is_named_with_what_helps(pair: Pair) -> None:
+    pair.feed(3)
+    pair.read(2)
+    name = manifest_name(Version(3))
+    pair.chain("up").store.put(name, b"damaged")
+    with pytest.raises(CorruptStateError, match=rf"rollback down --epoch 0`\. upstream=up, good_epoch=4.*{name}"):
+        pair.upstreams().look_into(pair.down.manifest, "in the process that plans: CorruptStateError")
+
+
+def test_a_damaged_snapshot_is_let_go_or_the_upstream_gone_back(pair: Pair) -> None:
+    pair.feed(2)
+    upstreams = pair.prepare()
+    [shards] = pair.chain("up").read(Version(3)).runs.values()
+    newest, oldest = (run.name for run in shards[0])
+    pair.feed(3)
+    again = r"start this stream again: it begins with the newest table then, which is whole\. upstream=up, good_epoch=6"
+    with pytest.raises(CorruptStateError, match=rf"{again}, .*file={oldest}, epoch=3"):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+    pair.read(3, 1, 2)
+    with pytest.raises(
+        CorruptStateError, match=r"newest table, which is whole, by `.* rollback down --epoch 0`\. upstream=up"
+    ):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+    with pytest.raises(CorruptStateError, match=r"take the upstream back .* rollback up --epoch 2` and start both"):
+        upstreams.look_into(pair.down.manifest, f"CorruptStateError {newest}")
+
+
+def _epoch_that_read(pair: Pair, epoch: int) -> int:
+    def consumed(manifest: Manifest) -> int:
+        return consumed_of(manifest.sources)[0].epoch
+
+    shown = [pair.chain("down").read(entry.version) for entry in pair.down.manifest.retained]
+    return next(manifest.epoch for manifest in shown if consumed(manifest) == epoch)
+
+
+def test_an_upstream_that_went_back_to_between_two_ways_of_reading_it_is_told_of(pair: Pair) -> None:
+    pair.feed(4)
+    other = replace(IDENTITY, options=(("read", "changes"),))
+    at = [UpstreamPosition(pair.up.manifest.uuid, Epoch(epoch)) for epoch in (4, 5)]
+    sources = [SourcePosition(which, one.encode()) for which, one in zip((IDENTITY, other), at, strict=True)]
+    pair.down.commit(an_edit(pair.down.manifest, sources=tuple(sources)))
+    pair.up = pair.opened("up", from_epoch=4)
+    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4") as told:
+        pair.upstreams().check(pair.down.manifest)
+    assert "goes back as well" not in str(told.value), "no epoch is of what the upstream still builds on in both ways"
