@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import Snapshot as Snapshot
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
+    from dagster_ckpt.integration.declared.resources import (
+        CheckpointCoordinatorResource as CheckpointCoordinatorResource,
+    )
+    from dagster_ckpt.integration.declared.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
-    from dagster_ckpt.integration.io_manager import EpochIOManager as EpochIOManager
-    from dagster_ckpt.integration.late_rows import late_rows as late_rows
-    from dagster_ckpt.integration.recovery import Recovery as Recovery
-    from dagster_ckpt.integration.resources import CheckpointCoordinatorResource as CheckpointCoordinatorResource
-    from dagster_ckpt.integration.resources import LsmStateBackendResource as LsmStateBackendResource
-    from dagster_ckpt.integration.sensor import build_recovery_sensor as build_recovery_sensor
+    from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
+    from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
+    from dagster_ckpt.integration.recovery.decision import Recovery as Recovery
+    from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
     from dagster_ckpt.operators import agg as agg
     from dagster_ckpt.operators.process import KeyedState as KeyedState
     from dagster_ckpt.operators.process import ListState as ListState
@@ -45,23 +47,23 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CheckpointCoordinator": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
-    "CheckpointCoordinatorResource": "dagster_ckpt.integration.resources",
+    "CheckpointCoordinatorResource": "dagster_ckpt.integration.declared.resources",
     "CheckpointDeclinedError": "dagster_ckpt.errors",
     "CheckpointError": "dagster_ckpt.errors",
     "CheckpointStore": "dagster_ckpt.history",
     "CheckpointTimeoutError": "dagster_ckpt.errors",
     "CoordinatorOptions": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
     "CorruptStateError": "dagster_ckpt.errors",
-    "EpochIOManager": "dagster_ckpt.integration.io_manager",
+    "EpochIOManager": "dagster_ckpt.integration.reading.io_manager",
     "FencedError": "dagster_ckpt.errors",
     "IncompatibleStateError": "dagster_ckpt.errors",
     "InvalidPipelineError": "dagster_ckpt.errors",
     "KeyedState": "dagster_ckpt.operators.process",
     "ListState": "dagster_ckpt.operators.process",
-    "LsmStateBackendResource": "dagster_ckpt.integration.resources",
+    "LsmStateBackendResource": "dagster_ckpt.integration.declared.resources",
     "ProcessContext": "dagster_ckpt.operators.process",
     "ProcessFunction": "dagster_ckpt.operators.process",
-    "Recovery": "dagster_ckpt.integration.recovery",
+    "Recovery": "dagster_ckpt.integration.recovery.decision",
     "Snapshot": "dagster_ckpt.history",
     "SparkReader": "dagster_ckpt.runtime.spark.spark_reader",
     "StoreUnavailableError": "dagster_ckpt.errors",
@@ -69,10 +71,10 @@ _HOMES = {
     "StreamHistory": "dagster_ckpt.history",
     "ValueState": "dagster_ckpt.operators.process",
     "agg": "dagster_ckpt.operators",
-    "build_recovery_sensor": "dagster_ckpt.integration.sensor",
+    "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
-    "late_rows": "dagster_ckpt.integration.late_rows",
+    "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",
     "register_spark_reader": "dagster_ckpt.runtime.spark.spark_reader",
     "session": "dagster_ckpt.operators.shared.window_kinds",
     "source": "dagster_ckpt.runtime.declared.declared_sources",

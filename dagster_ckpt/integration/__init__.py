@@ -1,0 +1,15 @@
+"""Dagster: streams as assets that recover by themselves.
+
+Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `recovery/decision`.
+
+    asset             `@streaming_asset`
+    asset_options     what it takes, and what it refuses
+    streaming_assets  the asset's definition, with defaults for its resources
+    distinct_ops      different op names for assets whose keys Dagster spells alike
+    definitions       everything a code location needs, in one call
+    declared/         what the user declares: options, resources, parameters
+    step/             one step of a Dagster run: one stream opened, worked and closed
+    recovery/         which run must be started again, and when
+    reading/          epochs as inputs of ordinary assets
+    dagster_names     names that Dagster sees
+"""

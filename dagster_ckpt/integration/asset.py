@@ -9,16 +9,16 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
-from dagster_ckpt.integration.crash_loop_check import check_spec
-from dagster_ckpt.integration.names import IO_MANAGER_KEY, is_plain, op_name_of
-from dagster_ckpt.integration.options import stream_options
-from dagster_ckpt.integration.parameters import read_parameters
-from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
-from dagster_ckpt.integration.run_config import RESERVED, config_class
-from dagster_ckpt.integration.step import run_step
+from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, is_plain, op_name_of
+from dagster_ckpt.integration.declared.parameters import read_parameters
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
+from dagster_ckpt.integration.declared.stream_options import stream_options
+from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction, attach
+from dagster_ckpt.integration.declared.upstream_assets import upstream_ins
+from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
+from dagster_ckpt.integration.step.step import run_step
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
-from dagster_ckpt.integration.streaming_function import Function, StreamingFunction, attach
-from dagster_ckpt.integration.upstream_assets import upstream_ins
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import announce_settings
 

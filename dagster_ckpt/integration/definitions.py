@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.distinct_ops import with_distinct_ops
-from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
-from dagster_ckpt.integration.names import IO_MANAGER_KEY
-from dagster_ckpt.integration.resources import CheckpointCoordinatorResource, LsmStateBackendResource
-from dagster_ckpt.integration.sensor import build_recovery_sensor
+from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor
 from dagster_ckpt.integration.streaming_assets import DEFAULT_STATE
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from dagster_ckpt.integration.jobs import require_streaming
-from dagster_ckpt.integration.names import distinct_names
+from dagster_ckpt.integration.dagster_names import distinct_names
+from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 
 
 def with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
-from dagster_ckpt.integration.names import IO_MANAGER_KEY
-from dagster_ckpt.integration.resources import LsmStateBackendResource
+from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
+from dagster_ckpt.integration.declared.resources import LsmStateBackendResource
+from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 
 DEFAULT_STATE = LsmStateBackendResource()
 _DEFAULTS: Mapping[str, dg.ResourceDefinition] = {

@@ -166,7 +166,7 @@ def _upstream(name: str, frame: DataFrame, keys: tuple[str, ...]) -> Stream:
 def _function_of(asset: object) -> Callable[..., object]:
     if inspect.isfunction(asset):
         return asset
-    from dagster_ckpt.integration.streaming_function import of_asset
+    from dagster_ckpt.integration.declared.streaming_function import of_asset
 
     streaming = of_asset(asset)
     if streaming is None:

@@ -19,8 +19,8 @@ from dagster_ckpt import (
     streaming_asset,
 )
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.integration.dagster_runs import instance_id
-from dagster_ckpt.integration.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
+from dagster_ckpt.integration.recovery.dagster_runs import instance_id
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.protocol.object_names import folder_of, lease_name

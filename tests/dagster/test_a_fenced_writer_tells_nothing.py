@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
-from dagster_ckpt.integration import step as step_module
-from dagster_ckpt.integration.step import Step
+from dagster_ckpt.integration.step import step as step_module
+from dagster_ckpt.integration.step.step import Step
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt import FencedError, InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.integration.names import unfit
+from dagster_ckpt.integration.dagster_names import unfit
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain

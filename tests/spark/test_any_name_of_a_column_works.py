@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, SparkReader, agg, tumbling
 from dagster_ckpt.cli import main
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.integration.io_manager import as_annotated
+from dagster_ckpt.integration.reading.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.upstream_source import Downstream

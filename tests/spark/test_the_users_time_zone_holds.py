@@ -15,7 +15,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, SparkReader, agg, tumbling
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.integration.io_manager import as_annotated
+from dagster_ckpt.integration.reading.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.row_conditions import fingerprint_of
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -192,7 +192,7 @@ def test_an_input_loaded_as_a_dataframe_keeps_moments_and_walls(
 ) -> None:
     stream.run(lambda spark: Stream(spark.readStream.schema("n int, at timestamp").csv(str(nights)).select(*columns())))
     table = stream.table()
-    monkeypatch.setattr("dagster_ckpt.integration.io_manager._session", lambda: there)
+    monkeypatch.setattr("dagster_ckpt.integration.reading.io_manager._session", lambda: there)
     frame = as_annotated(table, DataFrame)
     assert isinstance(frame, DataFrame)
     assert in_utc(frame.toArrow(), table.schema) == in_utc(table, table.schema)

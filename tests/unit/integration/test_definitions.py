@@ -16,7 +16,7 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
-from dagster_ckpt.integration.resources import spark_session
+from dagster_ckpt.integration.declared.resources import spark_session
 
 
 def a_stream(name: str, **options: Any) -> dg.AssetsDefinition:

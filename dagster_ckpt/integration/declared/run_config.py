@@ -1,0 +1,90 @@
+"""The run config of a streaming asset: our own fields and, beside them, those of the user's Config."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+import pydantic
+from pydantic import Field
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.declared.stream_options import run_mode
+from dagster_ckpt.quantities import milliseconds
+from dagster_ckpt.runtime.run_mode import Mode
+
+RESERVED = ("mode", "run_for", "from_epoch", "take_over")
+
+_MODE: Any = Literal["available_now", "continuous"]
+_TEXT: Any = str | None
+_NUMBER: Any = int | None
+
+ONCE = ("from_epoch", "take_over")
+"""What a person asked of one Dagster run, and what no relaunch of it may repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """What the run config says. `mode` and `run_for_ms` are None where it says nothing and the asset decides."""
+
+    mode: Mode | None
+    run_for_ms: int | None
+    from_epoch: int | None
+    take_over: bool
+
+
+def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg.Config]:
+    """A Config with our fields and those of the user's: an instance of it is also one of the user's.
+
+    Raises `InvalidPipelineError` where the user's uses a name of ours.
+    """
+    taken = sorted(set(RESERVED) & set(user.model_fields)) if user else []
+    if taken:
+        raise InvalidPipelineError(f"these config fields are every streaming asset's own: rename yours. fields={taken}")
+    return pydantic.create_model(
+        f"{name}_config",
+        __base__=user or dg.Config,
+        mode=(
+            _MODE,
+            Field(
+                str(mode),
+                description="available_now: work through what is there, then end. continuous: an epoch every interval, "
+                "until told to stop. Several streams in one Dagster run always work as available_now.",
+            ),
+        ),
+        run_for=(
+            _TEXT,
+            Field(None, description="How long a continuous run works before it ends cleanly and the next is started."),
+        ),
+        from_epoch=(
+            _NUMBER,
+            Field(
+                None, description="Roll the stream back to this epoch first; done once, however often Dagster retries."
+            ),
+        ),
+        take_over=(
+            bool,
+            Field(False, description="Fence a live writer instead of waiting for it to end; only at the first try."),
+        ),
+    )
+
+
+def read_choice(config: Mapping[str, object]) -> RunChoice:
+    """Our part of an op's config as it was given. Raises `InvalidPipelineError` for values that make no sense."""
+    mode, run_for, from_epoch = (config.get(name) for name in ("mode", "run_for", "from_epoch"))
+    if from_epoch is not None and (not isinstance(from_epoch, int) or from_epoch < 0):
+        raise InvalidPipelineError(f"from_epoch must be an epoch, 0 or more. from_epoch={from_epoch!r}")
+    return RunChoice(
+        mode=None if mode is None else run_mode(str(mode)),
+        run_for_ms=None if run_for is None else milliseconds(str(run_for), "run_for"),
+        from_epoch=from_epoch,
+        take_over=bool(config.get("take_over", False)),
+    )
+
+
+def op_config(run_config: Mapping[str, object], op_name: str) -> Mapping[str, object]:
+    """The config of one op in a Dagster run's config; empty where it says nothing."""
+    config: object = run_config
+    for step in ("ops", op_name, "config"):
+        config = config.get(step) if isinstance(config, Mapping) else None
+    return config if isinstance(config, Mapping) else {}

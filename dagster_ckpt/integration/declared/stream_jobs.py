@@ -1,0 +1,37 @@
+"""One job for each stream: in the worker's own process, so that a killed worker leaves no writer behind."""
+
+from typing import Any
+
+import dagster as dg
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.dagster_names import STREAM_TAG, job_name_of, stream_name_of
+from dagster_ckpt.integration.declared.streaming_function import StreamingFunction, of_asset
+
+Job = Any
+"""What `dg.define_asset_job` returns: Dagster does not export the type."""
+
+
+def streaming_job(asset: dg.AssetsDefinition, name: str | None = None) -> Job:
+    """The job that runs this stream alone; `name` is put before the job's."""
+    options = require_streaming(asset).options
+    return dg.define_asset_job(
+        job_name_of(asset.op.name, name),
+        selection=dg.AssetSelection.assets(asset.key),
+        executor_def=dg.in_process_executor,
+        tags={**options.run_tags, STREAM_TAG: stream_name_of(asset.key)},
+        description=f"Runs the stream {stream_name_of(asset.key)} alone, in the Dagster run's own process.",
+    )
+
+
+def require_streaming(asset: object) -> StreamingFunction:
+    """The streaming function of an asset. Raises `InvalidPipelineError` for any other thing."""
+    found = of_asset(asset)
+    if found is None:
+        what = asset.key.to_user_string() if isinstance(asset, dg.AssetsDefinition) else repr(asset)
+        raise InvalidPipelineError(
+            "only what @streaming_asset made can be given here. Other assets, also those that read a stream, go beside "
+            "it: dg.Definitions.merge(build_streaming_definitions(...), dg.Definitions(assets=[...])). "
+            f"asset={what}"
+        )
+    return found

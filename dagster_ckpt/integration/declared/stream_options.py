@@ -1,0 +1,135 @@
+"""The options of one streaming asset, checked where it is decorated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
+from dagster_ckpt.integration.recovery.decision import Recovery
+from dagster_ckpt.protocol.redaction import redacted_text
+from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.runtime.run_mode import Mode
+
+OUR_TAGS = "dagster_ckpt/"
+_DAGSTERS_TAGS = ("dagster/", ".dagster/")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's.
+
+    `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in. `tasks` is how many tasks work
+    the shards at most, None for as many as the cluster allows. `moved` says where the folders are now that sources were
+    read from.
+    """
+
+    mode: Mode
+    shards: int
+    run_for_ms: int
+    checkpoint_interval_ms: int | None
+    autostart: bool
+    run_tags: Mapping[str, str]
+    recovery: Recovery
+    max_epochs_per_batch: int
+    tasks: int | None
+    moved: Mapping[str, str]
+
+
+def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
+    *,
+    mode: str = Mode.AVAILABLE_NOW,
+    shards: int = 8,
+    run_for: Duration = "12 hours",
+    checkpoint_interval: Duration | None = None,
+    autostart: bool = False,
+    run_tags: Mapping[str, str] | None = None,
+    recovery: Recovery | None = None,
+    max_epochs_per_batch: int = 100,
+    tasks: int | None = None,
+    moved: Mapping[str, str] | None = None,
+) -> StreamOptions:
+    """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
+    if autostart and mode != Mode.CONTINUOUS:
+        raise InvalidPipelineError(
+            "autostart keeps a continuous stream running: give it mode='continuous', or leave it out. "
+            f"mode={str(mode)!r}"
+        )
+    interval_ms = None if checkpoint_interval is None else milliseconds(checkpoint_interval, "checkpoint_interval")
+    return StreamOptions(
+        mode=run_mode(mode),
+        shards=_shards(shards),
+        run_for_ms=milliseconds(run_for, "run_for"),
+        checkpoint_interval_ms=interval_ms,
+        autostart=autostart,
+        run_tags=_run_tags(run_tags or {}),
+        recovery=_recovery(recovery),
+        max_epochs_per_batch=_epochs(max_epochs_per_batch),
+        tasks=_tasks(tasks),
+        moved=_moved({} if moved is None else moved),
+    )
+
+
+def run_mode(mode: str) -> Mode:
+    """The mode of that name. Raises `InvalidPipelineError`."""
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise InvalidPipelineError(
+            f"there is no such mode: use 'available_now' or 'continuous'. mode={mode!r}"
+        ) from None
+
+
+def _shards(shards: int) -> int:
+    if not can_be_shards(shards) or shards > SHARDS_MAX:
+        raise InvalidPipelineError(
+            f"shards must be a power of two from 1 to {SHARDS_MAX}: each is a range of the 64-bit key hash. "
+            f"shards={shards!r}"
+        )
+    return shards
+
+
+def _moved(moved: object) -> Mapping[str, str]:
+    addresses = [*moved, *moved.values()] if isinstance(moved, Mapping) else [None]
+    if not all(type(address) is str and address.strip("/ ") for address in addresses):
+        raise InvalidPipelineError(
+            "moved says of a source's folder where it was and where it is now: "
+            'moved={"s3a://old/departures": "s3a://new/departures"}. '
+            f"moved={redacted_text(repr(moved))}"
+        )
+    assert isinstance(moved, Mapping)
+    return dict(moved)
+
+
+def _epochs(epochs: object) -> int:
+    if type(epochs) is not int or epochs < 1:
+        raise InvalidPipelineError(
+            f"max_epochs_per_batch is how many epochs of an upstream one micro-batch may take in: 1 or more. "
+            f"max_epochs_per_batch={epochs!r}"
+        )
+    return epochs
+
+
+def _tasks(tasks: object) -> int | None:
+    if tasks is not None and (type(tasks) is not int or tasks < 1):
+        raise InvalidPipelineError(
+            "tasks is how many of Spark's tasks work the shards of an epoch at most: 1 or more, or leave it out for as "
+            f"many as the cluster allows. tasks={tasks!r}"
+        )
+    return tasks
+
+
+def _recovery(recovery: object) -> Recovery:
+    if recovery is not None and not isinstance(recovery, Recovery):
+        # The sensor would be the first to stumble over it, and recover no stream of this code location.
+        raise InvalidPipelineError(f"recovery is a Recovery(max_attempts=..., ...). recovery={recovery!r}")
+    return recovery or Recovery()
+
+
+def _run_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
+    reserved = sorted(tag for tag in tags if tag.startswith((OUR_TAGS, *_DAGSTERS_TAGS)))
+    if reserved:
+        raise InvalidPipelineError(
+            "run_tags beginning with 'dagster/', '.dagster/' or 'dagster_ckpt/' steer Dagster and the recovery sensor: "
+            f"choose other names. run_tags={reserved}"
+        )
+    return dict(tags)

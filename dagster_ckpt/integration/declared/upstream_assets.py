@@ -1,0 +1,62 @@
+"""Upstream streaming assets as parameters: what Dagster is told of them, and what the function gets."""
+
+from collections.abc import Mapping
+
+import dagster as dg
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.integration.declared.parameters import Parameters
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
+
+
+def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None) -> dict[str, dg.AssetIn]:
+    """Each upstream as an input of the op: an edge in the asset graph. No value is passed, so no IO manager is called.
+
+    Raises `InvalidPipelineError` where `given`, the decorator's `ins`, says more than a key, or of another parameter.
+    """
+    ins = {}
+    for name, one in (given or {}).items():
+        if name not in parameters.upstreams:
+            raise InvalidPipelineError(
+                f"no parameter of this name reads an upstream: annotate it `Stream` or `DataFrame`."
+                f"{did_you_mean(name, parameters.upstreams)} ins={name}, parameters={list(parameters.upstreams)}"
+            )
+        if one != dg.AssetIn(key=one.key, key_prefix=one.key_prefix):
+            raise InvalidPipelineError(
+                f"an upstream stream is read by its epochs, so only its key can be said: leave out the rest of its "
+                f"AssetIn. ins={name}"
+            )
+    for name in parameters.upstreams:
+        prefix = given[name].key_prefix if given and name in given else None
+        key = given[name].key if given and name in given else None
+        if key is None:
+            prefixes = [prefix] if isinstance(prefix, str) else list(prefix or [])
+            key = dg.AssetKey([*prefixes, name])
+        ins[name] = dg.AssetIn(key=key, dagster_type=dg.Nothing)
+    return ins
+
+
+def read_upstreams(
+    parameters: Parameters,
+    context: dg.AssetExecutionContext,
+    spark: SparkSession,
+    downstream: Downstream,
+    wait_ms: int,
+    clock: Clock,
+) -> dict[str, Stream | DataFrame]:
+    """What each upstream parameter gets.
+
+    Raises `InvalidPipelineError` for a stream that was never materialized, and still was not after `wait_ms`.
+    """
+    keys = context.assets_def.keys_by_input_name  # with the prefixes that Dagster has given them since
+    read: dict[str, Stream | DataFrame] = {}
+    for name, kind in parameters.upstreams.items():
+        newest = newest_of(downstream, keys[name].path, clock, wait_ms)
+        read[name] = (
+            read_table(spark, downstream, newest) if kind is Stream else read_changes(spark, downstream, newest)
+        )
+    return read

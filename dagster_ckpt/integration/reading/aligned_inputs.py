@@ -1,0 +1,71 @@
+"""Inputs of one asset that say `consistency: "aligned"`: all of them come from one cut.
+
+Dagster loads each input by itself, while the streams go on. So the snapshot is taken with the first of them, and kept
+for the others of the same attempt of the same step.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Literal
+
+import dagster as dg
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.history import CheckpointStore, Snapshot
+from dagster_ckpt.integration.dagster_names import stream_name_of
+
+CONSISTENCY = "consistency"
+ALIGNED: Literal["aligned"] = "aligned"
+_CHOICES = ("latest", ALIGNED)
+_KEPT = 16
+
+_taken: OrderedDict[tuple[object, ...], Snapshot] = OrderedDict()
+_lock = Lock()
+
+
+def chosen_of(metadata: Mapping[str, Any], name: str) -> Any:
+    """What an input's metadata says under this name, as given or as Dagster wraps it; None where it says nothing."""
+    value = metadata.get(name)
+    return value.value if isinstance(value, dg.MetadataValue) else value
+
+
+def is_aligned(metadata: Mapping[str, Any]) -> bool:
+    """Whether an input is to come from one cut with others. Raises `InvalidPipelineError` for what cannot be."""
+    consistency = chosen_of(metadata, CONSISTENCY)
+    if consistency not in (None, *_CHOICES):
+        raise InvalidPipelineError(f"an input's consistency is 'latest' or 'aligned'. consistency={consistency!r}")
+    epoch = chosen_of(metadata, "epoch")
+    if consistency is not None and epoch is not None:
+        raise InvalidPipelineError(
+            f"an input with an epoch of its own has that one, whatever others have: leave out one of the two. "
+            f"consistency={consistency!r}, epoch={epoch}"
+        )
+    return bool(consistency == ALIGNED)
+
+
+def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
+    """The aligned snapshot of all streams that the asset's inputs want aligned. Each input of a step gets the same."""
+    as_of = chosen_of(context.definition_metadata or {}, "as_of")
+    try:
+        step = context.step_context
+    except dg.DagsterInvariantViolationError:
+        return store.snapshot([stream_name_of(context.asset_key)], ALIGNED, as_of)  # loaded outside of any run
+    keys = step.assets_def.keys_by_input_name if step.assets_def is not None else {context.name: context.asset_key}
+    streams = []
+    for name, given in sorted(context.op_def.ins.items()):
+        metadata = given.metadata or {}
+        if name in keys and is_aligned(metadata):
+            if chosen_of(metadata, "as_of") != as_of:
+                raise InvalidPipelineError(
+                    f"inputs that are aligned are of one time: give all of them the same as_of, or none. "
+                    f"input={name}, as_of={chosen_of(metadata, 'as_of')}, other={context.name}, as_of={as_of}"
+                )
+            streams.append(stream_name_of(keys[name]))
+    attempt = (step.run_id, step.step.key, step.previous_attempt_count, store.url, tuple(streams))
+    with _lock:
+        if attempt not in _taken:
+            _taken[attempt] = store.snapshot(streams, ALIGNED, as_of)
+            while len(_taken) > _KEPT:
+                _taken.popitem(last=False)
+        return _taken[attempt]

@@ -1,0 +1,107 @@
+"""The check that every streaming asset has: `no_crash_loop`, on the Checks tab of its page in Dagster's UI.
+
+It belongs to the asset's own step. A run passes it with the first epoch that it commits, and again with its result. The
+recovery sensor fails it where it has given up, where it goes on but something does not answer, and where Dagster never
+lets a run begin: an event of no run, newer than those of the runs that failed.
+"""
+
+import dagster as dg
+
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.integration.recovery.decision import GaveUp, PoolView, Unavailable
+
+CHECK = "no_crash_loop"
+
+_RUN, _LAST_EPOCH, _FAILURES, _ERROR = "dagster_run", "last_epoch", "failures", "error"
+_ERROR_LENGTH_MAX = 2_000
+
+
+def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
+    """The check as an asset declares it."""
+    return dg.AssetCheckSpec(
+        CHECK,
+        asset=key,
+        description="Fails where the recovery sensor has stopped starting the stream again, because its runs fail over "
+        "and over at the same epoch; while the store or Spark's master does not answer, where the sensor goes on; and "
+        "where its run waits for a slot of a pool that a run which has ended still holds. Passes with the next "
+        "committed epoch.",
+    )
+
+
+def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation:
+    """What a run logs when it has committed its first epoch."""
+    return dg.AssetCheckEvaluation(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+
+
+def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
+    """What a run's result says: it has come to its end. `epoch` is the stream's newest."""
+    return dg.AssetCheckResult(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+
+
+def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp) -> dg.AssetCheckEvaluation:
+    """What the sensor says when it has given up after this run. `epoch` is the newest committed one."""
+    error = "died without a word" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
+    what = f"{gave_up.failures} Dagster runs in a row" if gave_up.failures > 1 else "The last Dagster run"
+    how = "failed with the same error" if gave_up.same else "failed or died"
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"{what} {how} in the epoch that follows epoch {epoch}, so the stream is not started again by "
+        f"itself. Remove the cause, then materialize the asset by hand or deploy it with another code_version; or go "
+        f"back to an earlier epoch (run config: from_epoch). The last error: {error}",
+        metadata={
+            _LAST_EPOCH: int(epoch),
+            _FAILURES: gave_up.failures,
+            _ERROR: error,
+            _RUN: dg.MetadataValue.dagster_run(run.run_id),
+        },
+    )
+
+
+def evaluation_unavailable(
+    key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, unavailable: Unavailable
+) -> dg.AssetCheckEvaluation:
+    """What the sensor reports while something that the stream needs does not answer."""
+    error = str(unavailable.error)[:_ERROR_LENGTH_MAX]
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"What the stream needs does not answer: {unavailable.failures} Dagster runs in a row failed after "
+        f"epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor starts the stream again, now after "
+        f"{unavailable.wait_ms / 1000:g} s, until it gets an answer. Check the store, or Spark's master, as the error "
+        f"says. The last error: {error}",
+        metadata={
+            _LAST_EPOCH: int(epoch),
+            _FAILURES: unavailable.failures,
+            _ERROR: error,
+            _RUN: dg.MetadataValue.dagster_run(run.run_id),
+        },
+    )
+
+
+def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: PoolView) -> dg.AssetCheckEvaluation:
+    """What the sensor reports of a run for which Dagster will never have a slot."""
+    why = f"run {', '.join(pool.ended)} has ended and still holds one" if pool.ended else "its limit is 0"
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=CHECK,
+        passed=False,
+        description=f"The Dagster run waits for a slot of the pool {pool.name!r} and will get none: {why}. Free it on "
+        f"Dagster's page of the pool (Deployment, Concurrency), or raise the limit: dagster instance concurrency set "
+        f"{pool.name} {pool.limit + 1}. limit={pool.limit}, held_by={list(pool.holders)}",
+        metadata={_LAST_EPOCH: int(epoch), _RUN: dg.MetadataValue.dagster_run(run.run_id)},
+    )
+
+
+def report(instance: dg.DagsterInstance, run: dg.DagsterRun, evaluation: dg.AssetCheckEvaluation) -> bool:
+    """Fail the stream's check, once for this run and description. False where the check shows them already."""
+    latest = instance.get_latest_asset_check_evaluation_record(evaluation.asset_check_key)
+    shown = None if latest is None else latest.evaluation
+    if isinstance(shown, dg.AssetCheckEvaluation) and not shown.passed:
+        about = shown.metadata.get(_RUN)
+        if about is not None and about.value == run.run_id and shown.description == evaluation.description:
+            return False
+    instance.report_runless_asset_event(evaluation)
+    return True

@@ -1,0 +1,486 @@
+"""When a stream's Dagster run must be started again: one pure decision over plain values.
+
+The sensor gathers what Dagster and the store say (`StreamView`), asks `decide`, and does what the verdict says. Nothing
+here reads a clock, a store or Dagster, so the whole table below is a table in a test.
+
+    newest Dagster run                                      available_now                     continuous
+    none                                                    nothing                           start if `autostart`
+    queued, or started with a live lease                    nothing                           nothing
+    started with a lapsed lease; failed, lease not closed   recover                           recover
+    failed, but the stream's own step had ended             nothing                           start the next
+    failed, its own step was interrupted; started for
+    3 minutes since the interruption                        recover                           recover
+    canceled                                                nothing until a person starts it  the same
+    success                                                 nothing                           start the next
+    started, has not opened, and beats until it does        nothing                           nothing
+    started, had not opened when its beat lapsed            recover                           recover
+    did not open within 3 minutes of its start without a
+    beat, or did not start within 3 minutes of its launch   recover                           recover
+
+To recover is to relaunch, until that is no use: `same_error_max` runs in a row failed with the same error, or
+`max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
+and the check `no_crash_loop` fails. What makes it begin anew is a run that a person started, another `code_version`, or
+a committed epoch.
+
+A run that failed because the store or Spark's master did not answer uses up no attempt: it is relaunched for ever, with
+pauses that grow up to `backoff_max`, and from the second such run in a row the check says what does not answer.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError, counted
+from dagster_ckpt.protocol.lease import Life
+from dagster_ckpt.quantities import Duration, milliseconds
+from dagster_ckpt.runtime.run_mode import Mode
+
+START_TIMEOUT_MS = 180_000
+"""A step that has not opened its stream this long after its start never will: Spark needs seconds.
+
+The same for a run that Dagster took from its queue and whose worker was never heard of: Dagster itself may have been
+killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
+"""
+
+STARTING_MS_MAX = 900_000
+"""So long a run that has not opened its stream beats at most. What it waits for, Spark most likely, does not answer."""
+
+STUCK_MS = 60_000
+"""A run that has ended frees its slot itself, a moment later; one that still holds it after so long was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How a stream comes back after a crash.
+
+    `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
+    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. `same_error_max`
+    runs in a row that failed with the same error are a crash loop, and end it earlier. While the store or Spark's
+    master does not answer, neither bound counts: relaunches go on, `backoff_max` apart in the end. A writer whose lease
+    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
+    """
+
+    max_attempts: int = 5
+    same_error_max: int = 3
+    backoff: Duration = "5s"
+    backoff_max: Duration = "5min"
+    lease_timeout: Duration = "30s"
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 0:
+            raise InvalidPipelineError(
+                f"max_attempts must be 0 (never relaunch) or more. max_attempts={self.max_attempts}"
+            )
+        if self.same_error_max < 1:
+            raise InvalidPipelineError(
+                "same_error_max must be 1 (the first failure is a crash loop) or more; above max_attempts it never "
+                f"counts. same_error_max={self.same_error_max}"
+            )
+        if self.backoff_max_ms < self.backoff_ms:
+            raise InvalidPipelineError(
+                f"backoff_max must not be shorter than backoff. backoff={self.backoff}, backoff_max={self.backoff_max}"
+            )
+        if self.lease_timeout_ms < 1_000:
+            raise InvalidPipelineError(
+                "lease_timeout must be at least a second: a writer that pauses for less is not dead. "
+                f"lease_timeout={self.lease_timeout}"
+            )
+
+    @property
+    def backoff_ms(self) -> int:
+        return milliseconds(self.backoff, "backoff")
+
+    @property
+    def backoff_max_ms(self) -> int:
+        return milliseconds(self.backoff_max, "backoff_max")
+
+    @property
+    def lease_timeout_ms(self) -> int:
+        return milliseconds(self.lease_timeout, "lease_timeout")
+
+    @property
+    def start_timeout_ms(self) -> int:
+        """Never shorter than a polite opening may take: it waits for one `lease_timeout`."""
+        return max(START_TIMEOUT_MS, 2 * self.lease_timeout_ms)
+
+    def wait_ms(self, attempt: int) -> int:
+        """How long relaunch number `attempt` (the first is 1) waits after the failure."""
+        return 0 if attempt <= 1 else min(self.backoff_ms * 2 ** min(attempt - 2, 32), self.backoff_max_ms)
+
+
+class RunState(StrEnum):
+    """Where Dagster has a run."""
+
+    WAITING = "waiting"  # in the queue, for as long as Dagster likes
+    LAUNCHED = "launched"  # on its way; its worker has not been heard of yet
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"  # or being canceled
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The stream's newest Dagster run.
+
+    `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
+    it. `one_process`: its steps work in the process of its worker, which is then the one that the lease names.
+    `others_done`: no step but this stream's is unfinished. `reached`: that step is at work. `passed_over`: it never
+    will be, because a step before it failed. `unfit`: it ended because its pipeline cannot work as written.
+    `left_to_dagster`: Dagster's own run retries will take it on. `not_rolled_back`: the epoch that it was to go back to
+    and has not, because it never opened. `same_ms`: for how long it was seen like this. `error`: what it failed with,
+    None where it died without a word. `before`: with what error the runs before it have failed, and how often.
+    `unavailable`: how many runs in a row before it ended because something did not answer.
+    """
+
+    state: RunState
+    mode: Mode
+    attempt: int = 0
+    opened: bool = False
+    reached: bool = True
+    one_process: bool = False
+    others_done: bool = False
+    passed_over: bool = False
+    unfit: bool = False
+    left_to_dagster: bool = False
+    not_rolled_back: int | None = None
+    same_ms: int = 0
+    error: RunError | None = field(default=None, repr=False)
+    before: SameError | None = None
+    unavailable: int = 0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be waiting for its turn to work."""
+        return not self.opened and self.state in {RunState.WAITING, RunState.STARTED}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The lease of the newest term; a term without one has a lease that stands at 0.
+
+    `ours`: its writer belonged to this Dagster instance. `silent_ms`: for how long its counter has been seen unchanged.
+    `interrupted`: it was closed by a writer that was made to end before it had done its work. `gone`: the process that
+    it names is known to have ended, whatever the lease itself says.
+    """
+
+    term: Term
+    life: Life
+    ours: bool = True
+    silent_ms: int = 0
+    interrupted: bool = False
+    gone: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether its writer ended of its own accord. An interruption that nobody asked Dagster for is no end."""
+        return self.life is Life.CLOSED and not self.interrupted
+
+    @property
+    def lives(self) -> bool:
+        return self.life is Life.BEATING
+
+
+@dataclass(frozen=True, slots=True)
+class StartView:
+    """The beat of the newest run, which has started and has not opened the stream: not closed, unchanged so long."""
+
+    life: Life
+    silent_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool of Dagster's that has no slot for the stream's newest run: `limit` slots, all held by those runs.
+
+    `ended` are the holders that have ended: such a slot is never freed by itself.
+    """
+
+    name: str
+    limit: int
+    holders: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether waiting is no use."""
+        return self.limit == 0 or bool(self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """All that the decision may know. `lease` is None for a stream that was never opened.
+
+    `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched. `new_code`: the asset
+    has another code version now than when that run was launched. `pool`: what keeps a run that has not opened the
+    stream from working; None where nothing does. `start`: the beat of a run that has not opened the stream; None where
+    it has none.
+    """
+
+    mode: Mode
+    autostart: bool
+    run: RunView | None
+    lease: LeaseView | None
+    progressed: bool = False
+    new_code: bool = False
+    pool: PoolView | None = None
+    start: StartView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start a Dagster run.
+
+    `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
+    `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one. `before` is
+    the error of the runs before it, for its own failure to be compared with. `unavailable` runs in a row ended because
+    something did not answer.
+    """
+
+    attempt: int
+    may_fence: Term | None
+    mode: Mode
+    not_rolled_back: int | None = None
+    before: SameError | None = None
+    unavailable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Relaunching is no use any more. `failures` runs in a row ended without a new epoch, the last one with `error`.
+
+    `same`: all of them with that error.
+    """
+
+    failures: int
+    error: RunError | None
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Something that the stream needs does not answer. `failures` runs in a row ended so, the last one with `error`.
+
+    Relaunching goes on, the next time after a pause of `wait_ms`.
+    """
+
+    failures: int
+    error: RunError
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do, and why, in words for a person.
+
+    `declare_failed`: tell Dagster that the newest run is dead, before anything is launched. `gave_up`: nothing is
+    launched, and the stream's check must say why. `unavailable`: the check must say what does not answer. `stuck`: the
+    check must say that this pool has no slot for the run, and will not have one by itself.
+    """
+
+    reason: str
+    declare_failed: bool = False
+    launch: Launch | None = None
+    gave_up: GaveUp | None = None
+    unavailable: Unavailable | None = None
+    stuck: PoolView | None = None
+
+
+def decide(view: StreamView, recovery: Recovery) -> Verdict:
+    """What must happen to this stream now. The same view always gets the same verdict, however often it is asked."""
+    verdict, run = _decided(view, recovery), view.run
+    if verdict.launch is None or run is None or run.not_rolled_back is None:
+        return verdict
+    # A relaunch never goes back by itself: it could be the second time. So a person has to hear of it.
+    lost = (
+        f"it never went back to epoch {run.not_rolled_back} as it was told, and the next run will not: ask for it again"
+    )
+    launch = replace(verdict.launch, not_rolled_back=run.not_rolled_back)
+    return replace(verdict, reason=f"{verdict.reason}; {lost}", launch=launch)
+
+
+def _decided(view: StreamView, recovery: Recovery) -> Verdict:
+    run, lease = view.run, view.lease
+    if lease is not None and not lease.ours:
+        return Verdict("its last writer belongs to another Dagster instance")
+    if run is None:
+        return _never_run(view)
+    match run.state:
+        case RunState.WAITING | RunState.CANCELED:
+            return _not_due(view, run)
+        case RunState.LAUNCHED | RunState.STARTED:
+            return _started(view, run, recovery)
+        case RunState.FAILED:
+            return _failed(view, run, recovery)
+        case RunState.SUCCEEDED:
+            return _succeeded(view, run)
+
+
+def _never_run(view: StreamView) -> Verdict:
+    if view.mode is Mode.CONTINUOUS and view.autostart:
+        return _start_next(view)
+    return Verdict("it has never run")
+
+
+def _succeeded(view: StreamView, run: RunView) -> Verdict:
+    if Mode.CONTINUOUS in {view.mode, run.mode}:
+        return _start_next(view)
+    return Verdict("it has ended")
+
+
+def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    lease = view.lease
+    if not run.opened or lease is None:
+        return _not_open(view, run, recovery)
+    match lease.life:
+        case Life.CLOSED:
+            return _ended(view, run, lease, recovery)
+        case Life.BEATING:
+            return Verdict("live")
+        case Life.DEAD:
+            return _recover(view, run, recovery, "its process is gone", lease.silent_ms)
+        case Life.LAPSED:
+            why = f"its lease was not renewed for {lease.silent_ms / 1000:g} s"
+            return _recover(view, run, recovery, why, lease.silent_ms)
+
+
+def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
+    """The stream's step has ended, its Dagster run has not: a worker may die in between."""
+    what = "was interrupted" if lease.interrupted else "has ended"
+    idle_ms = _idle_ms(run, lease)
+    if run.one_process and lease.gone:
+        why = f"its step {what}, and the process of its Dagster run is gone"
+    elif idle_ms >= recovery.start_timeout_ms:
+        why = f"its step {what}, and its Dagster run has had nothing to do for {idle_ms / 1000:g} s"
+    else:
+        return Verdict(f"its step {what}, its Dagster run goes on")
+    if lease.interrupted:
+        return _recover(view, run, recovery, why, lease.silent_ms)
+    return replace(_succeeded(view, run), reason=why, declare_failed=True)
+
+
+def _idle_ms(run: RunView, lease: LeaseView) -> int:
+    """For how long a Dagster run has had nothing to do since the stream's step.
+
+    Other steps may work for as long as they like, such as a check of the stream's table; an interruption ends them too.
+    """
+    if lease.interrupted:
+        return lease.silent_ms
+    return min(lease.silent_ms, run.same_ms) if run.others_done else 0
+
+
+def _not_due(view: StreamView, run: RunView) -> Verdict:
+    if run.state is RunState.CANCELED:
+        return Verdict("canceled: a person must start it again")
+    return Verdict("its Dagster run waits to start") if view.pool is None else _waits_for_slot(run, view.pool)
+
+
+def _waits_for_slot(run: RunView, pool: PoolView) -> Verdict:
+    stuck = pool if pool.is_stuck and run.same_ms >= STUCK_MS else None
+    return Verdict(f"its Dagster run waits for a slot of the pool {pool.name!r}", stuck=stuck)
+
+
+def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    if view.pool is not None and run.state is RunState.STARTED:
+        return _waits_for_slot(run, view.pool)
+    if not run.reached:
+        return Verdict("its Dagster run is busy with other steps")
+    if view.lease is not None and view.lease.lives:
+        return Verdict("its Dagster run waits for another that is live")
+    if view.start is not None and run.state is RunState.STARTED:
+        return _starting(view, run, view.start, recovery)
+    if run.same_ms < recovery.start_timeout_ms:
+        return Verdict("its Dagster run has not opened it yet")
+    what = "its Dagster run was launched and did not start" if run.state is RunState.LAUNCHED else "it was not opened"
+    return _recover(view, run, recovery, f"{what} within {run.same_ms / 1000:g} s", run.same_ms)
+
+
+def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recovery) -> Verdict:
+    if start.life is Life.BEATING:
+        return Verdict("its Dagster run is starting")
+    if start.life is Life.LAPSED and run.same_ms >= STARTING_MS_MAX:
+        what = f"the run did not open its stream within {run.same_ms / 1000:g} s, and lived: Spark does not answer it"
+        return _wait_for_an_answer(view, run, RunError("NotOpened", what, unavailable=True), recovery, start.silent_ms)
+    what = "its process is gone" if start.life is Life.DEAD else f"it has not beaten for {start.silent_ms / 1000:g} s"
+    return _recover(view, run, recovery, f"{what}, before it opened", start.silent_ms)
+
+
+def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+    lease = view.lease
+    if run.left_to_dagster:
+        return Verdict("Dagster retries its run by itself")
+    if run.unfit:
+        return Verdict("its pipeline cannot work as it is written: a person must change it and start it again")
+    if not run.opened and lease is not None and lease.lives:
+        return Verdict("another writer of it is live")
+    if run.passed_over or (run.opened and lease is not None and lease.finished):
+        if run.mode is Mode.CONTINUOUS:
+            return _start_next(view)
+        return Verdict("its own step had ended; its Dagster run failed elsewhere")
+    interrupted = run.opened and lease is not None and lease.interrupted
+    why = "its step was interrupted" if interrupted else "its Dagster run failed"
+    return _recover(view, run, recovery, why, run.same_ms)
+
+
+def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:
+    if run.error is not None and run.error.unavailable and recovery.max_attempts:
+        return _wait_for_an_answer(view, run, run.error, recovery, since_ms)
+    attempt = 1 if view.progressed or view.new_code else run.attempt + 1
+    # An error of other code tells nothing of this code; one that came after an epoch is the first at this one.
+    same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
+    declare_failed = run.state in {RunState.LAUNCHED, RunState.STARTED}
+    gave_up = _gave_up(run, recovery, attempt, same)
+    if gave_up is not None:
+        in_a_row = "with the same error" if gave_up.same else "or died"
+        times = f"{gave_up.failures} runs in a row failed {in_a_row}" if gave_up.failures > 1 else "its run failed"
+        return Verdict(
+            f"{why}; {times}, without a new epoch: a person must look", declare_failed, launch=None, gave_up=gave_up
+        )
+    wait_ms = recovery.wait_ms(attempt)
+    if since_ms < wait_ms:
+        return Verdict(f"{why}; relaunch {attempt} of {recovery.max_attempts} waits {wait_ms / 1000:g} s")
+    return Verdict(
+        f"{why}; relaunch {attempt} of {recovery.max_attempts}",
+        declare_failed,
+        Launch(attempt, _may_fence(view.lease), run.mode, before=same),
+    )
+
+
+def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recovery: Recovery, since_ms: int) -> Verdict:
+    """Relaunch for ever, with growing pauses: it is no fault of the stream's, so none of its attempts is used up."""
+    begins = view.progressed or view.new_code
+    failures = 1 if begins else run.unavailable + 1
+    wait_ms = recovery.wait_ms(failures)
+    # One in a row may be a hiccup, and its relaunch follows at once.
+    said = Unavailable(failures, error, wait_ms) if failures > 1 else None
+    why = f"what it needs did not answer, {failures} times in a row ({error.kind}); its relaunch"
+    if since_ms < wait_ms:
+        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=said)
+    attempt, before = (0, None) if begins else (run.attempt, run.before)
+    launch = Launch(attempt, _may_fence(view.lease), run.mode, before=before, unavailable=failures)
+    # Declared failed only now: of a run that hangs, Dagster would keep no word of why.
+    declare_failed = run.state is RunState.STARTED
+    return Verdict(f"{why} is due", declare_failed, launch=launch, unavailable=said)
+
+
+def _gave_up(run: RunView, recovery: Recovery, attempt: int, same: SameError | None) -> GaveUp | None:
+    if run.error is not None and same is not None and same.times >= recovery.same_error_max:
+        return GaveUp(same.times, run.error, same=True)
+    # The first of them was nobody's relaunch.
+    return GaveUp(attempt, run.error, same=False) if attempt > recovery.max_attempts else None
+
+
+def _start_next(view: StreamView) -> Verdict:
+    lease = view.lease
+    # Where the lease names the very run that has ended, Dagster's word is enough.
+    own = view.run is not None and view.run.opened
+    if not own and lease is not None and lease.lives:
+        return Verdict("another writer of it is live")
+    mode = view.run.mode if view.run is not None and view.mode is not Mode.CONTINUOUS else view.mode
+    return Verdict("the next run is due", launch=Launch(0, _may_fence(lease), mode))
+
+
+def _may_fence(lease: LeaseView | None) -> Term | None:
+    """A closed lease needs no fencing: its stream opens at once."""
+    return None if lease is None or lease.life is Life.CLOSED else lease.term

@@ -1,0 +1,83 @@
+"""What the recovery sensor does to Dagster: declares a dead run failed, and asks for the next."""
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.integration.dagster_names import (
+    ATTEMPT_TAG,
+    EPOCH_TAG,
+    LAUNCHED_FOR_TAG,
+    MAY_FENCE_TAG,
+    NOT_ROLLED_BACK_TAG,
+    SAME_ERROR_TAG,
+    STREAM_TAG,
+    UNAVAILABLE_TAG,
+)
+from dagster_ckpt.integration.declared.run_config import ONCE, op_config
+from dagster_ckpt.integration.declared.stream_options import StreamOptions
+from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset
+from dagster_ckpt.integration.recovery.decision import Launch
+from dagster_ckpt.integration.recovery.stream_status import Sight
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A stream under the sensor's eyes. `code_version` is the one that the sensor's own code has, empty for none."""
+
+    asset: StreamAsset
+    options: StreamOptions
+    code_version: str
+
+
+def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> bool:
+    """Tell Dagster that a run is dead. False where there is nothing left to do about it.
+
+    That is where the run ended by itself while it was judged, and where Dagster's own run retries take it on.
+    """
+    now = instance.get_run_by_id(run.run_id)
+    if now is None or now.is_finished:
+        return False
+    instance.report_run_failed(now, f"The recovery sensor found this run dead: {reason}.")
+    after = instance.get_run_by_id(run.run_id)
+    return after is not None and after.tags.get(WILL_RETRY_TAG) != "true"
+
+
+def run_request(
+    watched: Watched, launch: Launch, run: dg.DagsterRun | None, sight: Sight, clock: Clock
+) -> dg.RunRequest:
+    """The next run of the stream, in place of `run`.
+
+    It carries the config of its own op, without what a person asked of one run alone, and tags of our own. Its key sees
+    to it that no run is replaced twice, whatever becomes of the sensor in between.
+    """
+    asset, options = watched.asset, watched.options
+    config = {name: value for name, value in _config(run, asset).items() if name not in ONCE}
+    if launch.mode is options.mode:
+        config.pop("mode", None)
+    else:
+        config["mode"] = str(launch.mode)
+    tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
+    if launch.attempt or launch.unavailable:
+        tags[EPOCH_TAG] = str(sight.committed)
+    if launch.attempt:
+        tags[ATTEMPT_TAG] = str(launch.attempt)
+    if launch.unavailable:
+        tags[UNAVAILABLE_TAG] = str(launch.unavailable)
+    if launch.before is not None:
+        tags[SAME_ERROR_TAG] = launch.before.write()
+    if launch.not_rolled_back is not None:
+        tags[NOT_ROLLED_BACK_TAG] = str(launch.not_rolled_back)
+    if launch.may_fence is not None:
+        tags[MAY_FENCE_TAG] = str(launch.may_fence)
+    return dg.RunRequest(
+        run_key=f"{asset.stream} first {clock.unique()}" if run is None else f"{asset.stream} after {run.run_id}",
+        job_name=asset.job_name,
+        run_config={"ops": {asset.op_name: {"config": config}}} if config else {},
+        tags=tags,
+    )
+
+
+def _config(run: dg.DagsterRun | None, asset: StreamAsset) -> dict[str, object]:
+    return {} if run is None else dict(op_config(run.run_config, asset.op_name))

@@ -1,0 +1,251 @@
+"""The recovery sensor: looks at every stream every few seconds, and starts again what must run.
+
+It is level-triggered: it compares what should be with what is, and needs no event to have been seen. So it also brings
+back what died together with Dagster itself. It reads the store and never writes to it: opening a stream is the only
+fence, and a relaunched run gets the right to fence exactly the term whose writer was found dead.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.integration.dagster_names import (
+    CODE_VERSION_TAG,
+    DRAIN_TAG,
+    LAUNCHED_FOR_TAG,
+    job_name_of,
+    stream_name_of,
+)
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
+from dagster_ckpt.integration.declared.stream_jobs import require_streaming, streaming_job
+from dagster_ckpt.integration.recovery.crash_loop_check import (
+    evaluation_failed,
+    evaluation_stuck,
+    evaluation_unavailable,
+    report,
+)
+from dagster_ckpt.integration.recovery.dagster_pools import full_pool
+from dagster_ckpt.integration.recovery.dagster_runs import (
+    StreamAsset,
+    code_version_of,
+    epoch_at_launch,
+    instance_id,
+    newest_run,
+    run_view,
+    unfinished_runs,
+)
+from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
+from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
+from dagster_ckpt.integration.recovery.sensor_memory import Memory, Seen
+from dagster_ckpt.integration.recovery.stream_status import Sight, Sights, lease_view, look_at_start, start_view
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+TICK_SECONDS = 2
+"""Less than the 5 s between two looks of Dagster's daemon, so that every look finds a tick due.
+
+A tick starts a varying moment after the look. Were this 5, a look less than 5 s after a start would put it off for 5 s.
+"""
+
+LOOKS_MAX = 16
+"""How many streams are looked at side by side."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One evaluation of the sensor: what it has of the world."""
+
+    context: dg.SensorEvaluationContext
+    store: ObjectStore
+    clock: Clock
+    instance_id: str
+    unfinished: Sequence[dg.RunRecord]
+    sights: Sights
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream as the decision sees it, and what it decided."""
+
+    sight: Sight
+    run: dg.DagsterRun | None
+    seen: Seen
+    view: StreamView
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a tick did about one stream, and why."""
+
+    memory: Memory
+    reason: str
+    request: dg.RunRequest | None
+
+
+def build_recovery_sensor(
+    assets: Sequence[dg.AssetsDefinition], *, name: str | None = None, clock: Clock | None = None
+) -> dg.SensorDefinition:
+    """The sensor that keeps these streaming assets going, with a job for each; on as soon as it is deployed.
+
+    `name` is put before the names of the sensor and its jobs. It needs the location's resource `checkpoints`.
+    """
+    watched = [_watched(asset, name) for asset in assets]
+    own_clock = clock or SystemClock()
+    sights = Sights(own_clock)
+
+    @dg.sensor(
+        name="_".join(part for part in (name, "streaming_recovery") if part),
+        jobs=[streaming_job(asset, name) for asset in assets],
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Starts a stream again from its last committed epoch when its run, its process or its host died.",
+    )
+    def streaming_recovery(
+        context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
+    ) -> dg.SensorResult:
+        return _evaluate(context, checkpoints.address.open(), watched, sights)
+
+    return streaming_recovery
+
+
+def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
+    options = require_streaming(asset).options
+    key = asset.key
+    stream = StreamAsset(
+        key, stream_name_of(key), asset.op.name, job_name_of(asset.op.name, name), options.mode, asset.op.pool
+    )
+    return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
+
+
+def _evaluate(
+    context: dg.SensorEvaluationContext, store: ObjectStore, watched: Sequence[Watched], sights: Sights
+) -> dg.SensorResult:
+    memory = Memory.read(context.cursor, sights.clock.now_ms())
+    instance = context.instance
+    tick = Tick(
+        context=context,
+        store=store,
+        clock=sights.clock,
+        instance_id=instance_id(instance),
+        unfinished=unfinished_runs(instance),
+        sights=sights,
+    )
+    looks = _look_at_all(tick, watched, memory)
+    requests, reasons = [], []
+    for each in watched:
+        stream = each.asset.stream
+        try:
+            judged = _judge(tick, each, memory, looks[stream].result())
+        except Exception:
+            # One stream that cannot be judged (its store does not answer, say) must not leave the others unattended.
+            context.log.exception("a stream could not be judged; nothing is done about it now. stream=%s", stream)
+            reasons.append(f"{stream}: could not be judged")
+            continue
+        memory = judged.memory
+        reasons.append(f"{stream}: {judged.reason}")
+        if judged.request is not None:
+            context.log.info("launching a Dagster run. stream=%s, reason=%s", stream, judged.reason)
+            requests.append(judged.request)
+    return dg.SensorResult(
+        run_requests=requests, cursor=memory.write(), skip_reason=None if requests else "; ".join(reasons)
+    )
+
+
+def _look_at_all(tick: Tick, watched: Sequence[Watched], memory: Memory) -> dict[str, Future[Sight]]:
+    """A look at each stream, side by side: a store that is far away answers many as fast as one."""
+    with ThreadPoolExecutor(min(LOOKS_MAX, max(1, len(watched))), "look") as pool:
+        return {
+            each.asset.stream: pool.submit(
+                tick.sights.look, tick.store, each.asset.key, memory.streams.get(each.asset.stream)
+            )
+            for each in watched
+        }
+
+
+def _judge(tick: Tick, watched: Watched, memory: Memory, sight: Sight) -> Judged:
+    """Decide about one stream, and do what the decision says about its Dagster run."""
+    asset, instance = watched.asset, tick.context.instance
+    case = _case(tick, watched, memory, sight)
+    if sight.remembered and (case.verdict.launch is not None or case.verdict.declare_failed):
+        full = tick.sights.look_in_full(tick.store, asset.key, memory.streams.get(asset.stream))
+        case = _case(tick, watched, memory, full)
+    run, verdict, launch = case.run, case.verdict, case.verdict.launch
+    after = memory.remember(asset.stream, case.seen)
+    if run is not None and verdict.declare_failed and not declare_failed(instance, run, verdict.reason):
+        return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
+    if run is not None:
+        _drain_old_code(instance, run, case.view, watched.code_version)
+        _report(tick, asset, run, case.sight, verdict)
+    request = None
+    if launch is not None:
+        if launch.not_rolled_back is not None:
+            tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
+        request = run_request(watched, launch, run, case.sight, tick.clock)
+    return Judged(after, verdict.reason, request)
+
+
+def _case(tick: Tick, watched: Watched, memory: Memory, sight: Sight) -> Case:
+    """All that the decision needs, and the decision."""
+    asset, instance, recovery = watched.asset, tick.context.instance, watched.options.recovery
+    before = memory.streams.get(asset.stream)
+    record = newest_run(instance, asset, tick.unfinished, sight.dagster_run_id)
+    run = None if record is None else record.dagster_run
+    view = None if run is None else run_view(instance, run, asset, sight)
+    may_wait = run is not None and view is not None and view.may_wait
+    starts = may_wait and view is not None and view.state is RunState.STARTED
+    start = look_at_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
+    mark = "" if run is None or start is None else f"{run.run_id} {start.counter}"
+    seen = memory.see(asset.stream, sight.watch(before, memory.watched_ms), f"{run and run.run_id} {view}", mark)
+    stream_view = StreamView(
+        mode=watched.options.mode,
+        autostart=watched.options.autostart,
+        run=None if view is None else replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
+        lease=lease_view(sight, seen.lease, memory.watched_ms, recovery, tick.instance_id),
+        progressed=_progressed(run, sight),
+        new_code=run is not None and code_version_of(run) not in {None, watched.code_version},
+        pool=full_pool(instance, asset, run.run_id) if run is not None and may_wait else None,
+        start=start_view(start, seen.start_since_ms, memory.watched_ms, recovery),
+    )
+    return Case(sight, run, seen, stream_view, decide(stream_view, recovery))
+
+
+def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, sight: Sight, verdict: Verdict) -> None:
+    """Fail the stream's check where the verdict has something to say there."""
+    instance, log = tick.context.instance, tick.context.log
+    if verdict.gave_up is not None:
+        failed = evaluation_failed(asset.key, run, sight.epoch, verdict.gave_up)
+        if report(instance, run, failed):
+            log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
+    elif verdict.unavailable is not None:
+        failed = evaluation_unavailable(asset.key, run, sight.epoch, verdict.unavailable)
+        if report(instance, run, failed):
+            log.warning("a stream waits for an answer. stream=%s, reason=%s", asset.stream, verdict.reason)
+    elif verdict.stuck is not None:
+        failed = evaluation_stuck(asset.key, run, sight.epoch, verdict.stuck)
+        if report(instance, run, failed):
+            log.error("a stream waits for a slot that stays taken. stream=%s, reason=%s", asset.stream, verdict.reason)
+
+
+def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:
+    """Whether an epoch was committed since the sensor launched this run."""
+    at_launch = None if run is None else epoch_at_launch(run)
+    return at_launch is not None and sight.committed > at_launch
+
+
+def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:
+    """Tell a live run of another code version to end at its next epoch; a later tick starts the next.
+
+    Not one that was launched for the version known here: while the code location waits to be reloaded, each run loads
+    newer code than the sensor has, and so would the next.
+    """
+    if run.tags.get(LAUNCHED_FOR_TAG) == code_version:
+        return
+    works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
+    started_with = run.tags.get(CODE_VERSION_TAG, code_version)
+    if works and started_with != code_version and not run.tags.get(DRAIN_TAG):
+        instance.add_run_tags(
+            run.run_id, {DRAIN_TAG: f"code_version {started_with or 'none'} -> {code_version or 'none'}"}
+        )

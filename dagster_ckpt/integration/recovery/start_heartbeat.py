@@ -1,0 +1,49 @@
+"""The beat of a Dagster run that has started and has not opened its stream yet: Spark may take minutes to start.
+
+Without it the sensor could not tell a run that was killed from one that is slow, and waited three minutes for either.
+It is advice as every lease is, and its object is one for all runs of the stream: who starts last overwrites it. So the
+sensor believes it only of the run that it names. The crashes in between:
+
+    killed before the first beat                     the sensor waits for 3 minutes, as without a beat
+    killed between two beats                         the process is known to be gone, or the beat lapses
+    killed after the opening, before the last beat   the lease of the new term, or else this one, lapses
+    hung before the opening                          it beats for `STARTING_MS_MAX`, then lapses
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.integration.recovery.decision import STARTING_MS_MAX
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder
+from dagster_ckpt.protocol.object_names import MANIFESTS
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+
+@contextmanager
+def beating_until_open(
+    folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock
+) -> Iterator[Callable[[], None]]:
+    """Beat until what is yielded is called, or the block ends. Never raises for a store that refuses.
+
+    A stream that is not there yet gets no beat: a run that is refused must leave nothing behind.
+    """
+    beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), Pulse(clock, STARTING_MS_MAX))
+    if not _is_there(folder):
+        yield lambda: None
+        return
+    try:
+        beat.begin()
+        yield lambda: beat.end("opened")
+    finally:
+        beat.end("not opened")
+
+
+def _is_there(folder: ObjectStore) -> bool:
+    try:
+        return next(iter(folder.list(MANIFESTS)), None) is not None
+    except Exception:  # noqa: BLE001  (opening meets the same, and says it better)
+        return False

@@ -1,0 +1,188 @@
+"""What the store says about one stream: its newest manifest and that term's lease. Only reads.
+
+A sensor looks at each stream every few seconds, and most of the time nothing has changed. So it remembers what it saw
+last (`Sights`), and asks first for the manifest that would come next: at rest that is one request, and a second one for
+a lease that is not closed.
+
+That the next is absent proves that the remembered one is still the newest only while its own number was not freed, and
+that takes 16 further manifests and a grace period. So a stream is looked at in full every `FULL_LOOK_MS` at least; and
+before the sensor acts on what it remembers, it looks again in full.
+"""
+
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.ids import EMPTY, Epoch, Version
+from dagster_ckpt.integration.dagster_names import stream_name_of
+from dagster_ckpt.integration.recovery.decision import LeaseView, Recovery, StartView
+from dagster_ckpt.integration.recovery.sensor_memory import Seen
+from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.protocol.transitions.edits import NOBODY
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
+from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.stores.retry import Patience
+
+_PATIENCE = Patience(total_ms=2_000)
+"""The next tick comes soon: a store that does not answer must not hold up the other streams."""
+
+FULL_LOOK_MS = 300_000
+"""How old what is remembered may be. A sensor that was off for longer looks in full."""
+
+_STEPS_MAX = 32
+"""So many manifests that came since the last look are read one by one; a full look finds the newest of more sooner."""
+
+_NOBODY = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The newest manifest (None: the stream was never opened) and the lease of its term (None: it has none).
+
+    `remembered`: only what could have come after what was seen before was asked for.
+    """
+
+    newest: Manifest | None
+    lease: Lease | None
+    remembered: bool = False
+
+    @property
+    def epoch(self) -> Epoch:
+        return EMPTY if self.newest is None else self.newest.epoch
+
+    @property
+    def committed(self) -> Epoch:
+        """The newest epoch that was ever committed, also where a rollback has left it behind."""
+        left_behind = () if self.newest is None else self.newest.abandoned
+        return max([self.epoch, *(each.last for each in left_behind)])
+
+    @property
+    def dagster_run_id(self) -> str | None:
+        """The Dagster run that the newest term's lease names."""
+        return None if self.lease is None else self.lease.holder.dagster_run_id
+
+    def has_rolled_back_for(self, root_run_id: str) -> bool:
+        """Whether a rollback that this Dagster run, or the one it stems from, was told to do was done."""
+        return self.newest is not None and root_run_id in self.newest.rollbacks
+
+    def watch(self, before: Seen | None, now_ms: int) -> Watch:
+        """The watch over the newest term's lease after this look, on the sensor's own clock."""
+        if self.newest is None:
+            return _NOBODY
+        return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
+
+
+def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None) -> Sight:
+    """What the store says now.
+
+    Raises `StoreUnavailableError` where it does not answer, and `CorruptStateError` where the newest manifest is
+    damaged: neither is a verdict.
+    """
+    folder = folder_store(store, folder_of(key.path))
+    chain = ManifestChain(folder, clock, _PATIENCE)
+    try:
+        newest = chain.newest()
+    except CorruptStateError as error:
+        raise advised(store, chain, stream_name_of(key), error) from error
+    if newest is not None:
+        return Sight(newest, read_lease(folder, newest.term))
+    if before is not None and before.term > 0:
+        raise StoreUnavailableError(
+            "the stream was there and is not any more: is the store's disk mounted? Reset the sensor's cursor if it "
+            f"was deleted on purpose. store={folder.url}, term={before.term}"
+        )
+    return Sight(None, None)
+
+
+@dataclass
+class Sights:
+    """The last look at each stream, in the memory of one process. Losing it costs one full look at each.
+
+    Looks at different streams may run side by side, those at one stream follow each other.
+    """
+
+    clock: Clock
+    _seen: dict[str, tuple[int, Sight]] = field(default_factory=dict, init=False)
+
+    def look(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> Sight:
+        """What the store says now, asked as cheaply as possible. Raises as `look` does."""
+        name, now_ms = _place(store, key), self.clock.now_ms()
+        # Taken out: what follows may raise, and then the next look is a full one.
+        full_ms, last = self._seen.pop(name, (0, None))
+        sight = None
+        if last is not None and 0 <= now_ms - full_ms <= FULL_LOOK_MS:
+            sight = _look_on(store, key, self.clock, last)
+        if sight is None:
+            full_ms, sight = now_ms, look(store, key, self.clock, before)
+        self._seen[name] = full_ms, sight
+        return sight
+
+    def look_in_full(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> Sight:
+        """What the store says now, whatever was seen before."""
+        self._seen.pop(_place(store, key), None)
+        return self.look(store, key, before)
+
+
+def look_at_start(store: ObjectStore, key: dg.AssetKey, run_id: str) -> Lease | None:
+    """The beat of this Dagster run, which has not opened the stream; None where there is none, or it has ended."""
+    lease = read_lease(folder_store(store, folder_of(key.path)), NOT_OPEN)
+    mine = lease is not None and lease.holder.dagster_run_id == run_id and lease.closed is None
+    return lease if mine else None
+
+
+def start_view(lease: Lease | None, since_ms: int, now_ms: int, recovery: Recovery) -> StartView | None:
+    """That beat as the decision sees it, unchanged since then."""
+    if lease is None:
+        return None
+    watch = Watch(NOT_OPEN, lease.counter, since_ms)
+    gone = is_gone(lease.holder.process)
+    life = judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone)
+    return StartView(life, now_ms - since_ms)
+
+
+def _place(store: ObjectStore, key: dg.AssetKey) -> str:
+    return f"{store.url} {folder_of(key.path)}"
+
+
+def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: Sight) -> Sight | None:
+    """What has come since the last look; None where that takes a full one."""
+    newest = last.newest
+    if newest is None:
+        return None
+    folder = folder_store(store, folder_of(key.path))
+    chain = ManifestChain(folder, clock, _PATIENCE)
+    for _ in range(_STEPS_MAX):
+        try:
+            following = chain.find(Version(newest.version + 1))
+        except CorruptStateError:
+            return None
+        if following is None:
+            closed = last.lease is not None and last.lease.term == newest.term and last.lease.closed is not None
+            return Sight(newest, last.lease if closed else read_lease(folder, newest.term), remembered=True)
+        newest = following
+    return None
+
+
+def lease_view(sight: Sight, watch: Watch, now_ms: int, recovery: Recovery, instance_id: str) -> LeaseView | None:
+    """The newest term's lease as the decision sees it; None for a stream that was never opened, as a fork at first."""
+    if sight.newest is None or sight.newest.owner == NOBODY:
+        return None
+    lease = sight.lease
+    gone = lease is not None and is_gone(lease.holder.process)
+    writer = sight.newest.owner.instance if lease is None else lease.holder.instance
+    return LeaseView(
+        term=sight.newest.term,
+        life=judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone),
+        ours=writer == instance_id,
+        silent_ms=now_ms - watch.since_ms,
+        interrupted=lease is not None and lease.interrupted,
+        gone=gone,
+    )

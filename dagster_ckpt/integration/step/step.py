@@ -1,0 +1,315 @@
+"""One step of a Dagster run: one stream opened, worked and closed. It translates between Dagster and the runtime."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.errors import (
+    CorruptStateError,
+    FencedError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    StoreUnavailableError,
+    naming,
+)
+from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.integration.dagster_names import (
+    CODE_VERSION_TAG,
+    DRAIN_TAG,
+    STREAM_TAG,
+    TURN_TAG,
+    UNFIT_TAG,
+    stream_name_of,
+    unfit,
+)
+from dagster_ckpt.integration.declared.resources import (
+    CheckpointCoordinatorResource,
+    LsmStateBackendResource,
+    spark_session,
+)
+from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
+from dagster_ckpt.integration.declared.stream_options import StreamOptions
+from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
+from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
+from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
+from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
+from dagster_ckpt.integration.recovery.stream_status import Sight, look
+from dagster_ckpt.integration.step.epoch_metadata import Pace
+from dagster_ckpt.integration.step.parent_watch import die_with_parent
+from dagster_ckpt.integration.step.run_mutex import turn
+from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
+from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
+from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, Told
+from dagster_ckpt.integration.step.step_result import final_result
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
+from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
+from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
+from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening, Takeover
+
+_UPSTREAM_WAIT_MS = 120_000
+"""Continuous streams that are started together come up in any order; the sensor waits three minutes for each."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step knows when it begins."""
+
+    context: dg.AssetExecutionContext
+    streaming: StreamingFunction
+    coordinator: CheckpointCoordinatorResource
+    state: LsmStateBackendResource
+    choice: RunChoice
+    mode: Mode
+    clock: Clock
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset's key as Dagster has it now, prefixes and all: it names the stream."""
+        key: dg.AssetKey = self.context.asset_key
+        return key
+
+    @property
+    def stream_name(self) -> str:
+        return stream_name_of(self.key)
+
+    @property
+    def code_version(self) -> str | None:
+        version: str | None = self.context.assets_def.get_asset_spec(self.key).code_version
+        return version
+
+    def look(self) -> Sight:
+        """What the store says of the stream now."""
+        return look(self.coordinator.address.open(), self.key, self.clock, None)
+
+    def may_speak(self, manifest: Manifest) -> bool:
+        """Whether no other Dagster run has opened the stream since this one committed that manifest.
+
+        A term whose writer has not written its lease yet is another's too, unless it is the manifest's own.
+        """
+        sight = self.look()
+        same_term = sight.newest is not None and sight.newest.term == manifest.term
+        return same_term or sight.dagster_run_id == self.context.run.run_id
+
+
+def run_step(
+    context: dg.AssetExecutionContext,
+    streaming: StreamingFunction,
+    config: dg.Config | None,
+    resources: Mapping[str, Any],
+) -> dg.MaterializeResult[Any]:
+    """Work the stream until its input is done, its time is up or it is told to stop; the result is the newest epoch.
+
+    Raises what ended it otherwise. Dagster's interruption drains: the epoch in work is finished or given up first.
+    """
+    op_name = context.op_execution_context.op.name
+    streams = streams_in_run(context)
+    try:
+        choice = read_choice(op_config(context.run.run_config, op_name))
+        mode = mode_of_run(choice.mode, streaming.options.mode, streams)
+        step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+        if not works_in_a_child(context):
+            return _run(step, config, resources)
+        die_with_parent()
+        if len(streams) < 2:
+            return _run(step, config, resources)
+        with turn(context.run.run_id, step.clock):
+            tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
+            return _run(step, config, resources)
+    except (InvalidPipelineError, IncompatibleStateError):
+        # Starting it again cannot mend it: the sensor leaves it to a person.
+        run_id = context.run.run_id
+        tag_run(context.instance, run_id, {UNFIT_TAG: unfit(run_id, stream_name_of(context.asset_key))})
+        raise
+
+
+def _run(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
+    folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
+    lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
+    with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as on_open:
+        return _work(step, _stream(step, config, resources), on_open)
+
+
+def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
+    """What the user's function returns, made with a Spark session of its own."""
+    with own_interrupts():
+        # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
+        started = spark_session(resources["spark"])
+    spark = open_session(started)
+    parameters = step.streaming.parameters
+    with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
+        wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
+        upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
+        made = step.streaming.function(**parameters.arguments(step.context, spark, config, resources, upstreams))
+    if not isinstance(made, Stream):
+        raise InvalidPipelineError(
+            "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
+            f"asset={step.stream_name}, returned={type(made).__name__}"
+        )
+    return made
+
+
+def _downstream(step: Step, spark: SparkSession) -> Downstream:
+    return Downstream(
+        address=step.coordinator.address,
+        folder=folder_of(step.key.path),
+        epochs_max=step.streaming.options.max_epochs_per_batch,
+        tasks=_reading_tasks(step.streaming.options, spark),
+    )
+
+
+def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
+    """How many tasks read an upstream: those that work the shards, and where there are more cores now, one on each."""
+    return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
+
+
+def _work(step: Step, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
+    context = step.context
+    # Dagster takes the outcome of a check there too; its annotation does not say so.
+    log_event = cast(Callable[[News], None], context.log_event)
+    audience = Audience(step.key, step.stream_name, step.code_version, log_event, step.may_speak)
+    events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
+    watch = RunWatch(context.instance, context.run.run_id, step.clock)
+    if step.mode is Mode.CONTINUOUS:
+        tag_run(context.instance, context.run.run_id, _tags_at_work(step))
+    hooks = JobHooks(
+        on_commit=lambda epoch: events.committed(_told(epoch)),
+        stop_reason=watch.stop_reason,
+        on_idle=events.idle,
+        on_open=on_open,
+    )
+    try:
+        result = run_stream(_job(step, stream), hooks, step.clock)
+    except FencedError:
+        raise  # whoever took over tells Dagster from here on
+    except BaseException as error:
+        events.flush()
+        if watch.stop is Stop.CANCELED and isinstance(error, Exception):
+            raise dg.DagsterExecutionInterruptedError from error
+        raise
+    if watch.stop is Stop.CANCELED:
+        # Dagster's own interruption got lost on its way here: end as it would have.
+        events.flush()
+        raise dg.DagsterExecutionInterruptedError
+    events.finish()
+    return final_result(context.instance, step.key, step.stream_name, _newest(step, result.manifest), events.newest)
+
+
+def _newest(step: Step, own: Manifest) -> Manifest:
+    """What the result tells: the stream's newest epoch, also where somebody has opened it since this run closed it.
+
+    Its own last epoch would then be news of yesterday, which Dagster would show as the newest.
+    """
+    try:
+        newest = step.look().newest
+    except StoreUnavailableError:
+        return own  # it was the newest a moment ago, when the writer was asked for the last time
+    return own if newest is None else newest
+
+
+def _tags_at_work(step: Step) -> dict[str, str]:
+    """The sensor compares the code version with the deployed one's, and tells a run of old code to drain.
+
+    Dagster copies a run's tags to its next try: an order to drain was not meant for this one.
+    """
+    tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
+    inherited = step.context.run.parent_run_id is not None and DRAIN_TAG in step.context.run.tags
+    return {**tags, DRAIN_TAG: ""} if inherited else tags
+
+
+def _job(step: Step, stream: Stream) -> StreamJob:
+    options, coordinator = step.streaming.options, step.coordinator
+    interval_ms = options.checkpoint_interval_ms
+    cache_bytes = step.state.cache_limit_bytes
+    job_options = JobOptions(
+        mode=step.mode,
+        run_for_ms=(step.choice.run_for_ms or options.run_for_ms) if step.mode is Mode.CONTINUOUS else None,
+        checkpoint_interval_ms=coordinator.checkpoint_interval_ms if interval_ms is None else interval_ms,
+        timeout_ms=coordinator.timeout_ms,
+        tolerable_failures=coordinator.tolerable_failures,
+        grace_ms=coordinator.grace_ms,
+        max_lag=coordinator.max_lag,
+        tasks_max=options.tasks,
+        engine=EngineOptions(
+            memory_limit_bytes=step.state.memory_limit_bytes,
+            io_threads=step.state.io_threads,
+            cache=CacheOptions(step.state.cache_dir, cache_bytes) if cache_bytes else None,
+            timeout_ms=coordinator.timeout_ms,
+        ),
+    )
+    opening = _opening(step)
+    return StreamJob(
+        asset=step.stream_name,
+        stream=stream,
+        address=coordinator.address,
+        folder=folder_of(step.key.path),
+        opening=opening,
+        options=job_options,
+        moved=step.streaming.options.moved,
+    )
+
+
+def _holder(step: Step) -> LeaseHolder:
+    return LeaseHolder(step.context.run.run_id, instance_id(step.context.instance), this_process())
+
+
+def _opening(step: Step) -> Callable[[Pipeline], Opening]:
+    run, options, coordinator = step.context.run, step.streaming.options, step.coordinator
+    instance = instance_id(step.context.instance)
+    may_fence = _own_term(step) or may_fence_tag(run)
+    take_over = Takeover.ALWAYS if step.choice.take_over and _is_first_try(step) else Takeover.NEVER
+
+    def opening(pipeline: Pipeline) -> Opening:
+        return Opening(
+            stream=step.stream_name,
+            owner=Owner(instance, step.stream_name, location_of(run)),
+            pipeline=pipeline,
+            shards=options.shards,
+            holder=_holder(step),
+            root_run=run.root_run_id or run.run_id,
+            lease_timeout_ms=options.recovery.lease_timeout_ms,
+            retained=coordinator.retained,
+            take_over=take_over,
+            may_fence=may_fence,
+            from_epoch=None if step.choice.from_epoch is None else Epoch(step.choice.from_epoch),
+        )
+
+    return opening
+
+
+def _is_first_try(step: Step) -> bool:
+    """Whether neither the step nor its Dagster run is another try: those repeat the config, not a person's wish.
+
+    Whoever opened the stream in between is the newer wish, and may not be fenced by the older one's return.
+    """
+    run = step.context.run
+    return step.context.op_execution_context.retry_number == 0 and run.root_run_id in {None, run.run_id}
+
+
+def _own_term(step: Step) -> Term | None:
+    """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
+    try:
+        sight = step.look()
+    except CorruptStateError:
+        return None  # opening tells more of it, or goes back over it
+    return None if sight.newest is None or sight.dagster_run_id != step.context.run.run_id else sight.newest.term
+
+
+def _told(epoch: CommittedEpoch) -> Told:
+    return Told(epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters))

@@ -1,0 +1,76 @@
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.integration.step.parent_watch import die_with_parent
+
+FAMILY = """
+import multiprocessing, os, sys, time
+from dagster_ckpt.integration.step.parent_watch import die_with_parent
+
+def child(pid_file):
+    assert die_with_parent()
+    with open(pid_file, "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(60)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context(sys.argv[1]).Process(target=child, args=(sys.argv[2],))
+    process.start()
+    process.join()
+"""
+
+
+def wait_until(true: object, what: str, seconds: float = 40) -> None:
+    end = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < end, f"waited in vain until {what}"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])
+def test_a_step_in_a_child_process_dies_with_the_run_worker(tmp_path: Path, start_method: str) -> None:
+    script, pid_file = tmp_path / "family.py", tmp_path / "pid"
+    script.write_text(FAMILY)
+    with subprocess.Popen([sys.executable, script, start_method, pid_file], cwd=Path.cwd()) as worker:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the child is at work")
+        child = int(pid_file.read_text())
+        assert not is_gone(child)
+        worker.send_signal(signal.SIGKILL)
+        wait_until(lambda: is_gone(child), "the child is gone", seconds=20)
+
+
+def test_a_process_that_multiprocessing_did_not_start_watches_nobody() -> None:
+    assert not die_with_parent()
+
+
+ORPHAN = """
+import os, sys, time
+from dagster_ckpt.integration.step.parent_watch import die_with_parent
+
+class DeadSoon:
+    joined = 0
+    def join(self, timeout=None):
+        self.joined += 1
+    def is_alive(self):
+        return self.joined < 3
+
+parent = DeadSoon()
+die_with_parent(parent, lambda: os._exit(parent.joined))
+time.sleep(60)
+"""
+
+
+def test_the_thread_alone_notices_a_dead_parent() -> None:
+    assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=Path.cwd(), check=False, timeout=45).returncode == 3
