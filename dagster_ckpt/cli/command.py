@@ -6,7 +6,7 @@ was written wrongly.
 
 import click
 
-from dagster_ckpt.cli import changing, looking
+from dagster_ckpt.cli import actions, queries
 from dagster_ckpt.cli.request import HELP, JSON_HELP, STORE_HELP, FriendlyGroup
 
 
@@ -45,5 +45,5 @@ def class_archive() -> None:
     click.echo(f"{archive} is there: {archive.stat().st_size / 1e6:.0f} MB. Spark's next JVM starts with it.")
 
 
-for _command in (*looking.COMMANDS, *changing.COMMANDS):
+for _command in (*queries.COMMANDS, *actions.COMMANDS):
     main.add_command(_command)

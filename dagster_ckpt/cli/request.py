@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
-from dagster_ckpt.cli import values
+from dagster_ckpt.cli import argument_values
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -29,17 +29,22 @@ STORE_HELP = "The store, such as file:///data/checkpoints; else DAGSTER_CKPT_STO
 JSON_HELP = "Print one JSON document, for programs."
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-at_epoch = click.option("--epoch", type=values.number, metavar="EPOCH", help="Which epoch; without it the current one.")
+at_epoch = click.option(
+    "--epoch", type=argument_values.number, metavar="EPOCH", help="Which epoch; without it the current one."
+)
 as_of_time = click.option(
-    "--as-of", type=values.time, metavar="TIME", help="The newest epoch committed by then: 2013-01-05T12:00 (UTC)."
+    "--as-of",
+    type=argument_values.time,
+    metavar="TIME",
+    help="The newest epoch committed by then: 2013-01-05T12:00 (UTC).",
 )
 at_most = click.option(
-    "--limit", type=values.number, metavar="ROWS", help="At most so many rows (tables: 50, --json: all)."
+    "--limit", type=argument_values.number, metavar="ROWS", help="At most so many rows (tables: 50, --json: all)."
 )
 only_columns = click.option(
     "--columns",
     metavar="A,B,...",
-    callback=lambda _context, _option, given: None if given is None else values.names(given),
+    callback=lambda _context, _option, given: None if given is None else argument_values.names(given),
     help="Only these columns, in this order; names with commas as a JSON list.",
 )
 fencing = click.option("--fence", is_flag=True, help="Stop a live writer instead of refusing.")

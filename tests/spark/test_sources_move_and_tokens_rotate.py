@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.cli import documents
+from dagster_ckpt.cli.output import documents
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError
 from dagster_ckpt.integration.step.epoch_metadata import Pace, epoch_metadata
 from dagster_ckpt.runtime.declared.stream import Stream

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -33,7 +33,7 @@ def _words(parameters: Mapping[str, object]) -> Iterator[str]:
 
 def _value(name: str, value: object) -> str:
     if isinstance(value, int) and name.endswith("_us"):
-        return plain.span(value)
+        return amounts.span(value)
     if isinstance(value, Mapping) and "kind" in value:
         sizes = {key: each for key, each in value.items() if key != "kind" and each}
         return f"{value['kind']}({', '.join(_words(sizes))})"

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from rich.markup import escape
 
-from dagster_ckpt.cli import plain
-from dagster_ckpt.cli.layout import new_table, say
+from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.cli.output.text_layout import new_table, say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import SubscriberInfo
 
@@ -18,7 +18,7 @@ def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
         table.add_row(
             f"[bold]{escape(each.stream)}[/]",
             str(each.read),
-            plain.count(each.lag),
+            amounts.count(each.lag),
             str(each.kept_from),
             _standing(each),
         )

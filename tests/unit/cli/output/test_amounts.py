@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.output import amounts
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
     ],
 )
 def test_a_duration_has_at_most_two_units(duration_ms: int, text: str) -> None:
-    assert plain.duration(duration_ms) == text
+    assert amounts.duration(duration_ms) == text
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_duration_has_at_most_two_units(duration_ms: int, text: str) -> None:
     ],
 )
 def test_the_past_is_told_in_its_largest_unit(seconds: int, text: str) -> None:
-    assert plain.ago(NOON - timedelta(seconds=seconds), NOON) == text
+    assert amounts.ago(NOON - timedelta(seconds=seconds), NOON) == text
 
 
 def test_counts_have_thousand_separators_and_sizes_a_unit() -> None:
-    assert plain.count(1_234_567) == "1,234,567"
-    assert plain.size(0) == "0 bytes"
-    assert plain.size(1_234_567) == "1.2 MB"
+    assert amounts.count(1_234_567) == "1,234,567"
+    assert amounts.size(0) == "0 bytes"
+    assert amounts.size(1_234_567) == "1.2 MB"
 
 
 def test_a_moment_is_shown_in_utc() -> None:
-    assert plain.moment(datetime.fromisoformat("2013-01-05T13:00:03.9+01:00")) == "2013-01-05 12:00:03"
+    assert amounts.moment(datetime.fromisoformat("2013-01-05T13:00:03.9+01:00")) == "2013-01-05 12:00:03"

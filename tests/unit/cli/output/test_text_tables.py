@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from dagster_ckpt.cli import layout, main, tables
+from dagster_ckpt.cli import main
+from dagster_ckpt.cli.output import text_layout, text_tables
 from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
@@ -161,7 +162,7 @@ def test_changes_prints_epoch_after_epoch(command: Command) -> None:
 def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_is_told_so(
     command: Command, monkeypatch: pytest.MonkeyPatch, width: int, headers: str, left_out: str | None
 ) -> None:
-    monkeypatch.setattr(layout, "Console", partial(Console, width=width, force_terminal=True, color_system=None))
+    monkeypatch.setattr(text_layout, "Console", partial(Console, width=width, force_terminal=True, color_system=None))
     first, *_, last = command("streams").stdout.splitlines()
     assert first.split() == headers.split()
     assert ("Too narrow" in last) == (left_out is not None)
@@ -169,7 +170,7 @@ def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_is_told_so(
 
 
 def test_no_cell_is_cut_where_columns_were_left_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "Console", partial(Console, width=60, force_terminal=True, color_system=None))
+    monkeypatch.setattr(text_layout, "Console", partial(Console, width=60, force_terminal=True, color_system=None))
     assert command("rollback", "flights/delays", "--epoch", "2", "--yes").exit_code == 0
     told = command("epochs", "flights/delays").stdout
     assert "Too narrow for" in told
@@ -183,5 +184,5 @@ def test_a_pipe_gets_every_column(command: Command) -> None:
 
 def test_a_column_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
     figures: dict[str, Any] = {**dict.fromkeys((each.name for each in fields(EpochInfo)), 0), "stream": "any"}
-    tables.read(EpochInfo(**figures), pa.table({">a": ["x"], "~b": ["y"], "[red]": [1]}), None)
+    text_tables.read(EpochInfo(**figures), pa.table({">a": ["x"], "~b": ["y"], "[red]": [1]}), None)
     assert capsys.readouterr().out.splitlines()[0].split() == [">a", "~b", "[red]"]

@@ -2,8 +2,8 @@
 
 from rich.markup import escape
 
-from dagster_ckpt.cli import plain
-from dagster_ckpt.cli.layout import new_table, say
+from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.cli.output.text_layout import new_table, say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo, Snapshot
@@ -18,9 +18,9 @@ def listed(consistency: str, snapshot: Snapshot) -> None:
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",
             str(info.epoch),
-            plain.moment(info.committed_at),
-            f"[dim]{plain.ago(info.committed_at, now)}[/]",
-            plain.count(info.total_rows_in),
+            amounts.moment(info.committed_at),
+            f"[dim]{amounts.ago(info.committed_at, now)}[/]",
+            amounts.count(info.total_rows_in),
             _standing(info),
         )
     if table.row_count:

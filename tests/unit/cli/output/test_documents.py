@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.cli import documents
 from dagster_ckpt.cli.json_text import json_text
+from dagster_ckpt.cli.output import documents
 from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history import EpochInfo, StreamHistory
 from dagster_ckpt.storage.writer.opening import check_can_go_back
@@ -23,7 +23,7 @@ def _when(history: StreamHistory, epoch: int) -> str:
         # A pinned epoch, or one that a rollback left behind, can be read and not gone back to.
         with suppress(CorruptStateError):  # of the newest manifest: going back is the way out
             check_can_go_back(history.manifest(), epoch)
-    return named if info is None else f"{named}, committed {plain.moment(info.committed_at)} UTC"
+    return named if info is None else f"{named}, committed {amounts.moment(info.committed_at)} UTC"
 
 
 def _info(history: StreamHistory, epoch: int) -> EpochInfo | None:

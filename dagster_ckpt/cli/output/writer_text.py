@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from rich.markup import escape
 
-from dagster_ckpt.cli import plain
-from dagster_ckpt.cli.layout import say
+from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.cli.output.text_layout import say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import WriterInfo
 from dagster_ckpt.protocol.lease import EpochWork, Life
@@ -38,9 +38,9 @@ def in_words(writer: WriterInfo) -> str:
 
 def work_in_words(work: EpochWork) -> str:
     """`epoch 42: 37 of 200 tasks done in 12 s`, and which of the others is the slowest."""
-    slowest = f"; slowest: {escape(work.slowest)}, {plain.duration(work.slowest_ms)}" if work.slowest else ""
-    took = plain.duration(work.elapsed_ms)
-    return f"epoch {work.epoch}: {work.tasks_done:,} of {plain.count(work.tasks, 'task')} done in {took}{slowest}"
+    slowest = f"; slowest: {escape(work.slowest)}, {amounts.duration(work.slowest_ms)}" if work.slowest else ""
+    took = amounts.duration(work.elapsed_ms)
+    return f"epoch {work.epoch}: {work.tasks_done:,} of {amounts.count(work.tasks, 'task')} done in {took}{slowest}"
 
 
 def waiting(stream: str, say_so: Callable[[str], None]) -> Callable[[WriterInfo], None]:

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.cli import plain
-from dagster_ckpt.cli.operators import in_words
+from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.cli.output.operator_text import in_words
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -58,4 +58,4 @@ def test_a_line_says_what_an_operator_does(pipeline: Pipeline, words: str) -> No
     ("span_us", "words"), [(0, "0 ms"), (250, "250 us"), (-1_500_000, "-1.5 s"), (HOUR + 60_000_000, "1 h 1 min")]
 )
 def test_a_span_may_be_negative_or_shorter_than_a_millisecond(span_us: int, words: str) -> None:
-    assert plain.span(span_us) == words
+    assert amounts.span(span_us) == words

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from rich.markup import escape
 
-from dagster_ckpt.cli import plain, sources, writers
 from dagster_ckpt.cli.far_times import values_of
-from dagster_ckpt.cli.layout import NOTHING, column, new_table, say, table_of
-from dagster_ckpt.cli.operators import in_words
+from dagster_ckpt.cli.output import amounts, source_text, writer_text
+from dagster_ckpt.cli.output.operator_text import in_words
+from dagster_ckpt.cli.output.text_layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
 from dagster_ckpt.history.damage.verification import Finding
@@ -30,11 +30,11 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> None:
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",
             str(info.epoch),
-            plain.ago(info.committed_at, now),
-            plain.count(info.total_rows_in),
-            plain.count(info.state_rows),
-            plain.size(info.state_bytes),
-            NOTHING if info.event_time is None else plain.moment(info.event_time),
+            amounts.ago(info.committed_at, now),
+            amounts.count(info.total_rows_in),
+            amounts.count(info.state_rows),
+            amounts.size(info.state_bytes),
+            NOTHING if info.event_time is None else amounts.moment(info.event_time),
         )
     if table.row_count:
         say(table)
@@ -55,18 +55,18 @@ def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]
         names = [pin.name for pin in pinned if pin.epoch == info.epoch and pin.fork is None]
         table.add_row(
             str(info.epoch),
-            plain.moment(info.committed_at),
-            f"[dim]{plain.ago(info.committed_at, now)}[/]",
-            plain.count(info.rows_in),
-            plain.count(info.rows_out),
-            plain.count(info.late_rows) if info.late_rows else NOTHING,
-            plain.duration(info.epoch_ms),
-            plain.count(info.state_rows),
-            plain.size(info.state_bytes),
+            amounts.moment(info.committed_at),
+            f"[dim]{amounts.ago(info.committed_at, now)}[/]",
+            amounts.count(info.rows_in),
+            amounts.count(info.rows_out),
+            amounts.count(info.late_rows) if info.late_rows else NOTHING,
+            amounts.duration(info.epoch_ms),
+            amounts.count(info.state_rows),
+            amounts.size(info.state_bytes),
             ", ".join(filter(None, (_standing(info), *(f"pinned as {_quoted(name)}" for name in names)))),
         )
     say(table)
-    say(f"[dim]{plain.count(len(readable), 'epoch')} of {escape(stream)} can be read.[/]")
+    say(f"[dim]{amounts.count(len(readable), 'epoch')} of {escape(stream)} can be read.[/]")
 
 
 def read(info: EpochInfo, table: pa.Table, limit: int | None) -> None:
@@ -98,9 +98,9 @@ def verify(store: str, verified: Sequence[Verification]) -> None:
         table.add_row(
             f"[bold]{escape(each.stream)}[/]",
             NOTHING if each.epoch is None else str(each.epoch),
-            *(plain.count(count) for count in counts),
-            plain.size(each.bytes),
-            "[green]whole[/]" if each.whole else f"[red]{plain.count(len(each.findings), 'damaged object')}[/]",
+            *(amounts.count(count) for count in counts),
+            amounts.size(each.bytes),
+            "[green]whole[/]" if each.whole else f"[red]{amounts.count(len(each.findings), 'damaged object')}[/]",
         )
     if not table.row_count:
         say(f"No streams in {escape(store)} yet.")
@@ -124,9 +124,9 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
         table.add_row(
             f"[bold]{escape(pin.name)}[/]",
             str(pin.epoch),
-            plain.moment(pin.committed_at),
-            plain.moment(pin.pinned_at),
-            f"[dim]{plain.ago(pin.pinned_at, now)}[/]",
+            amounts.moment(pin.committed_at),
+            amounts.moment(pin.pinned_at),
+            f"[dim]{amounts.ago(pin.pinned_at, now)}[/]",
             _forked_for(pin),
         )
     say(table if pinned else f"Nothing of {escape(stream)} is pinned.")
@@ -153,7 +153,7 @@ def collected(store: str, removed: Mapping[str, Collected]) -> None:
     table = new_table("stream", ">manifests", ">files", ">leases", ">leftovers")
     for name, each in removed.items():
         counts = (each.manifests, each.files, each.leases, each.leftovers)
-        table.add_row(f"[bold]{escape(name)}[/]", *(plain.count(count) if count else NOTHING for count in counts))
+        table.add_row(f"[bold]{escape(name)}[/]", *(amounts.count(count) if count else NOTHING for count in counts))
     if table.row_count:
         say(table)
     for name, each in removed.items():
@@ -163,12 +163,12 @@ def collected(store: str, removed: Mapping[str, Collected]) -> None:
         for gone in each.gone:
             say(f"{escape(gone)} reads {of} and is not in the store: its part of the change log is kept all the same.")
     every = sum(each.manifests + each.files + each.leases + each.leftovers for each in removed.values())
-    say(f"[dim]{plain.count(every, 'object')} removed from {escape(store)}.[/]")
+    say(f"[dim]{amounts.count(every, 'object')} removed from {escape(store)}.[/]")
 
 
 def reshard(info: EpochInfo) -> None:
     """The number of shards that the stream has now."""
-    shards = plain.count(info.shards, "shard")
+    shards = amounts.count(info.shards, "shard")
     say(f"[bold]{escape(info.stream)}[/] has {shards} at epoch {info.epoch}; its next Dagster run goes on.")
     say(f"Give its asset the same number: shards={info.shards}.")
 
@@ -181,8 +181,8 @@ def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
         shown.add_row(*map(_cell, row))
     if shown.columns:
         say(shown)
-    of, more = (f"{plain.count(limit)} of ", " --limit N prints more.") if table.num_rows > limit else ("", "")
-    rows = plain.count(table.num_rows, "row")
+    of, more = (f"{amounts.count(limit)} of ", " --limit N prints more.") if table.num_rows > limit else ("", "")
+    rows = amounts.count(table.num_rows, "row")
     say(f"[dim]{of}{rows} {escape(whose)}.{more}[/]")
 
 
@@ -220,25 +220,25 @@ def _needed_by(finding: Finding) -> str:
 def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple[str, str]]:
     yield (
         "committed" if info.epoch else "opened",
-        f"{plain.moment(info.committed_at)} UTC, {plain.ago(info.committed_at, now)}",
+        f"{amounts.moment(info.committed_at)} UTC, {amounts.ago(info.committed_at, now)}",
     )
     yield "manifest", f"version {manifest.version}, of kind {manifest.kind}, in term {manifest.term}"
     if info.epoch:
-        late = f", {plain.count(info.late_rows)} too late" if info.late_rows else ""
-        yield "rows", f"{plain.count(info.rows_in)} in, {plain.count(info.rows_out, 'change')} out{late}"
+        late = f", {amounts.count(info.late_rows)} too late" if info.late_rows else ""
+        yield "rows", f"{amounts.count(info.rows_in)} in, {amounts.count(info.rows_out, 'change')} out{late}"
         slowest = manifest.slowest_shards[:_SHARDS]
-        yield "took", f"{plain.duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
+        yield "took", f"{amounts.duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
         for each in slowest:
             yield f"  shard {each.shard}", _shard(each)
         if manifest.checkpoint_interval_ms is not None:
-            yield "interval", plain.duration(manifest.checkpoint_interval_ms)
+            yield "interval", amounts.duration(manifest.checkpoint_interval_ms)
         if info.merged_rows:
-            waited = f", intake waited {plain.duration(info.stall_ms)}" if info.stall_ms else ""
-            yield "compaction", f"{plain.count(info.merged_rows, 'row')} merged{waited}"
+            waited = f", intake waited {amounts.duration(info.stall_ms)}" if info.stall_ms else ""
+            yield "compaction", f"{amounts.count(info.merged_rows, 'row')} merged{waited}"
     if info.event_time is not None:
-        yield "event time", f"{plain.moment(info.event_time)} UTC"
+        yield "event time", f"{amounts.moment(info.event_time)} UTC"
     if info.watermark is not None:
-        yield "watermark", f"{plain.moment(info.watermark)} UTC"
+        yield "watermark", f"{amounts.moment(info.watermark)} UTC"
     yield "", ""
     yield from _made(info, manifest)
     yield "", ""
@@ -247,7 +247,7 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
 
 def _shard(time: ShardTime) -> str:
     """How long a shard took, where, and for how many rows."""
-    return f"{plain.duration(time.milliseconds)} on {escape(time.host)}, {plain.count(time.rows_in, 'row')} in"
+    return f"{amounts.duration(time.milliseconds)} on {escape(time.host)}, {amounts.count(time.rows_in, 'row')} in"
 
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
@@ -257,16 +257,16 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     if pipeline.keys:
         yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
-    yield "shards", plain.count(manifest.shards)
+    yield "shards", amounts.count(manifest.shards)
     if pipeline.tables:
-        yield "state", f"{plain.count(info.state_rows, 'row')}, {plain.size(info.state_bytes)}"
+        yield "state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}"
     for spec in pipeline.tables:
         yield f"  in {spec.name}", _state(manifest.runs.get(spec.name, ()))
     if manifest.changes:
         yield "change log", _files(info.rows_out, manifest.changes)
     table_files = sum(index.entries for index in manifest.files.index) + len(manifest.files.tail)
     if table_files:
-        yield "table", plain.count(table_files, "file")
+        yield "table", amounts.count(table_files, "file")
 
 
 def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
@@ -274,12 +274,15 @@ def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     for origin in manifest.ancestors[-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
-        yield "source", escape(sources.in_words(position))
+        yield "source", escape(source_text.in_words(position))
     if manifest.backfill.status is BackfillStatus.CREATING:
         yield "status", f"creating: {manifest.backfill.position} of the upstream's snapshot is read"
     all_late = manifest.statistics.total_late_rows
-    too_late = f", {plain.count(all_late)} too late" if all_late else ""
-    yield "so far", f"{plain.count(info.total_rows_in, 'row')} in {plain.count(info.total_epochs, 'epoch')}{too_late}"
+    too_late = f", {amounts.count(all_late)} too late" if all_late else ""
+    yield (
+        "so far",
+        f"{amounts.count(info.total_rows_in, 'row')} in {amounts.count(info.total_epochs, 'epoch')}{too_late}",
+    )
     yield "owner", escape(_owner(manifest.owner))
     yield "uuid", manifest.uuid
 
@@ -293,9 +296,9 @@ def _owner(owner: Owner) -> str:
 
 def _writing(writer: WriterInfo | None) -> Iterable[tuple[str, str]]:
     if writer is not None:
-        yield "writer", writers.in_words(writer)
+        yield "writer", writer_text.in_words(writer)
     if writer is not None and writer.work is not None:
-        yield "in work", writers.work_in_words(writer.work)
+        yield "in work", writer_text.work_in_words(writer.work)
 
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
@@ -309,7 +312,7 @@ def _state(shards: Sequence[Sequence[RunRef]]) -> str:
 
 def _files(rows: int, files: Collection[RunRef | ChangeRef]) -> str:
     size = sum(file.bytes for file in files)
-    return f"{plain.count(rows, 'row')}, {plain.size(size)} in {plain.count(len(files), 'file')}"
+    return f"{amounts.count(rows, 'row')}, {amounts.size(size)} in {amounts.count(len(files), 'file')}"
 
 
 def _columns(schema: pa.Schema) -> str:

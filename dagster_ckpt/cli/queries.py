@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dagster_ckpt.cli import values
+from dagster_ckpt.cli import argument_values
 from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_most, at_one_epoch, only_columns
 from dagster_ckpt.errors import CheckpointError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @asked
 def streams(request: Request) -> None:
     """List the streams in the store, with their current epochs."""
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.output import documents, text_tables
 
     newest = []
     damaged = []
@@ -27,7 +27,7 @@ def streams(request: Request) -> None:
             newest.append(request.store.stream(name).latest())
         except CheckpointError as error:
             damaged.append(f"{name}: {error}")  # it must not hide the others
-    request.tell(tables.streams, documents.streams, request.store.url, newest)
+    request.tell(text_tables.streams, documents.streams, request.store.url, newest)
     if damaged:
         raise click.ClickException("\n".join(damaged))
 
@@ -37,10 +37,10 @@ def streams(request: Request) -> None:
 @asked
 def epochs(request: Request, stream: str) -> None:
     """List the epochs of STREAM that can be read, newest first."""
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.output import documents, text_tables
 
     history = request.store.stream(stream)
-    request.tell(tables.epochs, documents.epochs, stream, history.epochs(), history.pins())
+    request.tell(text_tables.epochs, documents.epochs, stream, history.epochs(), history.pins())
 
 
 @click.command()
@@ -54,20 +54,20 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
 
     Its pipeline, state, files, sources and figures; of the current epoch also who writes, and how far the next one is.
     """
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.output import documents, text_tables
 
     if watch and (epoch is not None or as_of is not None or request.for_programs):
         raise click.UsageError("--watch follows the current epoch, on a screen: leave out --epoch, --as-of and --json.")
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     if watch:
-        from dagster_ckpt.cli.watching import follow
+        from dagster_ckpt.cli.watch_screen import follow
 
         follow(history)
         return
     info = history.info(epoch, as_of)
     writer = history.writer() if info.current else None
-    request.tell(tables.show, documents.show, info, history.manifest(info.epoch), writer)
+    request.tell(text_tables.show, documents.show, info, history.manifest(info.epoch), writer)
 
 
 @click.command()
@@ -89,15 +89,15 @@ def read(
 
     Its rows come in the order of its key.
     """
-    from dagster_ckpt.cli import documents, tables
-    from dagster_ckpt.cli.row_order import by_key
+    from dagster_ckpt.cli.output import documents, text_tables
+    from dagster_ckpt.cli.output.result_order import by_key
 
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     table = history.read(info.epoch, columns=columns)
     table = by_key(table, history.manifest(info.epoch).pipeline.keys)
-    request.tell(tables.read, documents.read, info, table, limit)
+    request.tell(text_tables.read, documents.read, info, table, limit)
 
 
 @click.command()
@@ -123,27 +123,35 @@ def get(
 
     Only the files that may have them are read. COLUMN= is an empty value, COLUMN alone is null.
     """  # noqa: D301
-    from dagster_ckpt.cli import documents, tables
-    from dagster_ckpt.cli.key_words import keys_in
+    from dagster_ckpt.cli.key_arguments import keys_in
+    from dagster_ckpt.cli.output import documents, text_tables
 
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     asked_for = keys_in(keys, history.manifest(info.epoch))
     table = history.get(asked_for, info.epoch, columns)
-    request.tell(tables.read, documents.read, info, table, table.num_rows)
+    request.tell(text_tables.read, documents.read, info, table, table.num_rows)
 
 
 @click.command()
 @click.argument("stream")
 @click.option(
-    "--after", type=values.number, metavar="EPOCH", help="The epoch before the first; 0: the stream's beginning."
+    "--after",
+    type=argument_values.number,
+    metavar="EPOCH",
+    help="The epoch before the first; 0: the stream's beginning.",
 )
 @click.option(
-    "--after-as-of", type=values.time, metavar="TIME", help="The same by time: the newest epoch committed by then."
+    "--after-as-of",
+    type=argument_values.time,
+    metavar="TIME",
+    help="The same by time: the newest epoch committed by then.",
 )
-@click.option("--until", type=values.number, metavar="EPOCH", help="The last epoch; without it the current one.")
-@click.option("--until-as-of", type=values.time, metavar="TIME", help="The same by time.")
+@click.option(
+    "--until", type=argument_values.number, metavar="EPOCH", help="The last epoch; without it the current one."
+)
+@click.option("--until-as-of", type=argument_values.time, metavar="TIME", help="The same by time.")
 @only_columns
 @at_most
 @asked
@@ -162,8 +170,8 @@ def changes(
 
     Epoch after epoch, each in the order of the key; an update is two rows. Give --after, or --after-as-of.
     """
-    from dagster_ckpt.cli import documents, tables
-    from dagster_ckpt.cli.row_order import by_epoch_and_key
+    from dagster_ckpt.cli.output import documents, text_tables
+    from dagster_ckpt.cli.output.result_order import by_epoch_and_key
 
     if after is None and after_as_of is None:
         raise click.UsageError("after which epoch? Give --after or --after-as-of; 0 is the stream's beginning.")
@@ -172,7 +180,7 @@ def changes(
     history = request.store.stream(stream)
     table = history.changes(after, until, columns, after_as_of=after_as_of, until_as_of=until_as_of)
     table = by_epoch_and_key(table, history.manifest().pipeline.keys)
-    request.tell(tables.changes, documents.changes, stream, table, limit)
+    request.tell(text_tables.changes, documents.changes, stream, table, limit)
 
 
 @click.command()
@@ -184,13 +192,13 @@ def verify(request: Request, streams: tuple[str, ...]) -> None:
     It reads every byte of every epoch that can be read, and of every pin; also while the stream runs. What is damaged
     is told with the newest epoch that does without it and the command that goes back there; then the exit status is 1.
     """
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.output import documents, text_tables
     from dagster_ckpt.cli.progress import shown_progress
 
     names = streams or request.store.streams()
     with shown_progress() as progress_of:
         verified = [request.store.stream(name).verify(progress_of(name)) for name in names]
-    request.tell(tables.verify, documents.verify, request.store.url, verified)
+    request.tell(text_tables.verify, documents.verify, request.store.url, verified)
     if not all(each.whole for each in verified):
         raise SystemExit(1)
 
@@ -200,9 +208,9 @@ def verify(request: Request, streams: tuple[str, ...]) -> None:
 @asked
 def pins(request: Request, stream: str) -> None:
     """List the pins of STREAM, by name."""
-    from dagster_ckpt.cli import documents, tables
+    from dagster_ckpt.cli.output import documents, text_tables
 
-    request.tell(tables.pins, documents.pins, stream, request.store.stream(stream).pins())
+    request.tell(text_tables.pins, documents.pins, stream, request.store.stream(stream).pins())
 
 
 @click.command()
@@ -213,10 +221,10 @@ def subscribers(request: Request, stream: str) -> None:
 
     How far each is behind, and from which epoch on the change log is kept for it.
     """
-    from dagster_ckpt.cli import subscribers
+    from dagster_ckpt.cli.output import subscriber_text
 
     there = request.store.stream(stream).subscribers()
-    request.tell(subscribers.listed, subscribers.documented, stream, there)
+    request.tell(subscriber_text.listed, subscriber_text.documented, stream, there)
 
 
 @click.command()
@@ -244,10 +252,10 @@ def snapshot(
     Aligned: the newest where each STREAM that reads another has consumed exactly the epoch that is shown of that one.
     Name the upstream of two streams too, if they are to agree on it.
     """
-    from dagster_ckpt.cli import snapshots
+    from dagster_ckpt.cli.output import snapshot_text
 
     chosen = request.store.snapshot(streams, consistency, as_of, include_creating=include_creating)
-    request.tell(snapshots.listed, snapshots.documented, consistency, chosen)
+    request.tell(snapshot_text.listed, snapshot_text.documented, consistency, chosen)
 
 
 COMMANDS = (streams, epochs, show, read, get, changes, verify, pins, subscribers, snapshot)

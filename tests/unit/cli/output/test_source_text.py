@@ -2,7 +2,7 @@
 
 import pytest
 
-from dagster_ckpt.cli.sources import in_words
+from dagster_ckpt.cli.output.source_text import in_words
 from dagster_ckpt.ids import Epoch, StreamUuid, Term
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, IndexRef, SourceIdentity, SourcePosition

@@ -1,6 +1,6 @@
 """How far a source was read, as people say it."""
 
-from dagster_ckpt.cli import plain
+from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
 from dagster_ckpt.protocol.manifest.manifest import SourcePosition
 
@@ -13,7 +13,7 @@ def in_words(position: SourcePosition) -> str:
     elif source.format == FORMAT:
         at = _read(decode(position.current))
     else:  # of files Spark's own offset is but the number of a batch
-        at = f"{plain.count(seen, 'file')} seen" if seen else f"at {position.current}"
+        at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
     what = "stream" if source.format == FORMAT else source.format
     return f"{what} {source.address}, {at}"
 

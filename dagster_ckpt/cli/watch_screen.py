@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from dagster_ckpt.cli import plain, writers
+from dagster_ckpt.cli.output import amounts, writer_text
 from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
 from dagster_ckpt.protocol.lease import EpochWork
@@ -42,20 +42,20 @@ def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     lines.add_row("stream", f"[bold]{escape(info.stream)}[/]")
-    lines.add_row("epoch", f"{info.epoch}, {plain.ago(info.committed_at, now)}")
+    lines.add_row("epoch", f"{info.epoch}, {amounts.ago(info.committed_at, now)}")
     if info.epoch:
-        changes = plain.count(info.rows_out, "change")
-        lines.add_row("rows", f"{plain.count(info.rows_in)} in, {changes} out, in {plain.duration(info.epoch_ms)}")
-    epochs = plain.count(info.total_epochs, "epoch")
-    lines.add_row("so far", f"{plain.count(info.total_rows_in, 'row')} in {epochs}")
-    lines.add_row("state", f"{plain.count(info.state_rows, 'row')}, {plain.size(info.state_bytes)}")
+        changes = amounts.count(info.rows_out, "change")
+        lines.add_row("rows", f"{amounts.count(info.rows_in)} in, {changes} out, in {amounts.duration(info.epoch_ms)}")
+    epochs = amounts.count(info.total_epochs, "epoch")
+    lines.add_row("so far", f"{amounts.count(info.total_rows_in, 'row')} in {epochs}")
+    lines.add_row("state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}")
     if info.event_time is not None:
-        lines.add_row("event time", f"{plain.moment(info.event_time)} UTC")
-    lines.add_row("writer", writers.in_words(writer))
+        lines.add_row("event time", f"{amounts.moment(info.event_time)} UTC")
+    lines.add_row("writer", writer_text.in_words(writer))
     if not writer.ended:
         lines.add_row("in work", "no epoch, or one that has just begun" if writer.work is None else _bar(writer.work))
     if writer.work is not None and writer.work.slowest:
-        slowest = f"{escape(writer.work.slowest)}, for {plain.duration(writer.work.slowest_ms)}"
+        slowest = f"{escape(writer.work.slowest)}, for {amounts.duration(writer.work.slowest_ms)}"
         lines.add_row("slowest", slowest)
     return lines
 
@@ -65,6 +65,6 @@ def _bar(work: EpochWork) -> RenderableType:
     line.add_row(
         f"epoch {work.epoch}",
         ProgressBar(total=max(1, work.tasks), completed=work.tasks_done, width=_BAR_CHARS),
-        f"{plain.count(work.tasks_done)} of {plain.count(work.tasks, 'task')}, {plain.duration(work.elapsed_ms)}",
+        f"{amounts.count(work.tasks_done)} of {amounts.count(work.tasks, 'task')}, {amounts.duration(work.elapsed_ms)}",
     )
     return line
