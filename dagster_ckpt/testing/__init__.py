@@ -1,6 +1,9 @@
 """Tools for tests of a user's own: `run_batches` for assets, `ProcessKit` for process functions.
 
 The kit needs neither Spark nor Dagster, and importing it loads neither.
+
+    batches      runs an asset on batches of rows, with Spark
+    process_kit  runs a process function on Arrow tables, without Spark
 """
 
 from importlib import import_module
