@@ -1,7 +1,28 @@
 """Exactly-once, stateful PySpark streams as Dagster assets, which recover by themselves.
 
-Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task.epoch_task`,
-and Dagster's import takes seconds. Each public name is loaded when it is first used.
+Importing this package loads neither Dagster nor Spark: Spark's executors import `dagster_ckpt.runtime.task`, and
+Dagster's import takes seconds. Each public name is loaded when it is first used.
+
+Layers: each imports only from those below it
+    testing/      tools for the tests of users
+    cli/          the command `dagster-ckpt`
+    integration/  Dagster: the asset decorator, resources, the recovery sensor, the IO manager
+    runtime/      Spark: the driver's epochs, the executors' tasks, sources
+    history/      the past of a stream: read, verified, rolled back, forked, resharded
+    tables/       the rows of a stream's table and its changes
+    operators/    stateful operators over Arrow tables (pure)
+    state/        the state engine: tables within an epoch, their runs, merges, memory
+    storage/      object stores, the manifest chain, leases, the garbage collector
+    lsm/          sorted runs: look-ups, merges, what to merge next (pure)
+    protocol/     the manifest and the rules of exactly-once (pure)
+
+Beneath all layers
+    clock         the one file that reads the clock, and that draws chance and ids
+    hash_range    ranges of key hashes: cover, intersect, subtract, split
+    quantities    durations and sizes as users write them
+    errors        every error that a user can see
+    nullability   what a nested type allows to be null
+    ids           kinds of numbers: epoch, version, term, shard
 """
 
 from importlib import import_module
