@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import Snapshot as Snapshot
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
+    from dagster_ckpt.integration.declared.recovery_policy import Recovery as Recovery
     from dagster_ckpt.integration.declared.resources import (
         CheckpointCoordinatorResource as CheckpointCoordinatorResource,
     )
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
     from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
-    from dagster_ckpt.integration.recovery.decision import Recovery as Recovery
     from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
     from dagster_ckpt.operators import agg as agg
     from dagster_ckpt.operators.process import KeyedState as KeyedState
@@ -84,7 +84,7 @@ _HOMES = {
     "LsmStateBackendResource": "dagster_ckpt.integration.declared.resources",
     "ProcessContext": "dagster_ckpt.operators.process",
     "ProcessFunction": "dagster_ckpt.operators.process",
-    "Recovery": "dagster_ckpt.integration.recovery.decision",
+    "Recovery": "dagster_ckpt.integration.declared.recovery_policy",
     "Snapshot": "dagster_ckpt.history",
     "SparkReader": "dagster_ckpt.runtime.spark.spark_reader",
     "StoreUnavailableError": "dagster_ckpt.errors",

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.recovery.decision import Recovery
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.quantities import Duration
 
 REFUSED = {

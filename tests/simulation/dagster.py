@@ -12,7 +12,8 @@ from dagster_ckpt.errors import (
     StoreUnavailableError,
 )
 from dagster_ckpt.ids import EMPTY, Epoch, Term
-from dagster_ckpt.integration.recovery.decision import LeaseView, Recovery, RunState, RunView, StreamView, decide
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
+from dagster_ckpt.integration.recovery.decision import LeaseView, RunState, RunView, StreamView, decide
 from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner

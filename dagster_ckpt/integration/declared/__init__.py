@@ -2,6 +2,7 @@
 
 Reading order
 
+    recovery_policy     how a stream comes back after a crash
     stream_options      the options of one streaming asset
     streaming_function  what a streaming asset is beside a Dagster asset
     parameters          what its function asks for

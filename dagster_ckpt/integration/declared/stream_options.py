@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
-from dagster_ckpt.integration.recovery.decision import Recovery
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.run_mode import Mode

@@ -29,84 +29,17 @@ pauses that grow up to `backoff_max`, and from the second such run in a row the 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError, counted
 from dagster_ckpt.protocol.lease import Life
-from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.runtime.run_mode import Mode
-
-START_TIMEOUT_MS = 180_000
-"""A step that has not opened its stream this long after its start never will: Spark needs seconds.
-
-The same for a run that Dagster took from its queue and whose worker was never heard of: Dagster itself may have been
-killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
-"""
 
 STARTING_MS_MAX = 900_000
 """So long a run that has not opened its stream beats at most. What it waits for, Spark most likely, does not answer."""
 
 STUCK_MS = 60_000
 """A run that has ended frees its slot itself, a moment later; one that still holds it after so long was killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """How a stream comes back after a crash.
-
-    `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
-    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. `same_error_max`
-    runs in a row that failed with the same error are a crash loop, and end it earlier. While the store or Spark's
-    master does not answer, neither bound counts: relaunches go on, `backoff_max` apart in the end. A writer whose lease
-    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
-    """
-
-    max_attempts: int = 5
-    same_error_max: int = 3
-    backoff: Duration = "5s"
-    backoff_max: Duration = "5min"
-    lease_timeout: Duration = "30s"
-
-    def __post_init__(self) -> None:
-        if self.max_attempts < 0:
-            raise InvalidPipelineError(
-                f"max_attempts must be 0 (never relaunch) or more. max_attempts={self.max_attempts}"
-            )
-        if self.same_error_max < 1:
-            raise InvalidPipelineError(
-                "same_error_max must be 1 (the first failure is a crash loop) or more; above max_attempts it never "
-                f"counts. same_error_max={self.same_error_max}"
-            )
-        if self.backoff_max_ms < self.backoff_ms:
-            raise InvalidPipelineError(
-                f"backoff_max must not be shorter than backoff. backoff={self.backoff}, backoff_max={self.backoff_max}"
-            )
-        if self.lease_timeout_ms < 1_000:
-            raise InvalidPipelineError(
-                "lease_timeout must be at least a second: a writer that pauses for less is not dead. "
-                f"lease_timeout={self.lease_timeout}"
-            )
-
-    @property
-    def backoff_ms(self) -> int:
-        return milliseconds(self.backoff, "backoff")
-
-    @property
-    def backoff_max_ms(self) -> int:
-        return milliseconds(self.backoff_max, "backoff_max")
-
-    @property
-    def lease_timeout_ms(self) -> int:
-        return milliseconds(self.lease_timeout, "lease_timeout")
-
-    @property
-    def start_timeout_ms(self) -> int:
-        """Never shorter than a polite opening may take: it waits for one `lease_timeout`."""
-        return max(START_TIMEOUT_MS, 2 * self.lease_timeout_ms)
-
-    def wait_ms(self, attempt: int) -> int:
-        """How long relaunch number `attempt` (the first is 1) waits after the failure."""
-        return 0 if attempt <= 1 else min(self.backoff_ms * 2 ** min(attempt - 2, 32), self.backoff_max_ms)
 
 
 class RunState(StrEnum):

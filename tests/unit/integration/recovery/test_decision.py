@@ -7,13 +7,13 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError
 from dagster_ckpt.integration.recovery.decision import (
     GaveUp,
     Launch,
     LeaseView,
     PoolView,
-    Recovery,
     RunState,
     RunView,
     StartView,
