@@ -1,6 +1,6 @@
 """What every command is asked, and how it answers: options that all share, and the way out for what was found.
 
-A command finds something, then tells it: `request.tell(tables.epochs, documents.epochs, *found)`. The first prints it
+A command prints what it found: `request.tell(text_tables.epochs, documents.epochs, *found)`. The first prints it
 for people, the second makes the JSON document of it; a type checker sees that both take what was found.
 """
 

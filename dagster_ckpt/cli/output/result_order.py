@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.operators.windows.windowed_state import WINDOW_START
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_START
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
 

@@ -13,6 +13,7 @@ from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.first_rows import FirstRows
 from dagster_ckpt.operators.rows.kept_rows import KeptRows
+from dagster_ckpt.operators.rows.row_order import check_total_order
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -142,7 +143,7 @@ def _check(
     pipeline_checks.check_storable(schema)
     pipeline_checks.check_keys(keys, schema)
     pipeline_checks.check_event_time(event_time, schema)
-    expiry_checks.check_total_order(schema)
+    check_total_order(schema)
     if keep not in tuple(Keep):
         raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
     expiry_checks.check_expiry("deduplicate", expire_after_us, late, event_time, schema)

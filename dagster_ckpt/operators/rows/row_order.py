@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, stretches, taken
 from dagster_ckpt.operators.shared.accumulators.accumulator import known
 from dagster_ckpt.operators.shared.accumulators.extremes import End
@@ -121,3 +122,13 @@ def _is_list(type_: pa.DataType) -> bool:
 def _is_word(type_: pa.DataType) -> bool:
     """Whether values are words of some bits, which are in an order of their own, whatever they mean."""
     return bool(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) and type_.bit_width in _SIGNED)
+
+
+def check_total_order(schema: pa.Schema) -> None:
+    """Of any two rows it can be said which comes first."""
+    for field in schema:
+        if not has_total_order(field.type):
+            raise InvalidPipelineError(
+                "which of several rows is kept must not depend on their order, and values of this type have none: cast "
+                f"the column, or leave it out. column={field.name}, type={field.type}"
+            )

@@ -15,6 +15,12 @@ from dagster_ckpt.lsm.columns import Mask, Positions
 from dagster_ckpt.operators.shared.event_time_range import LENGTH_US_MAX
 from dagster_ckpt.quantities import Duration, microseconds
 
+WINDOW_START = "window_start"
+
+
+WINDOW_END = "window_end"
+
+
 WINDOWS_OF_A_ROW_MAX = 10_000
 """In so many hopping windows may a row be: each of them is counted, kept and written."""
 

@@ -14,12 +14,10 @@ from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.checks import window_checks
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import micros
-from dagster_ckpt.operators.shared.window_kinds import Session
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, Session
 from dagster_ckpt.operators.windows.session_state import Replaced, SessionsForGood, SessionState, SessionsUntilClosed
 from dagster_ckpt.operators.windows.sessions import Spans, United, folded, spans_of_rows, united
 from dagster_ckpt.operators.windows.windowed_state import (
-    WINDOW_END,
-    WINDOW_START,
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
     WindowedOperator,

@@ -15,14 +15,8 @@ from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
 from dagster_ckpt.operators.shared.state_columns import hashes_in, micros
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.windows.windowed_state import (
-    ENDS,
-    WINDOW_END,
-    WINDOW_START,
-    WINDOWS,
-    WINDOWS_CLOSED,
-    WindowedState,
-)
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
+from dagster_ckpt.operators.windows.windowed_state import ENDS, WINDOWS, WINDOWS_CLOSED, WindowedState
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 OPEN = "open"

@@ -16,10 +16,9 @@ from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
 from dagster_ckpt.operators.shared.checks import window_checks
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.shared.window_kinds import FixedWindow, are_open
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_START, FixedWindow, are_open
 from dagster_ckpt.operators.windows.windowed_state import (
     ENDS,
-    WINDOW_START,
     WINDOWS,
     WINDOWS_CLOSED,
     WINDOWS_OPENED,

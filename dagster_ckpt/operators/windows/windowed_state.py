@@ -18,11 +18,15 @@ from dagster_ckpt.operators.shared.event_time_range import out_of_range
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
 from dagster_ckpt.operators.shared.net_changes import changes_between
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, hashes_in, micros, whole_number
-from dagster_ckpt.operators.shared.window_kinds import Window, window_as_json, window_from_json
+from dagster_ckpt.operators.shared.window_kinds import (
+    WINDOW_END,
+    WINDOW_START,
+    Window,
+    window_as_json,
+    window_from_json,
+)
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
 
-WINDOW_START = "window_start"
-WINDOW_END = "window_end"
 WINDOWS = "windows"
 """The state table with a row for each key and window."""
 ENDS = "ends"

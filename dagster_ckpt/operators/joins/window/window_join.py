@@ -23,8 +23,14 @@ from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import hashes_in
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Tumbling, window_as_json, window_from_json
-from dagster_ckpt.operators.windows.windowed_state import WINDOW_END, WINDOW_START
+from dagster_ckpt.operators.shared.window_kinds import (
+    WINDOW_END,
+    WINDOW_START,
+    FixedWindow,
+    Tumbling,
+    window_as_json,
+    window_from_json,
+)
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "window_join"

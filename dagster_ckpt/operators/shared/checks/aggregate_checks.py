@@ -1,4 +1,4 @@
-"""What an aggregate's own options may be, and which aggregates can take rows back: see `pipeline_checks` for all else."""
+"""What an aggregate's own options may be, and which aggregates can take rows back: see also `pipeline_checks`."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,8 @@
-"""What a step may be that forgets keys after some event time, or that orders whole rows: see `pipeline_checks` for all else."""
+"""What a step may be that forgets keys after some event time: see also `pipeline_checks`."""
 
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.rows.row_order import has_total_order
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late
 
@@ -41,13 +40,3 @@ def check_names_are_free(schema: pa.Schema, added: list[str]) -> None:
     for name in schema.names:
         if name in added:
             raise InvalidPipelineError(f"the state has a column of this name: rename yours. column={name}")
-
-
-def check_total_order(schema: pa.Schema) -> None:
-    """Of any two rows it can be said which comes first."""
-    for field in schema:
-        if not has_total_order(field.type):
-            raise InvalidPipelineError(
-                "which of several rows is kept must not depend on their order, and values of this type have none: cast "
-                f"the column, or leave it out. column={field.name}, type={field.type}"
-            )

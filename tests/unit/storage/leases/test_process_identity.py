@@ -55,7 +55,8 @@ def test_nobody_knows_about_processes_of_another_host_boot_or_container(change: 
 def test_a_process_whose_name_holds_blanks_and_brackets_is_read_rightly(tmp_path: Any) -> None:
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to(sys.executable)
-    imports = "import sys; sys.path.insert(0, '.'); from dagster_ckpt.storage.leases.process_identity import is_gone, this_process"
+    path = "import sys; sys.path.insert(0, '.')"
+    imports = f"{path}; from dagster_ckpt.storage.leases.process_identity import is_gone, this_process"
     script = f"{imports}; print(is_gone(this_process()))"
     answer = subprocess.run([odd, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
