@@ -8,7 +8,6 @@ Reading order. A killed run is judged in `decision`.
     sensor_memory     since when each stream has been unchanged
     dagster_runs      what Dagster says about its newest run
     start_heartbeat   the beat of a run that has not opened its stream yet
-    run_error         what a failed run failed with
     dagster_pools     Dagster's pools: frees the slot of a killed worker, reports one that stays taken
     relaunch          declares a dead run failed, and requests the next
     crash_loop        whether a stream fails again and again with the same error

@@ -7,7 +7,7 @@ import numpy as np
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import FoundAll, Hashes
-from dagster_ckpt.operators.shared.bounded.at_once import AtOnce
+from dagster_ckpt.operators.shared.bounded.lookups import AtOnce
 
 _ROOM_BYTES = 1 << 16
 """An answer to one question is taken for no larger until the first answers are there."""

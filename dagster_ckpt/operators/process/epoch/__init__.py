@@ -3,7 +3,6 @@
 Reading order
 
     process_epoch   what is called when, and with what
-    user_calls      a call: what it returns, what it raises
     process_expiry  state that is forgotten
     pending_output  what was emitted while rows were taken in
 """
