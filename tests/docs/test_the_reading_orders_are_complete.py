@@ -12,9 +12,11 @@ def named(package: Path) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
 
 
-@pytest.mark.parametrize("name", ["lsm", "state", "state/remote", "tables"])
-def test_each_module_is_named_once(name: str) -> None:
-    package = PACKAGE / name
+PACKAGES = sorted(file.parent for file in PACKAGE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(PACKAGE.parent)))
+def test_each_module_is_named_once(package: Path) -> None:
     modules = [file.stem for file in package.glob("*.py") if file.stem != "__init__"]
     packages = [f"{file.parent.name}/" for file in package.glob("*/__init__.py")]
     assert sorted(named(package)) == sorted(modules + packages)
