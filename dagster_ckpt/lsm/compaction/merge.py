@@ -1,4 +1,4 @@
-"""Runs made into one: the newest word of each key."""
+"""Runs made into one: the newest delta of each key."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.runs.view import View
 
 
 def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
-    """All keys of the runs, each with its newest word; the runs come newest first, at least one. Tombstones stay."""
+    """All keys of the runs, each with its newest delta; the runs come newest first, at least one. Tombstones stay."""
     if len(runs) == 1:
         return runs[0]
     hashes = np.concatenate([run.hashes for run in runs])

@@ -1,4 +1,4 @@
-"""Multi-get: the newest word of each key, newest run first, and only keys not yet found go on to the next."""
+"""Multi-get: the newest delta of each key, newest run first, and only keys not yet found go on to the next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search for n keys found: the parts, and the positions of the keys that no run said a word about."""
+    """What a search for n keys found: the parts, and the positions of the keys that no run has."""
 
     parts: list[Part]
     unknown: Positions

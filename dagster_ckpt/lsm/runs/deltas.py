@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 @dataclass(frozen=True)
-class Word:
+class Delta:
     """What was said of n distinct keys: a run of their rows, or tombstones, and what they had when it was said.
 
     `before` answers for the run's rows in their order; None: nobody has looked.
@@ -33,14 +33,14 @@ class Word:
         return self.run.nbytes + _bytes_of(self.before)
 
 
-def one_word(words: Sequence[Word], keys: Sequence[str]) -> Word:
-    """All that several words say, newest first, as one: of each key the newest row and the oldest before.
+def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
+    """All that several deltas say, newest first, as one: of each key the newest row and the oldest before.
 
-    At least one word. What a key had is known where all of them know it.
+    At least one delta. What a key had is known where all of them know it.
     """
-    if len(words) == 1:
-        return words[0]
-    runs = [word.run for word in words]
+    if len(deltas) == 1:
+        return deltas[0]
+    runs = [delta.run for delta in deltas]
     hashes = np.concatenate([run.hashes for run in runs])
     rows = stack([run.columns() for run in runs])
     groups = key_order(hashes, rows.select(list(keys)))
@@ -50,12 +50,12 @@ def one_word(words: Sequence[Word], keys: Sequence[str]) -> Word:
         each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
         tombstones = np.concatenate(each)[newest]
     run = run_of(hashes[newest], take(rows, newest), tombstones)
-    befores = [word.before for word in words if word.before is not None]
-    if len(befores) < len(words):
-        return Word(run)
+    befores = [delta.before for delta in deltas if delta.before is not None]
+    if len(befores) < len(deltas):
+        return Delta(run)
     oldest = groups.order[np.append(groups.starts[1:], len(groups.order)) - 1]
     before = Found(np.concatenate([each.present for each in befores]), stack([each.rows for each in befores]))
-    return Word(run, chosen(before, oldest))
+    return Delta(run, chosen(before, oldest))
 
 
 def chosen(found: Found, asked: Positions) -> Found:
@@ -65,20 +65,20 @@ def chosen(found: Found, asked: Positions) -> Found:
     return Found(present, take(found.rows, np.take(rows, asked[present])))
 
 
-def changing(word: Word) -> Word:
-    """The word without keys that had no row before and have none now; what they had must be known."""
-    assert word.before is not None, "what the keys had before is not known"
-    if word.run.tombstones is None:
-        return word
-    wanted = word.before.present | ~word.run.tombstones
+def changing(delta: Delta) -> Delta:
+    """The delta without keys that had no row before and have none now; what they had must be known."""
+    assert delta.before is not None, "what the keys had before is not known"
+    if delta.run.tombstones is None:
+        return delta
+    wanted = delta.before.present | ~delta.run.tombstones
     # A key that is left out had no row: the rows before are what they were.
-    return Word(kept(word.run, wanted), Found(word.before.present[wanted], word.before.rows))
+    return Delta(kept(delta.run, wanted), Found(delta.before.present[wanted], delta.before.rows))
 
 
-def touched_of(word: Word) -> Touched:
-    """The keys of the word before and now; what they had must be known."""
-    assert word.before is not None, "what the keys had before is not known"
-    return Touched(word.run.hashes, word.before, now_of(word.run))
+def touched_of(delta: Delta) -> Touched:
+    """The keys of the delta before and now; what they had must be known."""
+    assert delta.before is not None, "what the keys had before is not known"
+    return Touched(delta.run.hashes, delta.before, now_of(delta.run))
 
 
 def now_of(run: Run) -> Found:
@@ -89,20 +89,20 @@ def now_of(run: Run) -> Found:
     return Found(present, take(run.columns(), np.flatnonzero(present)))
 
 
-def sliced(word: Word, part: HashRange) -> Word:
-    """What the word says of the keys with these hashes."""
-    start, until = _places(word.run, part)
-    before = word.before
+def sliced(delta: Delta, part: HashRange) -> Delta:
+    """What the delta says of the keys with these hashes."""
+    start, until = _places(delta.run, part)
+    before = delta.before
     if before is not None:
         first, end = np.count_nonzero(before.present[:start]), np.count_nonzero(before.present[:until])
         before = Found(before.present[start:until], before.rows.slice(first, end - first))
-    return Word(word.run.slice(start, until), before)
+    return Delta(delta.run.slice(start, until), before)
 
 
-def said_by(run: Run, part: HashRange, spec: StateTableSpec) -> Word:
+def delta_of_run(run: Run, part: HashRange, spec: StateTableSpec) -> Delta:
     """What a logged run says of the keys with these hashes."""
     piece = run.slice(*_places(run, part))
-    return Word(piece, images_of(piece, spec.keys, spec.schema))
+    return Delta(piece, images_of(piece, spec.keys, spec.schema))
 
 
 def _places(run: Run, part: HashRange) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.runs.deltas import changing, one_word, said_by, touched_of
+from dagster_ckpt.lsm.runs.deltas import changing, delta_of_run, merge_deltas, touched_of
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest
@@ -34,6 +34,6 @@ def changes_of(
     spec = next(spec for spec in manifests[-1].pipeline.tables if spec.name == table)
     written = [opened.run(store, ref, spec.schema) for ref in newest_first]
     for piece in pieces_of(written, within or HashRange(), rows_in(PIECE_BYTES, newest_first, spec.schema)):
-        words = [word for run in written if len(word := said_by(run, piece, spec))]
-        if words:
-            yield touched_of(changing(one_word(words, spec.keys)))
+        deltas = [delta for run in written if len(delta := delta_of_run(run, piece, spec))]
+        if deltas:
+            yield touched_of(changing(merge_deltas(deltas, spec.keys)))

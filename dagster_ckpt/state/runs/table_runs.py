@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.compaction.levels import levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.runs.before_images import with_images
-from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, said_by
+from dagster_ckpt.lsm.runs.deltas import Delta, changing, delta_of_run, merge_deltas
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
@@ -105,9 +105,9 @@ class TableRuns:
         self._has_news = True
         return True
 
-    def add(self, word: Word) -> None:
+    def add(self, delta: Delta) -> None:
         """Have what an epoch said written, above all that was written before."""
-        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(word), self._table.within, Level.FRESH),)))
+        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(delta), self._table.within, Level.FRESH),)))
 
     def merge_own(self, levels_max: int) -> bool:
         """Merge levels of this epoch where so many are of one tier; whether they were."""
@@ -126,12 +126,12 @@ class TableRuns:
         """These hashes in pieces of which each fits into memory."""
         return pieces_of(runs, within, self._rows_in(self._piece_bytes))
 
-    def said(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Word]:
+    def deltas(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Delta]:
         """What runs of this epoch say of the keys with these hashes."""
         views = [self.layers.view(each) for each in written]
         if self._table.logged:
-            return [said_by(view.run, piece, self._table.spec) for view in views]
-        return [Word(view.between(piece.lo, piece.hi)) for view in views]
+            return [delta_of_run(view.run, piece, self._table.spec) for view in views]
+        return [Delta(view.between(piece.lo, piece.hi)) for view in views]
 
     def finished(self) -> RunLists:
         """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
@@ -186,10 +186,10 @@ class TableRuns:
 
     def _merged(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
         for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):
-            words = [word for word in self.said(inputs, piece) if len(word)]
-            if words and len(word := self._net(one_word(words, self._table.spec.keys))):
-                self.merged_rows += len(word)
-                yield self._write(self._run_of(word), piece, Level.MERGED)
+            deltas = [delta for delta in self.deltas(inputs, piece) if len(delta)]
+            if deltas and len(delta := self._net(merge_deltas(deltas, self._table.spec.keys))):
+                self.merged_rows += len(delta)
+                yield self._write(self._run_of(delta), piece, Level.MERGED)
 
     def _rows_in(self, bytes_: int) -> int:
         """About how many rows of the table have so many bytes."""
@@ -197,14 +197,14 @@ class TableRuns:
         files = (*before, *(written.foreseen for written in self._own))
         return rows_in(bytes_, files, self._table.spec.schema)
 
-    def _net(self, word: Word) -> Word:
-        return changing(word) if self._table.logged else word
+    def _net(self, delta: Delta) -> Delta:
+        return changing(delta) if self._table.logged else delta
 
-    def _run_of(self, word: Word) -> Run:
+    def _run_of(self, delta: Delta) -> Run:
         if not self._table.logged:
-            return word.run
-        assert word.before is not None, "a change log tells what was before"
-        return with_images(word.run, word.before, self._table.spec.keys)
+            return delta.run
+        assert delta.before is not None, "a change log tells what was before"
+        return with_images(delta.run, delta.before, self._table.spec.keys)
 
     def _write(self, run: Run, clip: HashRange, level: Level) -> WrittenRun:
         return self._writer.write(run, self._table.folder, clip, level)

@@ -42,10 +42,10 @@ class KeyedTable:
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         assert rows.schema.equals(self._spec.schema), f"the rows have other columns. table={self._spec.name}"
         assert self._spec.time is None or rows.column(self._spec.time).null_count == 0, "every row needs a time"
-        self._rows.say(run_of(hashes, rows))
+        self._rows.stage(run_of(hashes, rows))
 
     def delete(self, hashes: Hashes, keys: pa.Table) -> None:
-        self._rows.say(tombstones_of(hashes, keys, self._spec.schema))
+        self._rows.stage(tombstones_of(hashes, keys, self._spec.schema))
 
     def expire(self, until_us: int) -> None:
         assert self._spec.time is not None, f"the table has no time column. table={self._spec.name}"

@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.lookup.multimap import get_all
-from dagster_ckpt.lsm.runs.deltas import Word, changing, one_word, sliced, touched_of
+from dagster_ckpt.lsm.runs.deltas import Delta, changing, merge_deltas, sliced, touched_of
 from dagster_ckpt.lsm.runs.run import Run, kept
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
@@ -37,7 +37,7 @@ class _Asked:
 class SortedTable:
     """Rows by ascending sort value, which is called hash here: every array of hashes must ascend.
 
-    What a key had before is known of each word once it is merged or written, where the change log or the count of rows
+    What a key had before is known of each delta once it is merged or written, where the change log or the count of rows
     needs it; it was mostly got a moment ago.
     """
 
@@ -67,11 +67,11 @@ class SortedTable:
         views = self._views()
         return get_all(views.upper, views.bottom, hashes, keys, self._table.spec)
 
-    def say(self, run: Run) -> None:
+    def stage(self, run: Run) -> None:
         """Put a run above all that was said; its time column has no null but in tombstones."""
         if self._layers.since_us is not None:
             run = self._unexpired(run)
-        self._memory.say(Word(run, self._had(run) if self._remembers else None))
+        self._memory.stage(Delta(run, self._had(run) if self._remembers else None))
 
     def scan(self, within: HashRange) -> Iterator[Run]:
         """The rows of these hashes, ascending, in pieces that fit into memory."""
@@ -84,18 +84,18 @@ class SortedTable:
 
     def touched(self) -> Iterator[Touched]:
         """See `lsm.table.StateTable.touched`."""
-        word = self._memory.one()
+        delta = self._memory.one()
         written = [each for level in self._layers.own for each in level.runs]
         if not written:
-            if word is not None:
-                yield touched_of(changing(self._settled(word)))
+            if delta is not None:
+                yield touched_of(changing(self._settled(delta)))
             return
         runs = [self._layers.view(each).run for each in written]
-        above = [] if word is None else [self._settled(word) if self._table.logged else word]
+        above = [] if delta is None else [self._settled(delta) if self._table.logged else delta]
         for piece in self._runs.pieces([*(each.run for each in above), *runs], self._table.within):
-            words = [*(sliced(each, piece) for each in above), *self._runs.said(written, piece)]
-            if words := [each for each in words if len(each)]:
-                net = one_word(words, self._table.spec.keys)
+            deltas = [*(sliced(each, piece) for each in above), *self._runs.deltas(written, piece)]
+            if deltas := [each for each in deltas if len(each)]:
+                net = merge_deltas(deltas, self._table.spec.keys)
                 yield touched_of(changing(net if self._table.logged else self._since_before(net)))
 
     def expire(self, until_us: int) -> None:
@@ -104,18 +104,18 @@ class SortedTable:
         if self._layers.since_us is None or until_us > self._layers.since_us:
             self._asked = None
             self._layers.expire(until_us)
-            self._memory.replace(lambda word: Word(self._unexpired(word.run)))
+            self._memory.replace(lambda delta: Delta(self._unexpired(delta.run)))
 
     def spill(self) -> None:
         """Have all that is in memory written, and forget it; what it says is found in its run from now on."""
         self._asked = None
-        if (word := self._memory.one()) is not None:
+        if (delta := self._memory.one()) is not None:
             if self._remembers:
-                word = self._net(self._settled(word))
+                delta = self._net(self._settled(delta))
             elif self._table.spec.sort is SortKind.HASH:
-                word = Word(self._dated(word.run))
-            if len(word):
-                self._runs.add(word)
+                delta = Delta(self._dated(delta.run))
+            if len(delta):
+                self._runs.add(delta)
         self._memory.clear()
 
     def flush(self, limits: CompactionLimits, clock: Clock) -> int:
@@ -126,8 +126,8 @@ class SortedTable:
         if not self._table.expires:
             self.spill()
             return 0
-        word = self._memory.one()
-        if word is not None and self._runs.write_anew(word.run, limits):
+        delta = self._memory.one()
+        if delta is not None and self._runs.write_anew(delta.run, limits):
             self._memory.clear()
             return 0
         self.spill()
@@ -142,24 +142,24 @@ class SortedTable:
 
     def _views(self) -> Views:
         now = self._layers.now
-        return Views((*(View(word.run) for word in self._memory.words), *now.upper), now.bottom)
+        return Views((*(View(delta.run) for delta in self._memory.deltas), *now.upper), now.bottom)
 
-    def _net(self, word: Word) -> Word:
-        assert word.before is not None, "it was settled"
-        dead = 0 if word.run.tombstones is None else int(word.run.tombstones.sum())
-        self._more_rows += len(word) - dead - int(word.before.present.sum())
-        return changing(word)
+    def _net(self, delta: Delta) -> Delta:
+        assert delta.before is not None, "it was settled"
+        dead = 0 if delta.run.tombstones is None else int(delta.run.tombstones.sum())
+        self._more_rows += len(delta) - dead - int(delta.before.present.sum())
+        return changing(delta)
 
-    def _settled(self, word: Word) -> Word:
-        """The word with what its keys have in the runs beneath."""
-        return word if word.before is not None else self._with_before(word, self._layers.now)
+    def _settled(self, delta: Delta) -> Delta:
+        """The delta with what its keys have in the runs beneath."""
+        return delta if delta.before is not None else self._with_before(delta, self._layers.now)
 
-    def _since_before(self, word: Word) -> Word:
-        """The word with what its keys had in the epoch before."""
-        return self._with_before(word, self._layers.before)
+    def _since_before(self, delta: Delta) -> Delta:
+        """The delta with what its keys had in the epoch before."""
+        return self._with_before(delta, self._layers.before)
 
-    def _with_before(self, word: Word, views: Views) -> Word:
-        return Word(word.run, self._layers.find(views, word.run.hashes, word.run.columns(self._table.spec.keys)))
+    def _with_before(self, delta: Delta, views: Views) -> Delta:
+        return Delta(delta.run, self._layers.find(views, delta.run.hashes, delta.run.columns(self._table.spec.keys)))
 
     def _had(self, run: Run) -> Found | None:
         """What the run's keys had, where just these were got last."""
@@ -189,5 +189,5 @@ class SortedTable:
         return kept(replace(run, table=dated), hides | ~run.tombstones)
 
 
-def _as_it_is(word: Word) -> Word:
-    return word
+def _as_it_is(delta: Delta) -> Delta:
+    return delta

@@ -29,11 +29,11 @@ class TaskTimeline:
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         assert rows.schema.equals(self._spec.schema), f"the rows have other columns. table={self._spec.name}"
         for table, times, its_rows in self._by_shard(hashes, rows):
-            table.say(run_of(times, its_rows))
+            table.stage(run_of(times, its_rows))
 
     def delete(self, hashes: Hashes, keys: pa.Table) -> None:
         for table, times, its_keys in self._by_shard(hashes, keys):
-            table.say(tombstones_of(times, its_keys, self._spec.schema))
+            table.stage(tombstones_of(times, its_keys, self._spec.schema))
 
     def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
         lo = 0 if from_us is None else sort_value_of(from_us)

@@ -140,13 +140,13 @@ def test_memory_is_relieved_between_the_calls_of_a_flush(monkeypatch: pytest.Mon
             state.value("fat").put(pa.table({"k": timers["k"], "v": ["x" * 500] * timers.num_rows}))
 
     held = [0]
-    say = SortedTable.say
+    say = SortedTable.stage
 
     def watched(self: SortedTable, run: Any) -> None:
         say(self, run)
         held.append(self.nbytes)
 
-    monkeypatch.setattr(SortedTable, "say", watched)
+    monkeypatch.setattr(SortedTable, "stage", watched)
     one = kit(Fat(), memory_limit="256 KiB", shards=1)
     one.epoch(rows(*((f"k{number}", 1, 5) for number in range(2_000))))
     held.clear()

@@ -11,7 +11,7 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.runs.deltas import Word
+from dagster_ckpt.lsm.runs.deltas import Delta
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.operators import agg
@@ -75,7 +75,7 @@ class Most:
 @pytest.fixture
 def most(monkeypatch: pytest.MonkeyPatch) -> Most:
     most = Most()
-    say, spill, get, add = SortedTable.say, SortedTable.spill, KeyedTable.get, TableRuns.add
+    say, spill, get, add = SortedTable.stage, SortedTable.spill, KeyedTable.get, TableRuns.add
 
     def said(self: SortedTable, run: Run) -> None:
         say(self, run)
@@ -91,11 +91,11 @@ def most(monkeypatch: pytest.MonkeyPatch) -> Most:
         most.answer = max(most.answer, found.rows.nbytes)
         return found
 
-    def added(self: TableRuns, word: Word) -> None:
-        most.written = max(most.written, word.nbytes)
-        add(self, word)
+    def added(self: TableRuns, delta: Delta) -> None:
+        most.written = max(most.written, delta.nbytes)
+        add(self, delta)
 
-    monkeypatch.setattr(SortedTable, "say", said)
+    monkeypatch.setattr(SortedTable, "stage", said)
     monkeypatch.setattr(SortedTable, "spill", spilled)
     monkeypatch.setattr(KeyedTable, "get", got)
     monkeypatch.setattr(TableRuns, "add", added)
