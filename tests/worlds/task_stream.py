@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.pipeline import arrow_schema
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, Layout, columns_of_input
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -93,7 +93,7 @@ class TaskStream:
         replies = []
         for task in range(1 if self.operator.pipeline.keys else SHARDS):
             mine = coming if task == 0 else []
-            replies += words_of(self._setup, order, task, 100 * self.number + task, iter(mine))
+            replies += replies_of(self._setup, order, task, 100 * self.number + task, iter(mine))
         acks = tuple(reply for reply in replies if isinstance(reply, ShardAck))
         assert len(acks) == len(replies), replies
         delays_us = tuple(None if time is None else self.delay_us for time in self.event_times)

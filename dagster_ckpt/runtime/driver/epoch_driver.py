@@ -35,7 +35,7 @@ from dagster_ckpt.runtime.task.shard_assignment import Layout
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
-Word = ShardAck | ShardDecline
+Reply = ShardAck | ShardDecline
 
 _FINAL: dict[str, type[CheckpointError]] = {
     error.__name__: error for error in (CorruptStateError, IncompatibleStateError, InvalidPipelineError)
@@ -113,7 +113,7 @@ class EpochDriver:
     def harvest(self, frame: DataFrame) -> None:
         """Make an epoch of the driver's own, of no row, in which all comes out that waited for the watermark.
 
-        `frame` is `words_of_own_epoch`. As safe as `work`.
+        `frame` is `shard_replies_of_own_epoch`. As safe as `work`.
         """
         setup = self._setup
         began_ms = setup.clock.monotonic_ms()
@@ -260,12 +260,12 @@ class EpochDriver:
 
     def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
         """What to raise for an epoch that was given up: trying again mends no damage and no release."""
-        final = final_error(outcome.words)
+        final = final_error(outcome.replies)
         if final is not None:
             # A file may be missing because another writer has retired it.
             self._setup.writer.check_term()
             error = final
-        elif _store_did_not_answer(outcome.words):
+        elif _store_did_not_answer(outcome.replies):
             error = StoreUnavailableError(str(error))
         # Tasks do not know what the stream is called.
         return type(error)(f"{error}, asset={self._setup.asset}")
@@ -300,17 +300,17 @@ class EpochDriver:
         return min(files) if files else self._setup.scratch.batch_time_ms(batch_id)
 
 
-def final_error(words: Iterable[Word]) -> CheckpointError | None:
+def final_error(replies: Iterable[Reply]) -> CheckpointError | None:
     """What a shard declined for, where no later try can do better."""
-    for word in words:
-        if isinstance(word, ShardDecline) and word.error in _FINAL:
-            return _FINAL[word.error](word.reason)
+    for reply in replies:
+        if isinstance(reply, ShardDecline) and reply.error in _FINAL:
+            return _FINAL[reply.error](reply.reason)
     return None
 
 
-def _store_did_not_answer(words: Iterable[Word]) -> bool:
+def _store_did_not_answer(replies: Iterable[Reply]) -> bool:
     """Whether every shard that declined did so because of the store: that is no fault of the stream's."""
-    declined = [word.error for word in words if isinstance(word, ShardDecline)]
+    declined = [reply.error for reply in replies if isinstance(reply, ShardDecline)]
     return bool(declined) and all(error == StoreUnavailableError.__name__ for error in declined)
 
 
@@ -341,19 +341,19 @@ def acks_of(
     elif outcome.error is not None:
         coordinator.decline(epoch, None, "", outcome.reason)
     else:
-        for word in _whole(outcome, layout):
-            if isinstance(word, ShardAck):
-                coordinator.ack(epoch, word)
+        for reply in _whole(outcome, layout):
+            if isinstance(reply, ShardAck):
+                coordinator.ack(epoch, reply)
             else:
-                coordinator.decline(epoch, word.shard, word.host, word.reason)
+                coordinator.decline(epoch, reply.shard, reply.host, reply.reason)
     return coordinator.end_job(epoch)
 
 
-def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Word]:
-    """A word for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
-    words = outcome.words
+def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Reply]:
+    """A reply for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
+    replies = outcome.replies
     if layout.tasks is not None and outcome.had_tasks:
-        return words
-    acks = merged(word for word in words if isinstance(word, ShardAck))
+        return replies
+    acks = merged(reply for reply in replies if isinstance(reply, ShardAck))
     absent = (ShardAck(Shard(shard)) for shard in range(layout.shards) if shard not in acks)
-    return [*(word for word in words if isinstance(word, ShardDecline)), *acks.values(), *absent]
+    return [*(reply for reply in replies if isinstance(reply, ShardDecline)), *acks.values(), *absent]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_word
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
 from dagster_ckpt.runtime.task.shard_assignment import Layout
 
@@ -32,13 +32,13 @@ _TASKS_SHOWN_MAX = 20
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How the job ended. `words` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
+    """How the job ended. `replies` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
 
     `silent` are the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
-    false where Spark knew from the plan alone that there are no rows, and so had nobody to say a word.
+    false where Spark knew from the plan alone that there are no rows, and so started no task.
     """
 
-    words: tuple[ShardAck | ShardDecline, ...] = ()
+    replies: tuple[ShardAck | ShardDecline, ...] = ()
     error: Exception | None = None
     reason: str = ""
     silent: tuple[RunningTask, ...] | None = None
@@ -87,7 +87,7 @@ class EpochJob:
             with self._telling:
                 self._done.set()
             context.removeJobTag(self._tag)
-        return JobOutcome(tuple(decode_word(row["word"]) for row in rows), had_tasks=had_tasks)
+        return JobOutcome(tuple(decode_reply(row["reply"]) for row in rows), had_tasks=had_tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

@@ -15,7 +15,7 @@ from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
-from dagster_ckpt.runtime.task.dataflow import union_of, words_of_epochs
+from dagster_ckpt.runtime.task.dataflow import shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import Layout
 
@@ -82,7 +82,7 @@ def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
     setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
     frames = [stream.frame for stream in running.inputs]
     try:
-        check_streams(words_of_epochs(frames, pipeline, setup))
+        check_streams(shard_replies(frames, pipeline, setup))
     except AnalysisException as error:
         raise cannot_run(job.asset, error) from error
     except Exception as error:

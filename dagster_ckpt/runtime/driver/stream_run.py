@@ -44,7 +44,7 @@ from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
-from dagster_ckpt.runtime.task.dataflow import words_of_epochs, words_of_own_epoch
+from dagster_ckpt.runtime.task.dataflow import shard_replies, shard_replies_of_own_epoch
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import Layout
 from dagster_ckpt.runtime.task.worker_engine import check_cache
@@ -321,7 +321,7 @@ class _Run:
         return None
 
     def _harvest(self, driver: EpochDriver) -> None:
-        driver.harvest(words_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
+        driver.harvest(shard_replies_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
@@ -407,8 +407,8 @@ class _Run:
         session = self._job.stream.frame.sparkSession
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
         limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
-        words = words_of_epochs([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
-        writer = words.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
+        replies = shard_replies([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
+        writer = replies.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
         interval_ms = self._coordinator.interval_ms
         if interval_ms is None:
             return writer.trigger(availableNow=True)

@@ -11,13 +11,13 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, pair, sequence
 from dagster_ckpt.protocol.manifest.codec import CHANGE, CHANGES, PATH, RUN
 
-ACK_ROW = pa.schema([pa.field("word", pa.string(), nullable=False)])
-ACK_ROW_OF_SPARK = "word string"
+ACK_ROW = pa.schema([pa.field("reply", pa.string(), nullable=False)])
+ACK_ROW_OF_SPARK = "reply string"
 
 
 @dataclass(frozen=True, slots=True)
 class ShardDecline:
-    """A shard's word that it cannot make its part of the epoch: `error` is the class of what went wrong, by name."""
+    """A shard's reply that it cannot make its part of the epoch: `error` is the class of what went wrong, by name."""
 
     shard: Shard
     host: str
@@ -49,17 +49,17 @@ _ACK = Record(
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
 
 
-def encode_words(words: Iterable[ShardAck | ShardDecline]) -> pa.RecordBatch:
-    """The rows of a task's words."""
+def encode_replies(replies: Iterable[ShardAck | ShardDecline]) -> pa.RecordBatch:
+    """The rows of a task's replies."""
     texts = [
-        json.dumps({"ack": _ACK.encode(word)} if isinstance(word, ShardAck) else {"decline": _DECLINE.encode(word)})
-        for word in words
+        json.dumps({"ack": _ACK.encode(reply)} if isinstance(reply, ShardAck) else {"decline": _DECLINE.encode(reply)})
+        for reply in replies
     ]
     return pa.record_batch([pa.array(texts, pa.string())], schema=ACK_ROW)
 
 
-def decode_word(text: str) -> ShardAck | ShardDecline:
-    """The word of one row."""
+def decode_reply(text: str) -> ShardAck | ShardDecline:
+    """The reply of one row."""
     [(kind, value)] = json.loads(text).items()
     return _ACK.decode(value) if kind == "ack" else _DECLINE.decode(value)
 

@@ -13,8 +13,8 @@ from dagster_ckpt.runtime.task.epoch_task import TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 
-def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
-    """A streaming DataFrame with one row for each shard's word; collecting a micro-batch of it does the epoch's work.
+def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
+    """A streaming DataFrame with one row for each shard's reply; collecting a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan: so Spark plans a micro-batch once, and reads only the columns they need.
     """
@@ -36,15 +36,15 @@ def words_of_epochs(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: Task
     return shuffled.mapInArrow(epoch_task(setup, columns), ACK_ROW_OF_SPARK)
 
 
-def words_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
-    """A DataFrame with the words of an epoch without rows, which is the driver's own: each task works its shards."""
+def shard_replies_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
+    """A DataFrame with the replies of an epoch without rows, which is the driver's own: each task works its shards."""
     tasks = setup.layout.tasks
     assert tasks is not None, "nothing waits in an unkeyed stream"
     return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
 
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
-    """Several inputs in one plan, in the order in which `words_of_epochs` has them: its sources are the query's."""
+    """Several inputs in one plan, in the order in which `shard_replies` has them: its sources are the query's."""
     rows = [_numbered(frame, frame.columns) for frame in inputs]
     return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows])
 

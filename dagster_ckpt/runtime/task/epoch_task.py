@@ -18,7 +18,7 @@ from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, encode_words
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, encode_replies
 from dagster_ckpt.runtime.task.shard_assignment import Layout
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
@@ -67,7 +67,7 @@ class EpochOrder:
 def epoch_task(
     setup: TaskSetup, columns: Sequence[str] | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: the rows of a partition in, one word for each of its shards out.
+    """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
 
     `columns` are what the columns of the rows are really called, in their order. None: the epoch is the driver's own,
     and its tasks take no row in; what Spark gives them only makes them run.
@@ -83,15 +83,15 @@ def epoch_task(
             batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
             for batch in batches
         )
-        yield encode_words(words_of(setup, order, context.partitionId(), context.taskAttemptId(), rows))
+        yield encode_replies(replies_of(setup, order, context.partitionId(), context.taskAttemptId(), rows))
 
     return work
 
 
-def words_of(
+def replies_of(
     setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
 ) -> list[ShardAck | ShardDecline]:
-    """The words of one task. Whatever goes wrong, short of the process dying, declines all its shards.
+    """The replies of one task. Whatever goes wrong, short of the process dying, declines all its shards.
 
     A crash at any point leaves files that no manifest names, under names that nobody else has.
     """

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Owner
 from dagster_ckpt.protocol.object_names import file_of
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -63,15 +63,15 @@ def batch(*rows: tuple[int, int, int]) -> pa.RecordBatch:
     return pa.record_batch({"k": keys, "at": times, HASH: hashes})
 
 
-def acks_of(words: list[ShardAck | ShardDecline]) -> list[ShardAck]:
-    acks = [word for word in words if isinstance(word, ShardAck)]
-    assert len(acks) == len(words), words
+def acks_of(replies: list[ShardAck | ShardDecline]) -> list[ShardAck]:
+    acks = [reply for reply in replies if isinstance(reply, ShardAck)]
+    assert len(acks) == len(replies), replies
     return acks
 
 
 def test_the_shards_of_a_task_share_a_file_and_each_has_its_part_of_it(setup: TaskSetup, writer: StreamWriter) -> None:
     batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
-    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(batches)))
+    two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter(batches)))
     [[mine], [theirs]] = [[run for table in ack.tables for run in table.runs] for ack in (two, three)]
     assert mine.path == theirs.path
     assert (mine.clip.hi >> 62, theirs.clip.lo >> 62) == (2, 3)
@@ -82,7 +82,7 @@ def test_the_shards_of_a_task_share_a_file_and_each_has_its_part_of_it(setup: Ta
 
 def test_what_is_counted_for_a_task_is_given_with_its_first_shard(setup: TaskSetup, writer: StreamWriter) -> None:
     batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
-    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(batches)))
+    two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter(batches)))
     assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 3, 3, (99,))
     assert two.counters == (("keys_touched", 3),)
     assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 0, 0, (None,))
@@ -90,14 +90,14 @@ def test_what_is_counted_for_a_task_is_given_with_its_first_shard(setup: TaskSet
 
 def test_each_shard_acks_the_time_and_host_of_its_task(setup: TaskSetup, writer: StreamWriter) -> None:
     rows = [batch(*((2, key, 10) for key in range(2_000))), batch((3, 8, 99))]
-    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter(rows)))
+    two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter(rows)))
     assert two.milliseconds > 0
     assert (two.milliseconds, two.host) == (three.milliseconds, three.host)
     assert two.host == socket.gethostname()
 
 
 def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -> None:
-    two, three = acks_of(words_of(setup, order_of(writer), 1, 77, iter([batch((2, 7, 10), (3, 8, 99))])))
+    two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter([batch((2, 7, 10), (3, 8, 99))])))
     [change] = two.changes
     assert (change.kind, change.path) == (ChangeKind.RUN, two.tables[0].runs[0].path)
     assert three.changes == ()
@@ -106,34 +106,34 @@ def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -
 def test_a_batch_larger_than_a_chunk_is_worked_in_pieces(setup: TaskSetup, writer: StreamWriter) -> None:
     small = replace(setup, engine=EngineOptions(memory_limit_bytes=4096))
     rows = [(shard, key, key) for shard in (2, 3) for key in range(500)]
-    two, three = acks_of(words_of(small, order_of(writer), 1, 77, iter([batch(*rows)])))
+    two, three = acks_of(replies_of(small, order_of(writer), 1, 77, iter([batch(*rows)])))
     assert (two.rows_in, three.rows_in, two.state_rows, two.event_times_us) == (500, 500, 1000, (499,))
 
 
 def test_a_task_without_a_row_acks_all_its_shards(setup: TaskSetup, writer: StreamWriter) -> None:
-    words = words_of(setup, order_of(writer), 0, 1, iter([]))
-    assert [(word.shard, type(word)) for word in words] == [(0, ShardAck), (1, ShardAck)]
-    assert [(word.changes, word.rows_in) for word in words if isinstance(word, ShardAck)] == [((), 0)] * 2
+    replies = replies_of(setup, order_of(writer), 0, 1, iter([]))
+    assert [(reply.shard, type(reply)) for reply in replies] == [(0, ShardAck), (1, ShardAck)]
+    assert [(reply.changes, reply.rows_in) for reply in replies if isinstance(reply, ShardAck)] == [((), 0)] * 2
 
 
 def test_a_host_that_does_not_see_the_manifest_declines(setup: TaskSetup, writer: StreamWriter, tmp_path: Path) -> None:
     elsewhere = replace(setup, address=StoreAddress((tmp_path / "another host").as_uri()))
-    words = words_of(elsewhere, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
-    assert [word.shard for word in words] == [0, 1]
-    for word in words:
-        assert isinstance(word, ShardDecline)
-        assert word.error == "CheckpointDeclinedError"
-        assert "every host must reach the same store" in word.reason
+    replies = replies_of(elsewhere, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
+    assert [reply.shard for reply in replies] == [0, 1]
+    for reply in replies:
+        assert isinstance(reply, ShardDecline)
+        assert reply.error == "CheckpointDeclinedError"
+        assert "every host must reach the same store" in reply.reason
 
 
 def test_a_host_that_sees_another_manifest_declines(setup: TaskSetup, writer: StreamWriter) -> None:
-    words = words_of(setup, replace(order_of(writer), nonce=Nonce("another")), 0, 1, iter([]))
-    assert all(isinstance(word, ShardDecline) and "expected=another" in word.reason for word in words)
+    replies = replies_of(setup, replace(order_of(writer), nonce=Nonce("another")), 0, 1, iter([]))
+    assert all(isinstance(reply, ShardDecline) and "expected=another" in reply.reason for reply in replies)
 
 
 def test_whatever_goes_wrong_is_a_decline_that_says_what(setup: TaskSetup, writer: StreamWriter) -> None:
-    words = words_of(setup, order_of(writer), 0, 1, iter([pa.record_batch({"wrong": [1]})]))
-    assert [word.error for word in words if isinstance(word, ShardDecline)] == ["KeyError", "KeyError"]
+    replies = replies_of(setup, order_of(writer), 0, 1, iter([pa.record_batch({"wrong": [1]})]))
+    assert [reply.error for reply in replies if isinstance(reply, ShardDecline)] == ["KeyError", "KeyError"]
 
 
 def test_secrets_are_never_shown(setup: TaskSetup) -> None:

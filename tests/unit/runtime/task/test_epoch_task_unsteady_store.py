@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -77,9 +77,9 @@ def test_no_epoch_and_no_reader_is_lost_to_single_failures(unsteady: FaultyStore
         hashes = (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
         by_hash = np.argsort(hashes)
         rows = pa.record_batch({"k": keys[by_hash], HASH: hashes[by_hash].view(np.int64)})
-        words = words_of(setup, order, 0, int(order.epoch), iter([rows]))
-        acks = [word for word in words if isinstance(word, ShardAck)]
-        assert len(acks) == 2, words
+        replies = replies_of(setup, order, 0, int(order.epoch), iter([rows]))
+        acks = [reply for reply in replies if isinstance(reply, ShardAck)]
+        assert len(acks) == 2, replies
         writer.commit(EpochEdit(tuple(acks), (), batch, epoch_ms=1, delays_us=(None,)))
     table = table_of(folder_store(unsteady, "counts"), SystemClock(), writer.manifest, None)
     assert sorted(table["k"].to_pylist()) == list(range(KEYS))

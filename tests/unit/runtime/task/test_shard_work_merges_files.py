@@ -20,8 +20,8 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import merges_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_word, encode_words, merged
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, words_of
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply, encode_replies, merged
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import Layout
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.state.committed import change_log
@@ -38,7 +38,7 @@ SHARDS = 2
 SCHEMA = pa.schema([("n", pa.int64())])
 FILES_MIN = 32
 
-Word = ShardAck | ShardDecline
+Reply = ShardAck | ShardDecline
 
 
 @dataclass
@@ -91,7 +91,7 @@ class AppendStream:
         """The names of all files in the store, named by a manifest or not."""
         return [name for folder in ("changes", "table") for name in self.store.list(folder)]
 
-    def words(self, partition: int, rows: int, then: type[Exception] | None = None) -> list[Word]:
+    def replies(self, partition: int, rows: int, then: type[Exception] | None = None) -> list[Reply]:
         """One attempt at a task with so many of the next numbers; its input may break off behind them."""
         manifest = self.manifest
         order = EpochOrder(self.writer.next_epoch, manifest.term, manifest.version, manifest.nonce)
@@ -103,12 +103,12 @@ class AppendStream:
             if then is not None:
                 raise then("the input breaks off")
 
-        words = words_of(self.setup, order, partition, self.attempts, batches())
-        return [decode_word(text) for text in encode_words(words).column(0).to_pylist()]
+        replies = replies_of(self.setup, order, partition, self.attempts, batches())
+        return [decode_reply(text) for text in encode_replies(replies).column(0).to_pylist()]
 
-    def commit(self, words: list[Word], rows: int) -> Manifest:
-        acks = [word for word in words if isinstance(word, ShardAck)]
-        assert len(acks) == len(words), words
+    def commit(self, replies: list[Reply], rows: int) -> Manifest:
+        acks = [reply for reply in replies if isinstance(reply, ShardAck)]
+        assert len(acks) == len(replies), replies
         by_shard = {Shard(shard): ShardAck(Shard(shard)) for shard in range(SHARDS)} | merged(acks)
         batch = 0 if self.manifest.batch_id is None else self.manifest.batch_id + 1
         manifest = self.writer.commit(EpochEdit(tuple(by_shard.values()), (), batch, epoch_ms=1))
@@ -117,7 +117,7 @@ class AppendStream:
         return manifest
 
     def epoch(self, rows: int = 3, partition: int = 0) -> Manifest:
-        return self.commit(self.words(partition, rows), rows)
+        return self.commit(self.replies(partition, rows), rows)
 
     def epochs(self, count: int) -> Manifest:
         for _ in range(count):
@@ -178,8 +178,8 @@ def test_the_files_in_the_store_are_few_once_garbage_is_collected(stream: Append
 
 def test_only_one_task_of_an_epoch_merges(stream: AppendStream) -> None:
     stream.epochs(FILES_MIN)
-    first, other, third = (stream.words(partition, 2) for partition in (0, 1, 2))
-    assert [word.files_merged is not None for [word] in (first, other, third) if isinstance(word, ShardAck)] == [
+    first, other, third = (stream.replies(partition, 2) for partition in (0, 1, 2))
+    assert [reply.files_merged is not None for [reply] in (first, other, third) if isinstance(reply, ShardAck)] == [
         True,
         False,
         False,
@@ -197,7 +197,7 @@ def test_an_epoch_without_that_task_merges_nothing_and_the_next_one_does(stream:
 
 def test_an_ack_that_was_lost_leaves_an_orphan_and_nothing_else(stream: AppendStream) -> None:
     stream.epochs(FILES_MIN)
-    [lost] = stream.words(0, 3)
+    [lost] = stream.replies(0, 3)
     assert isinstance(lost, ShardAck)
     assert lost.files_merged is not None
     orphan = lost.files_merged.file.path
@@ -217,9 +217,9 @@ def test_an_attempt_that_fails_after_the_merged_file_was_written_declines_and_th
 ) -> None:
     stream.epochs(FILES_MIN)
     before = set(stream.files)
-    [word] = stream.words(0, 3, then=OSError)
-    assert isinstance(word, ShardDecline)
-    assert "breaks off" in word.reason
+    [reply] = stream.replies(0, 3, then=OSError)
+    assert isinstance(reply, ShardDecline)
+    assert "breaks off" in reply.reason
     assert stream.epoch().statistics.merged_rows == 3 * FILES_MIN
     assert before <= set(stream.files)
     stream.check()
@@ -229,7 +229,7 @@ def test_an_attempt_that_fails_after_the_merged_file_was_written_declines_and_th
 
 def test_a_writer_that_opens_after_a_crash_merges_what_the_dead_one_had_merged(stream: AppendStream) -> None:
     stream.epochs(FILES_MIN)
-    stream.words(0, 3)  # and then the driver dies
+    stream.replies(0, 3)  # and then the driver dies
     stream.reopen()
     assert stream.epoch().statistics.merged_rows == 3 * FILES_MIN
     stream.check()
@@ -242,10 +242,10 @@ def test_damage_declines_the_epoch_and_names_the_file(stream: AppendStream, at: 
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    [word] = stream.words(0, 3)
-    assert isinstance(word, ShardDecline)
-    assert word.error == "CorruptStateError"
-    assert f"file={paths(stream.manifest)[at]}" in word.reason
+    [reply] = stream.replies(0, 3)
+    assert isinstance(reply, ShardDecline)
+    assert reply.error == "CorruptStateError"
+    assert f"file={paths(stream.manifest)[at]}" in reply.reason
     assert not list(stream.store.list("table"))
     data[len(data) // 2] ^= 1
     path.write_bytes(data)  # restored from a backup
@@ -308,10 +308,10 @@ def test_the_names_of_merged_files_are_never_used_twice(stream: AppendStream) ->
     stream.epochs(FILES_MIN)
     names = set()
     for _ in range(3):
-        [word] = stream.words(0, 0)
-        assert isinstance(word, ShardAck)
-        assert word.files_merged is not None
-        names.add(word.files_merged.file.path)
+        [reply] = stream.replies(0, 0)
+        assert isinstance(reply, ShardAck)
+        assert reply.files_merged is not None
+        names.add(reply.files_merged.file.path)
     assert len(names) == 3
 
 

@@ -46,8 +46,8 @@ def test_a_folder_that_nobody_uses_may_be_of_any_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [CorruptStateError, IncompatibleStateError, InvalidPipelineError])
 def test_what_a_worker_refuses_for_good_is_not_tried_again(kind: type[Exception]) -> None:
-    words = [ShardDecline(Shard(0), "h", "OSError", "no"), ShardDecline(Shard(1), "h", kind.__name__, "for good")]
-    final = final_error(words)
+    replies = [ShardDecline(Shard(0), "h", "OSError", "no"), ShardDecline(Shard(1), "h", kind.__name__, "for good")]
+    final = final_error(replies)
     assert type(final) is kind
     assert str(final) == "for good"
-    assert final_error(words[:1]) is None
+    assert final_error(replies[:1]) is None
