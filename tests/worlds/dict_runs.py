@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.compaction.levels import Placed, levels_of
+from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.compaction.resharded_runs import resharded
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, may_merge, with_news
@@ -114,7 +114,7 @@ class DictRuns:
     def _replace(self, shards: range, lists: RunLists) -> None:
         self.lists = (*self.lists[: shards.start], *lists, *self.lists[shards.stop :])
 
-    def _newest(self, placed: Sequence[Placed], part: HashRange) -> Rows:
+    def _newest(self, placed: Sequence[VisibleRun], part: HashRange) -> Rows:
         words: Rows = {}
         for each in placed:
             for shown in each.shown:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.compaction.levels import Placed, levels_of
+from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
@@ -106,7 +106,7 @@ class Costs:
         epoch = Epoch(1 + len(self.epochs.read))
         return RunRef(f"file {self._files}", rows, rows * ROW_BYTES, "", epoch, hashes=part, clip=part)
 
-    def _merged(self, runs: Sequence[Placed], part: HashRange) -> tuple[float, float]:
+    def _merged(self, runs: Sequence[VisibleRun], part: HashRange) -> tuple[float, float]:
         """How many rows are read and written."""
         edges = {edge for run in runs for each in run.shown for edge in (each.lo, each.hi + 1)}
         places = sorted({part.lo, part.hi + 1} | {edge for edge in edges if part.lo < edge <= part.hi})
@@ -127,7 +127,7 @@ class Costs:
         return keys * (1 - absent)
 
 
-def _share(run: Placed, lo: int, until: int) -> float:
+def _share(run: VisibleRun, lo: int, until: int) -> float:
     """The rows from `lo` on and below `until`, between which the run is shown wholly or not at all."""
     if not any(each.lo <= lo and until <= each.hi + 1 for each in run.shown):
         return 0.0

@@ -22,7 +22,7 @@ File = tuple[str, StreamUuid | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class VisibleRun:
     """A file and the hashes of it that some shards show: ascending, disjoint, none next to another, never empty.
 
     `ref` is the reference of one of these shards: its `clip` and merge range say nothing about the others.
@@ -40,8 +40,8 @@ class Levels:
     ascending; each shows exactly one range and no two the same hash. A file may be there more than once.
     """
 
-    upper: tuple[Placed, ...]
-    bottom: tuple[Placed, ...]
+    upper: tuple[VisibleRun, ...]
+    bottom: tuple[VisibleRun, ...]
 
 
 def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> Levels:
@@ -150,16 +150,16 @@ class _Heads:
         return self._lists[index][self._next[index]][0]
 
 
-def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> Placed:
+def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> VisibleRun:
     pieces = sorted(piece for index, ref in group for piece in shown(ref, ranges[index]))
-    return Placed(group[0][1], coalesced(pieces))
+    return VisibleRun(group[0][1], coalesced(pieces))
 
 
-def _files_of(bottom: list[tuple[HashRange, RunRef]]) -> Iterable[Placed]:
+def _files_of(bottom: list[tuple[HashRange, RunRef]]) -> Iterable[VisibleRun]:
     """The bottom's pieces, ascending; those of one file that are next to each other made one."""
     for _, group in groupby(bottom, key=lambda each: _file(each[1])):
         pieces = list(group)
-        yield from (Placed(pieces[0][1], (each,)) for each in coalesced(piece for piece, _ in pieces))
+        yield from (VisibleRun(pieces[0][1], (each,)) for each in coalesced(piece for piece, _ in pieces))
 
 
 def _file(ref: RunRef) -> File:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain, stack, take
-from dagster_ckpt.lsm.lookup.layer_search import Asked, Located, with_key
+from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, with_key
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.runs.run import Run, live, one_after_another, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -47,11 +47,11 @@ def _places(below: Run, news: Run, keys: Sequence[str]) -> tuple[Positions, Mask
     hashes, queries = news.hashes, np.arange(len(news))
     at = np.searchsorted(below.hashes, hashes)
     same_hash = np.flatnonzero(np.take(below.hashes, at, mode="clip") == hashes)
-    asked = Asked(queries, [View(below)], np.array([0, len(news)])).only(same_hash)
-    located = with_key(Located(asked, np.take(at, same_hash)), hashes, news.columns(keys))
+    probe = Probe(queries, [View(below)], np.array([0, len(news)])).only(same_hash)
+    match = with_key(Match(probe, np.take(at, same_hash)), hashes, news.columns(keys))
     known = np.zeros(len(news), dtype=np.bool_)
-    known[located.asked.queries] = True
-    at[located.asked.queries] = located.at
+    known[match.probe.queries] = True
+    at[match.probe.queries] = match.at
     return at, known
 
 

@@ -21,7 +21,7 @@ _STEPS = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class Probe:
     """Some of n queries, ascending by hash, each with the one view whose run may have its key.
 
     `queries` are their numbers; those of `views[i]` are `queries[edges[i]:edges[i + 1]]`.
@@ -34,14 +34,14 @@ class Asked:
     def __len__(self) -> int:
         return len(self.queries)
 
-    def only(self, chosen: Positions) -> "Asked":
+    def only(self, chosen: Positions) -> "Probe":
         """Some of these queries, by ascending position."""
         if len(chosen) == len(self.queries):
             return self
-        return Asked(np.take(self.queries, chosen), self.views, np.searchsorted(chosen, self.edges))
+        return Probe(np.take(self.queries, chosen), self.views, np.searchsorted(chosen, self.edges))
 
     def each(self) -> Iterator[tuple[View, slice]]:
-        """The views that are asked at all, and which queries each is asked."""
+        """The views that are probed at all, and which queries each is probed."""
         edges = self.edges.tolist()
         for view, start, end in zip(self.views, edges, edges[1:], strict=False):
             if start < end:
@@ -63,26 +63,26 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Located:
+class Match:
     """Queries whose key is in their run, and the row's position there."""
 
-    asked: Asked
+    probe: Probe
     at: Positions
 
-    def only(self, chosen: Positions) -> "Located":
+    def only(self, chosen: Positions) -> "Match":
         """Some of these, by ascending position."""
-        return self if len(chosen) == len(self.at) else Located(self.asked.only(chosen), np.take(self.at, chosen))
+        return self if len(chosen) == len(self.at) else Match(self.probe.only(chosen), np.take(self.at, chosen))
 
-    def there(self) -> "Located":
+    def there(self) -> "Match":
         """Those whose row is one: no tombstone, and not expired."""
         gone = np.zeros(len(self.at), dtype=np.bool_)
-        for view, mine in self.asked.each():
+        for view, mine in self.probe.each():
             if (of_view := view.gone_at(self.at[mine])) is not None:
                 gone[mine] = of_view
         return self.only(np.flatnonzero(~gone)) if gone.any() else self
 
 
-def asked_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Asked:
+def probe_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Probe:
     """Which of these queries to ask of which view. What the views show is disjoint, and ascends from view to view.
 
     Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter does not know are left out.
@@ -104,104 +104,104 @@ def asked_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Asked
         maybe = view.run.may_have(mine[start:end]) if start < end else None
         chosen.append(queries[start:end] if maybe is None else np.take(queries, maybe + start))
     edges = np.cumsum([0, *map(len, chosen)])
-    return Asked(np.concatenate([queries[:0], *chosen]), views, edges)
+    return Probe(np.concatenate([queries[:0], *chosen]), views, edges)
 
 
-def first_not_less(asked: Asked, wanted: Hashes) -> tuple[Positions, Hashes]:
+def first_not_less(probe: Probe, wanted: Hashes) -> tuple[Positions, Hashes]:
     """For each query the first position in its run whose hash is not less than `wanted`, and the hash there.
 
     No hash is beyond its run's least and greatest.
     """
-    cells, at = _cells(asked, wanted)
-    found = asked.hashes_at(at)
+    cells, at = _cells(probe, wanted)
+    found = probe.hashes_at(at)
     for _ in range(_STEPS):
         # None steps off the end, since the greatest hash is not less than any wanted one.
         at += found < wanted
-        found = asked.hashes_at(at)
+        found = probe.hashes_at(at)
     behind = np.flatnonzero(found < wanted)
     if len(behind):
-        late = asked.only(behind)
+        late = probe.only(behind)
         at[behind] = _by_halves(late, np.less, wanted[behind], at[behind], _first_at(late, cells[behind] + 1))
         found[behind] = late.hashes_at(at[behind])
     return at, found
 
 
-def first_greater(asked: Asked, wanted: Hashes, at: Positions) -> Positions:
+def first_greater(probe: Probe, wanted: Hashes, at: Positions) -> Positions:
     """For each query the first position in its run whose hash is greater than `wanted`, which is the one at `at`."""
-    cells, _ = _cells(asked, wanted)
-    ends = _first_at(asked, cells + 1)
+    cells, _ = _cells(probe, wanted)
+    ends = _first_at(probe, cells + 1)
     # Where the cell is the last one, its last row may have the hash itself.
-    last = np.flatnonzero(asked.hashes_at(ends) == wanted)
+    last = np.flatnonzero(probe.hashes_at(ends) == wanted)
     at = at.copy()
     at[last] = ends[last]
     ends[last] += 1
-    return _by_halves(asked, np.less_equal, wanted, at, ends)
+    return _by_halves(probe, np.less_equal, wanted, at, ends)
 
 
-def _cells(asked: Asked, wanted: Hashes) -> tuple[Positions, Positions]:
+def _cells(probe: Probe, wanted: Hashes) -> tuple[Positions, Positions]:
     """Each hash's cell in its run's directory, and the first position in that."""
-    cells = np.empty(len(asked), dtype=np.int64)
-    for view, mine in asked.each():
+    cells = np.empty(len(probe), dtype=np.int64)
+    for view, mine in probe.each():
         cells[mine] = view.run.cells(wanted[mine])
-    return cells, _first_at(asked, cells)
+    return cells, _first_at(probe, cells)
 
 
-def _first_at(asked: Asked, cells: Positions) -> Positions:
-    first = np.empty(len(asked), dtype=np.int64)
-    for view, mine in asked.each():
+def _first_at(probe: Probe, cells: Positions) -> Positions:
+    first = np.empty(len(probe), dtype=np.int64)
+    for view, mine in probe.each():
         first[mine] = view.run.first_at(cells[mine])
     return first
 
 
-def _by_halves(asked: Asked, before: np.ufunc, wanted: Hashes, low: Positions, high: Positions) -> Positions:
+def _by_halves(probe: Probe, before: np.ufunc, wanted: Hashes, low: Positions, high: Positions) -> Positions:
     """The first positions whose hash does not come before the wanted one: that at `low` does, that at `high` not."""
     while (high - low > 1).any():
         middle = (low + high) // 2
-        is_before = before(asked.hashes_at(middle), wanted)
+        is_before = before(probe.hashes_at(middle), wanted)
         low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
     return high
 
 
-def find(asked: Asked, hashes: Hashes, keys: pa.Table) -> Located:
+def find(probe: Probe, hashes: Hashes, keys: pa.Table) -> Match:
     """The queries whose key is there, where query i is the key in row i of `keys` and has `hashes[i]`.
 
-    The true keys are compared; null equals null. No key is asked twice.
+    The true keys are compared; null equals null. No key is probed twice.
     """
-    wanted = np.take(hashes, asked.queries)
-    at, found = first_not_less(asked, wanted)
+    wanted = np.take(hashes, probe.queries)
+    at, found = first_not_less(probe, wanted)
     same_hash = np.flatnonzero(found == wanted)
-    return with_key(Located(asked.only(same_hash), np.take(at, same_hash)), hashes, keys)
+    return with_key(Match(probe.only(same_hash), np.take(at, same_hash)), hashes, keys)
 
 
-def with_key(located: Located, hashes: Hashes, keys: pa.Table) -> Located:
+def with_key(match: Match, hashes: Hashes, keys: pa.Table) -> Match:
     """As `find`, where it is known already at which position of its run each query's hash begins."""
-    same = key_is(located, keys)
+    same = key_is(match, keys)
     if same.all():
-        return located
+        return match
     # Another key with the same hash may lie right behind, or thousands: in a timeline all keys of one time do.
     others = np.flatnonzero(~same)
-    located.at[others] = _among_equals(located.only(others), hashes, keys)
-    return located.only(np.flatnonzero(located.at != ABSENT))
+    match.at[others] = _among_equals(match.only(others), hashes, keys)
+    return match.only(np.flatnonzero(match.at != ABSENT))
 
 
-def key_is(located: Located, keys: pa.Table) -> Mask:
+def key_is(match: Match, keys: pa.Table) -> Mask:
     """Whether the row at each position has its query's key: these columns of it, which may be not all."""
-    same = np.ones(len(located.at), dtype=np.bool_)
-    queries = located.asked.queries
+    same = np.ones(len(match.at), dtype=np.bool_)
+    queries = match.probe.queries
     if len(queries) == 0:
         return same
-    for mine, theirs in zip(located.asked.columns_at(keys.column_names, located.at), keys.columns, strict=True):
+    for mine, theirs in zip(match.probe.columns_at(keys.column_names, match.at), keys.columns, strict=True):
         same &= equal(mine, taken(flat(theirs), queries))
     return same
 
 
-def _among_equals(located: Located, hashes: Hashes, keys: pa.Table) -> Positions:
+def _among_equals(match: Match, hashes: Hashes, keys: pa.Table) -> Positions:
     """For each query, whose hash begins at its position, the position of its key; `ABSENT` where there is none."""
-    found = np.full(len(located.at), ABSENT, dtype=np.int64)
-    ends = first_greater(located.asked, hashes[located.asked.queries], located.at)
-    for view, mine in located.asked.each():
-        queries = located.asked.queries[mine]
-        starts, first = np.unique(located.at[mine], return_index=True)
+    found = np.full(len(match.at), ABSENT, dtype=np.int64)
+    ends = first_greater(match.probe, hashes[match.probe.queries], match.at)
+    for view, mine in match.probe.each():
+        queries = match.probe.queries[mine]
+        starts, first = np.unique(match.at[mine], return_index=True)
         rows = stretches(starts, ends[mine][first])
         columns = view.run.columns_at(keys.column_names, rows)
         theirs = pa.Table.from_arrays([column.taken(rows) for column in columns], schema=keys.schema)

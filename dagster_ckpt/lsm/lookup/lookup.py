@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
-from dagster_ckpt.lsm.lookup.layer_search import asked_of, find
+from dagster_ckpt.lsm.lookup.layer_search import find, probe_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, Hashes
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of an answer: those of the keys at `asked`, without their key columns, which are known."""
+    """Some rows of an answer: those of the keys at `queries`, without their key columns, which are known."""
 
-    asked: Positions
+    queries: Positions
     values: pa.Table
 
 
@@ -41,16 +41,16 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
     for layer in (*([view] for view in upper), bottom):
         if len(unknown) == 0:
             break
-        asked = asked_of(layer, hashes, unknown)
-        located = find(asked, hashes, keys) if len(asked) else None
-        if located is None or len(located.at) == 0:
+        probe = probe_of(layer, hashes, unknown)
+        match = find(probe, hashes, keys) if len(probe) else None
+        if match is None or len(match.at) == 0:
             continue
-        still_asked[located.asked.queries] = False
+        still_asked[match.probe.queries] = False
         unknown = np.flatnonzero(still_asked)
-        located = located.there()
-        if len(located.at):
-            columns = located.asked.columns_at(values, located.at)
-            parts.append(Part(located.asked.queries, pa.table(columns, names=values)))
+        match = match.there()
+        if len(match.at):
+            columns = match.probe.columns_at(values, match.at)
+            parts.append(Part(match.probe.queries, pa.table(columns, names=values)))
     return Answer(parts, unknown)
 
 
@@ -58,7 +58,7 @@ def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
     """The rows of n keys in the order of the keys."""
     present = np.zeros(keys.num_rows, dtype=np.bool_)
     for part in parts:
-        present[part.asked] = True
+        present[part.queries] = True
     there = keys if present.all() else take(keys, np.flatnonzero(present))
     values = _in_order(parts, present, schema, keys.column_names)
     of_key = set(there.column_names)
@@ -81,5 +81,5 @@ def _in_order(
     if len(parts) == 1:
         return values  # a part's rows are in the order of its keys
     row_of_key = np.empty(len(present), dtype=np.int64)
-    row_of_key[np.concatenate([part.asked for part in parts])] = np.arange(values.num_rows)
+    row_of_key[np.concatenate([part.queries for part in parts])] = np.arange(values.num_rows)
     return take(values, np.take(row_of_key, np.flatnonzero(present)))

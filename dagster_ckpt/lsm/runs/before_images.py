@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Found
 
 
-def with_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
+def with_before_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
     """The run with what its keys had before the epoch; `before` answers for them in the order of the run's rows."""
     values = [name for name in before.rows.column_names if name not in keys]
     # Row numbers in `before.rows`, which has no row where there was none; there any number does, since it is masked.
@@ -26,7 +26,7 @@ def with_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
     return replace(run, before_column=pa.StructArray.from_arrays(columns, fields=fields, mask=absent))
 
 
-def images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
+def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     """What the keys of a logged run had before its epoch, in the order of its rows. `schema` is the table's."""
     assert run.before is not None, "the run is not a logged one"
     present = mask_of(run.before.is_valid())

@@ -7,7 +7,7 @@ import numpy as np
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import Mask, Positions, stack, take
-from dagster_ckpt.lsm.runs.before_images import images_of
+from dagster_ckpt.lsm.runs.before_images import before_images_of
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.runs.run import Run, kept, run_of
 from dagster_ckpt.lsm.table import Found, Touched
@@ -102,7 +102,7 @@ def sliced(delta: Delta, part: HashRange) -> Delta:
 def delta_of_run(run: Run, part: HashRange, spec: StateTableSpec) -> Delta:
     """What a logged run says of the keys with these hashes."""
     piece = run.slice(*_places(run, part))
-    return Delta(piece, images_of(piece, spec.keys, spec.schema))
+    return Delta(piece, before_images_of(piece, spec.keys, spec.schema))
 
 
 def _places(run: Run, part: HashRange) -> tuple[int, int]:

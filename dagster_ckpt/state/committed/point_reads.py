@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import split
 from dagster_ckpt.lsm.columns import Positions, take
-from dagster_ckpt.lsm.compaction.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, levels_of
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes
@@ -48,7 +48,7 @@ def _shards_of(hashes: Hashes, shards: int) -> set[int]:
     return set(found)
 
 
-def _that_may_have(level: Iterable[Placed], hashes: Hashes) -> Iterable[Placed]:
+def _that_may_have(level: Iterable[VisibleRun], hashes: Hashes) -> Iterable[VisibleRun]:
     """The runs that show any of these hashes, which ascend."""
     for placed in level:
         whole = placed.ref.hashes

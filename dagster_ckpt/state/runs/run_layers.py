@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.levels import Levels, Placed, levels_of
+from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, levels_of
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
 from dagster_ckpt.lsm.runs.view import View
@@ -27,7 +27,7 @@ class Views:
 
 
 @dataclass(frozen=True)
-class OwnLevel:
+class EpochLevel:
     """Runs that this epoch has written, no key in two of them. `tier` says how often their rows were merged in it."""
 
     runs: tuple[WrittenRun, ...]
@@ -49,7 +49,7 @@ class Layers:
         store: ObjectStore,
         runs: OpenRuns,
     ) -> None:
-        self.own: list[OwnLevel] = []
+        self.own: list[EpochLevel] = []
         self._spec = spec
         self._lists = lists
         self._ranges = ranges
@@ -97,7 +97,7 @@ class Layers:
         answer = look_up(views.upper, views.bottom, hashes, keys, self._spec.schema)
         return found_of(answer.parts, keys, self._spec.schema)
 
-    def _placed(self, placed: Placed, fresh: dict[str, WrittenRun]) -> View:
+    def _placed(self, placed: VisibleRun, fresh: dict[str, WrittenRun]) -> View:
         if (written := fresh.get(placed.ref.name)) is not None:
             run = self.view(written).run
         else:

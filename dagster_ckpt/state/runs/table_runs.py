@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merg
 from dagster_ckpt.lsm.compaction.levels import levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
-from dagster_ckpt.lsm.runs.before_images import with_images
+from dagster_ckpt.lsm.runs.before_images import with_before_images
 from dagster_ckpt.lsm.runs.deltas import Delta, changing, delta_of_run, merge_deltas
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.runs.run import Run
@@ -18,7 +18,7 @@ from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
 from dagster_ckpt.state.runs.merge_worker import outputs_of
 from dagster_ckpt.state.runs.run_expiry import narrowed
-from dagster_ckpt.state.runs.run_layers import Layers, OwnLevel, Views
+from dagster_ckpt.state.runs.run_layers import EpochLevel, Layers, Views
 from dagster_ckpt.state.runs.run_writer import Folder, Level, RunWriter, WrittenRun
 
 
@@ -107,7 +107,7 @@ class TableRuns:
 
     def add(self, delta: Delta) -> None:
         """Have what an epoch said written, above all that was written before."""
-        self.layers.own.insert(0, OwnLevel((self._write(self._run_of(delta), self._table.within, Level.FRESH),)))
+        self.layers.own.insert(0, EpochLevel((self._write(self._run_of(delta), self._table.within, Level.FRESH),)))
 
     def merge_own(self, levels_max: int) -> bool:
         """Merge levels of this epoch where so many are of one tier; whether they were."""
@@ -117,7 +117,7 @@ class TableRuns:
         if count < levels_max:
             return False
         inputs = [written for level in own[:count] for written in level.runs]
-        own[:count] = [OwnLevel(tuple(self._merged(inputs)), tier + 1)]
+        own[:count] = [EpochLevel(tuple(self._merged(inputs)), tier + 1)]
         self._superfluous.extend(inputs)
         self.merge_own(levels_max)
         return True
@@ -204,7 +204,7 @@ class TableRuns:
         if not self._table.logged:
             return delta.run
         assert delta.before is not None, "a change log tells what was before"
-        return with_images(delta.run, delta.before, self._table.spec.keys)
+        return with_before_images(delta.run, delta.before, self._table.spec.keys)
 
     def _write(self, run: Run, clip: HashRange, level: Level) -> WrittenRun:
         return self._writer.write(run, self._table.folder, clip, level)

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Column, gathered
 from dagster_ckpt.lsm.compaction.merge import merged, merged_into
 from dagster_ckpt.lsm.file.run_file import decode, encode
 from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrowed, row_bytes, widened
-from dagster_ckpt.lsm.runs.before_images import images_of, with_images
+from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.hash_pieces import rows_in
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.table import Found
@@ -83,7 +83,7 @@ def stored(run: Run) -> Run:
 def test_a_run_of_its_file_answers_as_it_did_in_memory() -> None:
     old = run_from(list(range(100)), [*range(-50, 49), None])
     new = run_from(list(range(0, 200, 2)), [2**40] * 100)
-    images = with_images(new, Found(np.arange(100) < 50, old.columns().slice(0, 50)), ["k"])
+    images = with_before_images(new, Found(np.arange(100) < 50, old.columns().slice(0, 50)), ["k"])
     again = stored(images)
     assert stored(old).table.schema.types == [pa.int8(), pa.int8(), pa.int8()]
     assert again.table.schema.types == [pa.int16(), pa.int64(), pa.int8()]
@@ -91,7 +91,7 @@ def test_a_run_of_its_file_answers_as_it_did_in_memory() -> None:
     assert again.slice(7, 50).columns(["at", "k"]).equals(new.columns(["at", "k"]).slice(7, 43))
     assert again.loaded().columns().equals(new.columns())
     for mine, theirs in ((again, images), (again.slice(3, 60), images.slice(3, 60))):
-        had, should = images_of(mine, ["k"], SCHEMA), images_of(theirs, ["k"], SCHEMA)
+        had, should = before_images_of(mine, ["k"], SCHEMA), before_images_of(theirs, ["k"], SCHEMA)
         assert had.present.tolist() == should.present.tolist()
         assert had.rows.equals(should.rows)
     for mine, theirs in (

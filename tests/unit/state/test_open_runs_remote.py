@@ -38,7 +38,7 @@ def look_up_in(run: Run, at: list[int]) -> Answer:
 
 def same_answers(mine: Answer, theirs: Answer) -> bool:
     return mine.unknown.tolist() == theirs.unknown.tolist() and all(
-        one.asked.tolist() == other.asked.tolist() and one.values.equals(other.values)
+        one.queries.tolist() == other.queries.tolist() and one.values.equals(other.values)
         for one, other in zip(mine.parts, theirs.parts, strict=True)
     )
 

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import Damaged, Range
 from dagster_ckpt.lsm.file.run_file import decode, encode
 from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
-from dagster_ckpt.lsm.runs.before_images import images_of, with_images
+from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found
@@ -179,9 +179,9 @@ def test_what_some_keys_had_before_is_right_though_the_rest_was_not_brought(seed
     chance = np.random.default_rng(seed)
     rows = a_run(seed).columns()
     was = chance.random(ROWS) < 0.8
-    whole = with_images(a_run(seed + 10), Found(was, rows.filter(pa.array(was))), KEYS)
+    whole = with_before_images(a_run(seed + 10), Found(was, rows.filter(pa.array(was))), KEYS)
     run, _ = far(whole)
     for start in (0, 1000, ROWS - 100):
-        mine, theirs = (images_of(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
+        mine, theirs = (before_images_of(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
         assert mine.present.tolist() == theirs.present.tolist()
         assert mine.rows.equals(theirs.rows)

@@ -11,7 +11,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
-from dagster_ckpt.lsm.runs.before_images import images_of, with_images
+from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import TimeRange
@@ -102,7 +102,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
     monkeypatch.setattr(run_file, "BLOCK_BYTES", block_bytes)
     rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
     before = Found(np.array([True, False, True]), rows.take([2, 0]))
-    whole = with_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
+    whole = with_before_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
     file = encode(whole, Layout(time=None, bloom=True))
     intact = bytes(file.data)
     bloom = decode(NAME, file.data, file.checksum, rows.schema).stored_bloom
@@ -118,7 +118,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
             same = same and run.tombstones is not None and run.tombstones.tolist() == [True, False, False]
             same = same and run.directory.first.tolist() == whole.directory.first.tolist()
             same = same and run.stored_bloom is not None and run.stored_bloom.words.tolist() == bloom.words.tolist()
-            had, should = images_of(run, ["s"], rows.schema), images_of(whole, ["s"], rows.schema)
+            had, should = before_images_of(run, ["s"], rows.schema), before_images_of(whole, ["s"], rows.schema)
             same = same and had.present.tolist() == should.present.tolist() and had.rows.equals(should.rows)
         except CorruptStateError as error:
             found += f"file={NAME}" in str(error)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.lookup.layer_search import asked_of, first_greater, first_not_less
+from dagster_ckpt.lsm.lookup.layer_search import first_greater, first_not_less, probe_of
 from dagster_ckpt.lsm.runs.hash_directory import directory_of
 from dagster_ckpt.lsm.runs.run import run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -17,7 +17,7 @@ def check(stored: Hashes, wanted: Hashes) -> None:
     inside = wanted[(wanted >= stored[0]) & (wanted <= stored[-1])]
     inside.sort()
     run = View(run_of(stored, pa.table({"k": np.arange(len(stored))})))
-    asked = asked_of([run], inside, np.arange(len(inside)))
+    asked = probe_of([run], inside, np.arange(len(inside)))
     at, found = first_not_less(asked, inside)
     assert at.tolist() == np.searchsorted(stored, inside).tolist()
     assert found.tolist() == stored[at].tolist()
