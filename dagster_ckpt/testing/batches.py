@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.declared.declared_sources import Reader
 from dagster_ckpt.runtime.declared.stream import Stream, Upstream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
-from dagster_ckpt.runtime.spark.no_max_file_age_session import PatientSession
+from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings, open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -84,7 +84,7 @@ def run_batches(
         return CheckpointStore(address.url).stream(_NAME).read()
 
 
-class _BatchSession(PatientSession):
+class _BatchSession(NoMaxFileAgeSession):
     """A stream's session in which each declared source is a folder of files, one for each micro-batch."""
 
     @classmethod

@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, Sourc
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, leaves
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.driver.seen_files import table_of
-from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch, conf_of, forge, remove_abandoned
+from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
 from tests.spark.input_files import drop
 
 
@@ -28,9 +28,11 @@ def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
 
 
-def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> Scratch:
+def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> SparkCheckpoint:
     files = {index: [table_of(position.files.tail)] for index, position in enumerate(standing.positions)}
-    return forge(sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2)
+    return build_checkpoint(
+        sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2
+    )
 
 
 def run(frame: DataFrame, standing: Standing, batches_max: int = 99) -> tuple[Standing, list[set[int]]]:

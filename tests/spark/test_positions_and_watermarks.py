@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch
+from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
@@ -93,7 +93,7 @@ def test_where_a_source_begins_is_committed_also_where_no_row_comes(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
     """Kafka's `latest` on a quiet topic; here an empty folder, told of as such a source would be."""
-    monkeypatch.setattr(Scratch, "initials", lambda scratch: ("here",))
+    monkeypatch.setattr(SparkCheckpoint, "initials", lambda scratch: ("here",))
     asked: list[None] = []
 
     def soon() -> str | None:

@@ -27,7 +27,7 @@ from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.driver.job_status import JobProgress
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
-from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, Scratch
+from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
 from dagster_ckpt.runtime.driver.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder
@@ -70,7 +70,7 @@ class DriverSetup:
     asset: str
     writer: StreamWriter
     coordinator: CheckpointCoordinator
-    scratch: Scratch
+    checkpoint: SparkCheckpoint
     sources: tuple[Source, ...]
     layout: Layout
     watermarks: Watermarks
@@ -86,8 +86,8 @@ class EpochDriver:
     def __init__(self, setup: DriverSetup) -> None:
         self._setup = setup
         self._job: EpochJob | None = None
-        self._last_batch = setup.scratch.last_batch
-        self._offsets = setup.scratch.offsets(self._last_batch)
+        self._last_batch = setup.checkpoint.last_batch
+        self._offsets = setup.checkpoint.offsets(self._last_batch)
 
     def work(self, frame: DataFrame, batch_id: int) -> None:
         """Make an epoch of a micro-batch. When this returns it is committed; when it raises, perhaps nothing is.
@@ -98,16 +98,16 @@ class EpochDriver:
         setup = self._setup
         began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
-        if setup.scratch.has_spark_state():
+        if setup.checkpoint.has_spark_state():
             refuse_unknown_state(setup.asset)
         self._check_is_next(batch_id)
-        advances = setup.scratch.advances(batch_id)
+        advances = setup.checkpoint.advances(batch_id)
         for advance in advances:
             refuse_files_read_twice(setup.asset, advance.files)
         self.commit_beginnings()
         acks = self._acks(frame)
         made = self._made(acks, self._positions(advances), batch_id, began_ms)
-        self._last_batch, self._offsets = batch_id, setup.scratch.offsets(batch_id)
+        self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._show(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
 
     def harvest(self, frame: DataFrame) -> None:
@@ -132,7 +132,7 @@ class EpochDriver:
 
         Before a source's first row is worked, and also where none comes: after a restart `latest` would be elsewhere.
         """
-        positions, initials = self._known_positions(), self._setup.scratch.initials()
+        positions, initials = self._known_positions(), self._setup.checkpoint.initials()
         if all(position.initial == initial for position, initial in zip(positions, initials, strict=True)):
             return
         begun = tuple(
@@ -219,7 +219,7 @@ class EpochDriver:
 
     def _check_is_next(self, batch_id: int) -> None:
         """Spark must go on exactly where the manifest ends: anything else would lose rows or count them twice."""
-        found = self._setup.scratch.offsets(batch_id - 1)
+        found = self._setup.checkpoint.offsets(batch_id - 1)
         if batch_id != self._last_batch + 1 or found != self._offsets:
             raise CheckpointDeclinedError(
                 "Spark handed over another batch than the next one; nothing of it was committed. "
@@ -297,7 +297,7 @@ class EpochDriver:
 
     def _oldest_ms(self, advances: tuple[Advance, ...], batch_id: int) -> int:
         files = [file.modified_ms for advance in advances for file in advance.files]
-        return min(files) if files else self._setup.scratch.batch_time_ms(batch_id)
+        return min(files) if files else self._setup.checkpoint.batch_time_ms(batch_id)
 
 
 def final_error(replies: Iterable[Reply]) -> CheckpointError | None:

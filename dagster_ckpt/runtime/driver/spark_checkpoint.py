@@ -53,7 +53,7 @@ class Advance:
     files: tuple[FileSeen, ...]
 
 
-class Scratch:
+class SparkCheckpoint:
     """One query's checkpoint folder: private to this process, on the local disk, gone when the query is."""
 
     def __init__(self, root: Path, lock: IO[bytes], sources: Sequence[Source], last_batch: int) -> None:
@@ -144,14 +144,14 @@ def conf_of(session: SparkSession) -> dict[str, str]:
     return {**written["conf"], _PARTITIONS: str(session.conf.get(_PARTITIONS))}
 
 
-def forge(
+def build_checkpoint(
     sources: Sequence[Source],
     positions: Sequence[SourcePosition],
     files: Mapping[int, Iterable[pa.Table]],
     batch_id: int | None,
     conf: Mapping[str, str],
     unique: str,
-) -> Scratch:
+) -> SparkCheckpoint:
     """A folder from which Spark goes on after `batch_id` (None: the stream has done no batch yet) from these positions.
 
     `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen,
@@ -160,7 +160,7 @@ def forge(
     else draws.
     """
     root, lock = _own_folder()
-    made = Scratch(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
+    made = SparkCheckpoint(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
     try:
         _fill(root / "checkpoint", made.last_batch, sources, positions, files, conf, unique)
     except BaseException:

@@ -33,7 +33,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
-from dagster_ckpt.runtime.driver.spark_checkpoint import Scratch, conf_of, forge, remove_abandoned
+from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
 from dagster_ckpt.runtime.driver.spark_errors import explained
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
@@ -247,11 +247,11 @@ class _Run:
 
     def _query_to_the_end(self) -> JobResult:
         self._layout = self._laid_out()  # once: an epoch of our own has the tasks that the query has
-        scratch = self._scratch()
-        driver = EpochDriver(self._driver_setup(scratch))
+        checkpoint = self._spark_checkpoint()
+        driver = EpochDriver(self._driver_setup(checkpoint))
         query = EpochQuery(driver.work)
         try:
-            query.start(self._stream_writer(scratch))
+            query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             ending, reason = self._watched(query, driver)
             query.beside(driver.commit_beginnings)
@@ -264,7 +264,7 @@ class _Run:
                 driver.abort("the run was interrupted")
                 query.close(_CANCEL_S_MAX)
             query.stop()
-            scratch.remove()
+            checkpoint.remove()
         query.raise_failure()
         return JobResult(ending, self._writer.manifest, reason)
 
@@ -351,7 +351,7 @@ class _Run:
             self._hooks.on_idle()
             self._clock.sleep_ms(min(left_ms, round(_TICK_S * 1000)))
 
-    def _scratch(self) -> Scratch:
+    def _spark_checkpoint(self) -> SparkCheckpoint:
         manifest, session = self._writer.manifest, self._job.stream.frame.sparkSession
         positions = positions_by_source(self._checked.sources, manifest)
         store = with_ancestors(self._writer.store, self._root, manifest.ancestors)
@@ -363,15 +363,17 @@ class _Run:
             for index, (source, position) in enumerate(zip(self._checked.sources, positions, strict=True))
             if source.reads_files
         }
-        return forge(self._checked.sources, positions, files, manifest.batch_id, conf_of(session), self._clock.unique())
+        return build_checkpoint(
+            self._checked.sources, positions, files, manifest.batch_id, conf_of(session), self._clock.unique()
+        )
 
-    def _driver_setup(self, scratch: Scratch) -> DriverSetup:
+    def _driver_setup(self, checkpoint: SparkCheckpoint) -> DriverSetup:
         operator = self._checked.operator
         return DriverSetup(
             asset=self._job.asset,
             writer=self._writer,
             coordinator=self._coordinator,
-            scratch=scratch,
+            checkpoint=checkpoint,
             sources=self._checked.sources,
             layout=self._layout,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
@@ -402,13 +404,13 @@ class _Run:
         tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
         return Layout.keyed(self._writer.manifest.shards, tasks_max)
 
-    def _stream_writer(self, scratch: Scratch) -> DataStreamWriter:
+    def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, pipeline = self._job.options, self._checked.operator.pipeline
         session = self._job.stream.frame.sparkSession
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
         limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
         replies = shard_replies([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
-        writer = replies.writeStream.queryName(self._job.asset).option("checkpointLocation", scratch.location)
+        writer = replies.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)
         interval_ms = self._coordinator.interval_ms
         if interval_ms is None:
             return writer.trigger(availableNow=True)

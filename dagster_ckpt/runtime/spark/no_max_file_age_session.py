@@ -6,7 +6,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 _FOREVER = "36500d"
 
 
-class PatientSession(SparkSession):
+class NoMaxFileAgeSession(SparkSession):
     """A SparkSession whose file sources never pass over a file because it is old.
 
     Spark's own default forgets files a week older than the newest one, and never reads one that comes later with such a

@@ -83,7 +83,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no stream
     can work with.
     """
-    from dagster_ckpt.runtime.spark.no_max_file_age_session import PatientSession
+    from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidPipelineError(
@@ -106,7 +106,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     use_own_python(spark)
     for name, value in _WORKERS.items():
         context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
-    session = PatientSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
+    session = NoMaxFileAgeSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
     _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)

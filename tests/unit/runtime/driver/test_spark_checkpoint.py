@@ -27,7 +27,7 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    forged = spark_checkpoint.forge((), (), {}, None, {}, "0123456789abcdef" * 2)
+    forged = spark_checkpoint.build_checkpoint((), (), {}, None, {}, "0123456789abcdef" * 2)
     spark_checkpoint.remove_abandoned()
     [root] = tmp_path.iterdir()
     assert removed not in ([], [root])
@@ -47,5 +47,5 @@ def test_a_folder_whose_making_fails_is_removed(tmp_path: Path, monkeypatch: pyt
     source = Source(SourceIdentity("csv", "file:/in"), 0, (0,), reads_files=True)
     position = SourcePosition(source.identity, current='{"logOffset":3}')
     with pytest.raises(CorruptStateError):
-        spark_checkpoint.forge((source,), (position,), {0: damaged()}, 3, {}, "0123456789abcdef" * 2)
+        spark_checkpoint.build_checkpoint((source,), (position,), {0: damaged()}, 3, {}, "0123456789abcdef" * 2)
     assert list(tmp_path.iterdir()) == []
