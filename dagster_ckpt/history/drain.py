@@ -69,5 +69,5 @@ def drain(chain: ManifestChain, stream: str, watch: WriterWatch) -> Draining | N
     if writer.ended:
         return None
     request = DrainRequest(writer.term, writer.dagster_run_id, chain.clock.now_ms(), this_process().host)
-    Tries(chain.clock, chain.patience).until_answered(lambda: write_drain(chain.store, request))
+    Tries(chain.clock, chain.patience).retry(lambda: write_drain(chain.store, request))
     return Draining(writer, chain, stream, watch)

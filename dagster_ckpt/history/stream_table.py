@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables import files_of
 from dagster_ckpt.tables.table_changes import PATIENCE
 from dagster_ckpt.tables.table_operator import table_operator
@@ -23,8 +23,8 @@ def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequ
     names = checked_columns(manifest, columns)
     if manifest.pipeline.appends:
         schema = pa.schema([manifest.pipeline.output.field(name) for name in names])
-        return change_log.read(patient(store, clock, PATIENCE), files_of(store, clock, manifest), schema)
-    return _keyed(patient(store, clock, PATIENCE), manifest).select(names)
+        return change_log.read(retrying(store, clock, PATIENCE), files_of(store, clock, manifest), schema)
+    return _keyed(retrying(store, clock, PATIENCE), manifest).select(names)
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:
@@ -38,7 +38,7 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
             'the stream keeps no late rows of this input: give its step late="keep", and begin the stream anew. '
             f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.inputs)}"
         )
-    rows = live_rows(patient(store, clock, PATIENCE), manifest, name)
+    rows = live_rows(retrying(store, clock, PATIENCE), manifest, name)
     return rows.drop_columns([HASH, ROW, LATE_AT])
 
 

@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables.table_changes import PATIENCE
 from dagster_ckpt.tables.table_operator import table_operator
 
@@ -44,7 +44,7 @@ def key_rows(
     below = [name for name in spec.keys if name not in pipeline.keys]
     if below:  # the windows of a key: a row of state for each
         hashes = subkey_hashes(hashes, asked.select(below).columns)
-    found = rows_of_keys(patient(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
+    found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
     return operator.table(found.rows)
 
 

@@ -18,7 +18,7 @@ from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
 from dagster_ckpt.tables.table_operator import table_operator
@@ -38,7 +38,7 @@ def raw_changes(
     runs: OpenRuns | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Each epoch's own changes, epoch after epoch; of each key of an epoch at most one, where an update is two rows."""
-    store, runs = patient(store, clock, PATIENCE), runs or OpenRuns()
+    store, runs = retrying(store, clock, PATIENCE), runs or OpenRuns()
     for manifest in manifests:
         yield from change_log.batches(store, share.files(_files(manifest)), schema)
         if any(ref.kind is ChangeKind.RUN for ref in manifest.changes):
@@ -58,7 +58,7 @@ def net_changes(
     At most one change of each key (an update is two rows), and none of one whose row is what it was. Of a table that
     only grows these are all rows that came, in their order. `schema` has no `_epoch`, but of a table that only grows.
     """
-    store, runs = patient(store, clock, PATIENCE), runs or OpenRuns()
+    store, runs = retrying(store, clock, PATIENCE), runs or OpenRuns()
     if not manifests:
         return
     pipeline = manifests[-1].pipeline

@@ -13,7 +13,7 @@ from dagster_ckpt.state.committed.table_snapshot import live_pieces
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
 from dagster_ckpt.tables.table_changes import ALL, PATIENCE
@@ -34,7 +34,7 @@ def table_rows(
     (each row is an insert) and `_epoch` too: the epoch that brought the row where the table only grows, else the one
     that the manifest shows. Raises `CorruptStateError`.
     """
-    store = patient(store, clock, PATIENCE)
+    store = retrying(store, clock, PATIENCE)
     if manifest.pipeline.appends:
         yield from change_log.batches(store, share.files(files_of(store, clock, manifest)), schema)
         return

@@ -60,7 +60,7 @@ class NoFencing(ManifestChain):
     """Whoever comes second overwrites."""
 
     def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
-        tries.until_answered(lambda: self.store.put(manifest_name(manifest.version), data))
+        tries.retry(lambda: self.store.put(manifest_name(manifest.version), data))
         return True
 
 
@@ -68,7 +68,7 @@ class ExistsIsMine(ManifestChain):
     """What exists must be its own, from a try whose reply was lost."""
 
     def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
-        tries.until_answered(lambda: self.store.put_if_absent(manifest_name(manifest.version), data))
+        tries.retry(lambda: self.store.put_if_absent(manifest_name(manifest.version), data))
         return True
 
 
@@ -380,9 +380,7 @@ def commits_without_all(state: Coordinator, event: Event) -> tuple[Coordinator, 
 def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     """The pin is not proved after it was written."""
     pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
-    Tries(chain.clock, chain.patience).until_answered(
-        lambda: chain.store.put_if_absent(pin_name(name), encode_pin(pin))
-    )
+    Tries(chain.clock, chain.patience).retry(lambda: chain.store.put_if_absent(pin_name(name), encode_pin(pin)))
     return pin
 
 

@@ -37,7 +37,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 
 Entry = TypeVar("Entry")
 
@@ -92,14 +92,14 @@ def verify(root: ObjectStore, chain: ManifestChain, stream: str, progress: Progr
 
     Raises `StoreUnavailableError` where the store does not answer.
     """
-    patient_chain = replace(chain, store=patient(chain.store, chain.clock, _PATIENCE))
+    patient_chain = replace(chain, store=retrying(chain.store, chain.clock, _PATIENCE))
     try:
         end = patient_chain.end()
     except CorruptStateError as error:
         return Verification(stream, None, None, findings=(Finding(manifest_name(FIRST), str(error)),))
     assert end is not None, "only what exists can be verified"
     newest = known(end)
-    files = patient(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
+    files = retrying(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
     return _Check(patient_chain, files, stream, end, progress or _nobody).result()
 
 

@@ -71,7 +71,7 @@ class WriterWatch:
 
 def lease_of(chain: ManifestChain, term: Term) -> Lease | None:
     """That term's lease; None where it has none that can be read."""
-    return Tries(chain.clock, chain.patience).until_answered(lambda: read_lease(chain.store, term))
+    return Tries(chain.clock, chain.patience).retry(lambda: read_lease(chain.store, term))
 
 
 def _info(term: Term, lease: Lease | None, life: Life) -> WriterInfo:

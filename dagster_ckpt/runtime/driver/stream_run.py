@@ -59,7 +59,7 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.drain_requests import DrainWatch
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
-from dagster_ckpt.storage.writer.takeover_watch import OvertakingWatch
+from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class _Run:
         self._clock = clock
         self._pulse = pulse
         self._slow_since: tuple[Epoch, int] | None = None
-        self._overtaking = OvertakingWatch(clock, job.options.checkpoint_interval_ms)
+        self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
@@ -286,7 +286,7 @@ class _Run:
 
     def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
         """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
-        self._overtaking.look(self._writer)
+        self._takeover_watch.look(self._writer)
         driver.commit_beginnings()
         now_ms = self._clock.monotonic_ms()
         # Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.

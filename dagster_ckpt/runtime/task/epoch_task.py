@@ -26,7 +26,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 
@@ -114,7 +114,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     store = folder_store(root, setup.folder)
     manifest = _manifest(ManifestChain(store, clock), order)
     # The chain waits by itself. The engine does not: of its many files, one lost reply would cost the whole epoch.
-    store = patient(with_ancestors(store, root, manifest.ancestors), clock)
+    store = retrying(with_ancestors(store, root, manifest.ancestors), clock)
     return ShardWork(
         store=store,
         manifest=manifest,

@@ -19,7 +19,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.upstream_log import UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables import files_of
 
 _EPOCHS_AT_ONCE = 100
@@ -82,7 +82,7 @@ class NextReads:
     def _check(self, store: ObjectStore, epoch: Epoch, refs: Iterable[RunRef | ChangeRef], said: str) -> None:
         for ref in refs:
             if ref.name in said:
-                wrong = check_file(patient(store, self.chain.clock), ref, _read)
+                wrong = check_file(retrying(store, self.chain.clock), ref, _read)
                 if wrong is not None:
                     raise CorruptStateError(f"{wrong}. file={ref.name}, epoch={epoch}, store={self.chain.store.url}")
 

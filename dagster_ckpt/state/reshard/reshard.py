@@ -33,7 +33,7 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.operations.manual_opening import opening_by_hand
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
@@ -108,7 +108,7 @@ def runs_of(shown: Manifest, rewrite: TimelineRewrite, behind: Callable[[int], N
 
 
 def _rewrite(root: ObjectStore, writer: StreamWriter, shards: int, engine: Engine) -> TimelineRewrite:
-    store = patient(with_ancestors(writer.store, root, writer.manifest.ancestors), engine.clock)
+    store = retrying(with_ancestors(writer.store, root, writer.manifest.ancestors), engine.clock)
     file = FileId(writer.term, writer.manifest.epoch, Shard(0), 0)
     return TimelineRewrite(store, engine, RunWriter(store, file, engine), shards)
 

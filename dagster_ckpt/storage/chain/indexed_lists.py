@@ -81,15 +81,15 @@ class IndexedLists(Generic[Entry]):
         # What cannot be read back would cost the whole stream.
         assert decode_entries(self.codec, data, name) == entries, name
         tries = Tries(self.clock, self.patience)
-        if not tries.until_answered(lambda: self.store.put_if_absent(name, data)):
+        if not tries.retry(lambda: self.store.put_if_absent(name, data)):
             # Our own, from a try whose answer was lost, or else a mistake of ours.
             assert self._written(name, tries) == data, f"an index object's name is used. {name=}"
-            tries.until_answered(lambda: self.store.settle(INDEX))
+            tries.retry(lambda: self.store.settle(INDEX))
         return IndexRef(name, len(entries), len(data), _checksum(data), level)
 
     def _written(self, name: str, tries: Tries) -> bytes:
         try:
-            return tries.until_answered(lambda: self.store.get(name))
+            return tries.retry(lambda: self.store.get(name))
         except ObjectMissingError as error:
             raise CorruptStateError(
                 f"an index object was removed right after it was written: look who else writes to this folder. "
@@ -105,7 +105,7 @@ class IndexedLists(Generic[Entry]):
 
     def _bytes(self, ref: IndexRef) -> bytes:
         try:
-            data = Tries(self.clock, self.patience).until_answered(lambda: self.store.get(ref.name))
+            data = Tries(self.clock, self.patience).retry(lambda: self.store.get(ref.name))
         except ObjectMissingError:
             data = None
         if data is None or _checksum(data) != ref.checksum:

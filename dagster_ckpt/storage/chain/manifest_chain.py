@@ -64,7 +64,7 @@ class ManifestChain:
         Raises `CorruptStateError` where none of its manifests can be read.
         """
         tries = self._tries()
-        return tries.until_answered(lambda: self._end(tries, hint))
+        return tries.retry(lambda: self._end(tries, hint))
 
     def read(self, version: Version) -> Manifest:
         """The manifest of that version. Raises `CorruptStateError` where it is missing or damaged."""
@@ -79,7 +79,7 @@ class ManifestChain:
     def find(self, version: Version) -> Manifest | None:
         """The manifest of that version; None where it is missing. Raises `CorruptStateError` where it is damaged."""
         try:
-            data = self._tries().until_answered(lambda: self.store.get(manifest_name(version)))
+            data = self._tries().retry(lambda: self.store.get(manifest_name(version)))
         except ObjectMissingError:
             return None
         return self._decoded(version, data)
@@ -109,7 +109,7 @@ class ManifestChain:
 
     def settle(self) -> None:
         """Make what is visible durable: whoever builds on a manifest it found does so first."""
-        self._tries().until_answered(lambda: self.store.settle(MANIFESTS))
+        self._tries().retry(lambda: self.store.settle(MANIFESTS))
 
     def create(self, parent: Manifest | BrokenEnd | None, manifest: Manifest) -> None:
         """Create the manifest: when this returns it is durable, and it is the one successor of `parent`.
@@ -136,13 +136,13 @@ class ManifestChain:
         A sleeper's marks on freed numbers are passed over as its manifest would be, and are collected with the next.
         """
         for number in range(end.unbroken + 1, end.version + 1):
-            tries.until_answered(partial(self.store.put_if_absent, manifest_name(Version(number)), LOST))
-        tries.until_answered(lambda: self.store.settle(MANIFESTS))
+            tries.retry(partial(self.store.put_if_absent, manifest_name(Version(number)), LOST))
+        tries.retry(lambda: self.store.settle(MANIFESTS))
 
     def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""
         name = manifest_name(manifest.version)
-        if tries.until_answered(lambda: self.store.put_if_absent(name, data)):
+        if tries.retry(lambda: self.store.put_if_absent(name, data)):
             return True
         found = self._bytes(manifest.version, tries)
         if found is None:
@@ -154,7 +154,7 @@ class ManifestChain:
                 f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}, theirs={theirs.term}"
             )
         # An earlier try made it visible, but its answer did not come: perhaps because it could not be made durable.
-        tries.until_answered(lambda: self.store.settle(MANIFESTS))
+        tries.retry(lambda: self.store.settle(MANIFESTS))
         return True
 
     def _check_parent(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, tries: Tries) -> None:
@@ -170,7 +170,7 @@ class ManifestChain:
             return
         # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
         if not self._exists(Version(manifest.version + 1), tries):
-            tries.until_answered(lambda: self.store.delete(manifest_name(manifest.version)))
+            tries.retry(lambda: self.store.delete(manifest_name(manifest.version)))
         raise FencedError(
             f"this writer slept for so long, or saw so late a list, that others have written the stream and retired "
             f"what it built upon; it has stopped and changed nothing since. "
@@ -286,20 +286,20 @@ class ManifestChain:
             return _Last(present, damage=str(error))
 
     def _listed(self, tries: Tries) -> list[str]:
-        return tries.until_answered(lambda: list(self.store.list(MANIFESTS)))
+        return tries.retry(lambda: list(self.store.list(MANIFESTS)))
 
     def _is_trimmed(self, tries: Tries) -> bool:
-        return tries.until_answered(lambda: self.store.exists(TRIMMED))
+        return tries.retry(lambda: self.store.exists(TRIMMED))
 
     def _bytes(self, version: Version, tries: Tries) -> bytes | None:
         """The bytes that lie at this number; None where there are none."""
         try:
-            return tries.until_answered(lambda: self.store.get(manifest_name(version)))
+            return tries.retry(lambda: self.store.get(manifest_name(version)))
         except ObjectMissingError:
             return None
 
     def _exists(self, version: Version, tries: Tries) -> bool:
-        return tries.until_answered(lambda: self.store.exists(manifest_name(version)))
+        return tries.retry(lambda: self.store.exists(manifest_name(version)))
 
     def _tries(self) -> Tries:
         return Tries(self.clock, self.patience)

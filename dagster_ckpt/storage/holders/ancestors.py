@@ -67,7 +67,7 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
     chain = ManifestChain(folder, clock, patience)
     # The pin is one request, and says as much as the newest manifest does, which is several.
     pin = pin_name(fork_pin_name(manifest.uuid))
-    if Tries(clock, patience).until_answered(lambda: folder.exists(pin)):
+    if Tries(clock, patience).retry(lambda: folder.exists(pin)):
         return
     end = chain.end()
     there = None if end is None else known(end).uuid

@@ -46,7 +46,7 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
             raise _retired_meanwhile(name, epoch, store)
         manifest = chain.read(epoch.version)
     pin = Pin(name, chain.clock.now_ms(), manifest)
-    if not tries.until_answered(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):
+    if not tries.retry(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):
         there = _read(store, pin_name(name), tries)
         if there is None or there.manifest != pin.manifest:
             raise InvalidPipelineError(
@@ -56,7 +56,7 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
         # By ourselves, from a try whose answer was lost, or by somebody before: either way it has to be proved.
         pin = there
     if not _is_retained(chain, epoch):
-        tries.until_answered(lambda: store.delete(pin_name(name)))
+        tries.retry(lambda: store.delete(pin_name(name)))
         raise _retired_meanwhile(name, epoch, store)
     return pin
 
@@ -76,10 +76,10 @@ def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> Invali
 def remove_pin(store: ObjectStore, name: str, clock: Clock, patience: Patience) -> None:
     """Let the pinned epoch go. Raises `InvalidPipelineError` where there is no such pin."""
     tries = Tries(clock, patience)
-    if not tries.until_answered(lambda: store.exists(pin_name(name))):
+    if not tries.retry(lambda: store.exists(pin_name(name))):
         pins = [pin.name for pin in read_pins(store, clock, patience)]
         raise InvalidPipelineError(f"there is no such pin. pin={name!r}, pins={pins}, store={store.url}")
-    tries.until_answered(lambda: store.delete(pin_name(name)))
+    tries.retry(lambda: store.delete(pin_name(name)))
 
 
 def find_pin(chain: ManifestChain, name: str) -> Pin | None:
@@ -89,14 +89,14 @@ def find_pin(chain: ManifestChain, name: str) -> Pin | None:
 
 def names_of_pins(chain: ManifestChain, prefix: str) -> list[str]:
     """The names of all pins, sorted, that begin so."""
-    listed = Tries(chain.clock, chain.patience).until_answered(lambda: list(chain.store.list(PINS)))
+    listed = Tries(chain.clock, chain.patience).retry(lambda: list(chain.store.list(PINS)))
     return sorted(name for name in map(parse_pin_name, listed) if name.startswith(prefix))
 
 
 def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:
     """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
     tries = Tries(clock, patience)
-    names = sorted(tries.until_answered(lambda: list(store.list(PINS))))
+    names = sorted(tries.retry(lambda: list(store.list(PINS))))
     found = (_read(store, name, tries) for name in names)
     return [pin for pin in found if pin is not None]
 
@@ -104,10 +104,10 @@ def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]
 def forks_pinned(store: ObjectStore, clock: Clock, patience: Patience) -> Iterator[tuple[str, ForkId]]:
     """The pins' objects that forks have written, and for which stream each did. Raises `CorruptStateError`."""
     tries = Tries(clock, patience)
-    for name in tries.until_answered(lambda: list(store.list(PINS))):
+    for name in tries.retry(lambda: list(store.list(PINS))):
         if name.startswith(f"{PINS}/{FORK_PINS}"):
             try:
-                fork = decode_fork(tries.until_answered(partial(store.get, name)), name)
+                fork = decode_fork(tries.retry(partial(store.get, name)), name)
             except ObjectMissingError:
                 continue
             if fork is not None:
@@ -117,6 +117,6 @@ def forks_pinned(store: ObjectStore, clock: Clock, patience: Patience) -> Iterat
 def _read(store: ObjectStore, name: str, tries: Tries) -> Pin | None:
     """The pin in that object; None where it was taken away meanwhile."""
     try:
-        return decode_pin(tries.until_answered(lambda: store.get(name)), name)
+        return decode_pin(tries.retry(lambda: store.get(name)), name)
     except ObjectMissingError:
         return None

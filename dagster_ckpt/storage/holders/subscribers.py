@@ -57,7 +57,7 @@ def subscribe(upstream: ManifestChain, subscriber: Subscriber) -> Manifest:
     """
     store, tries = upstream.store, Tries(upstream.clock, upstream.patience)
     name, data = subscriber_name(subscriber.uuid), encode_subscriber(subscriber)
-    tries.until_answered(lambda: store.put_if_absent(name, data))
+    tries.retry(lambda: store.put_if_absent(name, data))
     newest = upstream.newest()
     if newest is None:
         raise InvalidPipelineError(f"there is no stream to read: materialize it first. store={store.url}")
@@ -82,13 +82,13 @@ def unsubscribe(store: ObjectStore, stream: str, clock: Clock, patience: Patienc
         # In this order: whose pins a kill has left here can be unsubscribed again.
         mine = [backfill_pin(subscriber.uuid, term) for term in terms_pinned(subscriber.uuid, pins)]
         for name in (*map(pin_name, mine), subscriber_name(subscriber.uuid)):
-            tries.until_answered(partial(store.delete, name))
+            tries.retry(partial(store.delete, name))
 
 
 def read_subscribers(store: ObjectStore, clock: Clock, patience: Patience) -> list[Subscriber]:
     """All subscribers of a stream, in the order of their UUIDs. Raises `CorruptStateError` where one is damaged."""
     tries = Tries(clock, patience)
-    names = sorted(tries.until_answered(lambda: list(store.list(SUBSCRIBERS))))
+    names = sorted(tries.retry(lambda: list(store.list(SUBSCRIBERS))))
     found = (_read(store, name, tries) for name in names)
     return [subscriber for subscriber in found if subscriber is not None]
 
@@ -143,6 +143,6 @@ def _oldest(chain: ManifestChain, newest: Manifest) -> Manifest | None:
 def _read(store: ObjectStore, name: str, tries: Tries) -> Subscriber | None:
     """The subscriber in that object; None where it was taken away meanwhile."""
     try:
-        return decode_subscriber(tries.until_answered(lambda: store.get(name)), name)
+        return decode_subscriber(tries.retry(lambda: store.get(name)), name)
     except ObjectMissingError:
         return None

@@ -120,7 +120,7 @@ class UpstreamLog:
 
     def _exists(self, version: Version) -> bool:
         tries = Tries(self._chain.clock, self._chain.patience)
-        return tries.until_answered(lambda: self._chain.store.exists(manifest_name(version)))
+        return tries.retry(lambda: self._chain.store.exists(manifest_name(version)))
 
     def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
         """Find out, after manifests behind it were read, whether their numbers may have been freed before.

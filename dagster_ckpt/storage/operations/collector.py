@@ -153,7 +153,7 @@ class Collector:
     def _pass(self, writer: Term | None) -> tuple[Collected, bool]:
         """What one pass removed, and whether the store refused what it wanted to write."""
         store = self.chain.store
-        names = self._tries().until_answered(lambda: list(store.list("")))
+        names = self._tries().retry(lambda: list(store.list("")))
         newest = self.chain.newest()
         if newest is None:
             return Collected(), False
@@ -179,9 +179,7 @@ class Collector:
         old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
         for name in (*files, *old):
             self._delete(name)
-        leftovers = self._tries().until_answered(
-            lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
-        )
+        leftovers = self._tries().retry(lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS))
         return Collected(manifests, len(files), len(old), leftovers, cut_off, gone), not takes_writes
 
     def _writes(self, write: Callable[[], object]) -> bool:
@@ -189,7 +187,7 @@ class Collector:
         patience = self.chain.patience
         brief = replace(patience, total_ms=min(patience.total_ms, _WRITE_MS))
         try:
-            Tries(self.chain.clock, brief).until_answered(write)
+            Tries(self.chain.clock, brief).retry(write)
         except StoreUnavailableError as error:
             _log.warning("the store takes no writes, so only a part of the garbage is collected. reason=%s", error)
             return False
@@ -212,7 +210,7 @@ class Collector:
         store = self.chain.store
         if self._writes(partial(store.put_if_absent, TRIMMED, b"")):
             return True
-        return self._tries().until_answered(lambda: store.exists(TRIMMED))
+        return self._tries().retry(lambda: store.exists(TRIMMED))
 
     def _first(self, names: list[str], newest: Manifest) -> Version:
         """The oldest manifest there is. A list may be late, so the one below it is asked for."""
@@ -329,7 +327,7 @@ class Collector:
         for ancestor in newest.ancestors:
             if ancestor.uuid not in needed:
                 folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
-                self._tries().until_answered(partial(folder.delete, name))
+                self._tries().retry(partial(folder.delete, name))
 
     def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
         """All that a manifest names, also by way of index objects; those in `seen` were looked into already."""
@@ -365,10 +363,10 @@ class Collector:
             return None
 
     def _exists(self, version: Version) -> bool:
-        return self._tries().until_answered(lambda: self.chain.store.exists(manifest_name(version)))
+        return self._tries().retry(lambda: self.chain.store.exists(manifest_name(version)))
 
     def _modified_ms(self, name: str) -> int:
-        return self._tries().until_answered(lambda: self.chain.store.modified_ms(name))
+        return self._tries().retry(lambda: self.chain.store.modified_ms(name))
 
     def _modified_ms_if_there(self, name: str) -> int | None:
         try:
@@ -377,7 +375,7 @@ class Collector:
             return None
 
     def _delete(self, name: str) -> None:
-        self._tries().until_answered(lambda: self.chain.store.delete(name))
+        self._tries().retry(lambda: self.chain.store.delete(name))
 
     def _tries(self) -> Tries:
         return Tries(self.chain.clock, self.chain.patience)

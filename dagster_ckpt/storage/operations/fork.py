@@ -151,7 +151,7 @@ class _Fork:
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
         data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id))
         # Nobody else has the name: one that is there is our own, from a try whose answer was lost.
-        self._tries.until_answered(lambda: store.put_if_absent(pin_name(self._name), data))
+        self._tries.retry(lambda: store.put_if_absent(pin_name(self._name), data))
         self._pinned.append(store)
         if not is_kept():
             self._let_go()
@@ -204,11 +204,11 @@ class _Fork:
             for store in self._pinned or [self._origin.store]:
                 for name, fork in forks_pinned(store, self._origin.clock, self._origin.patience):
                     if fork.stream == self._id.stream and fork != self._id:
-                        self._tries.until_answered(partial(store.delete, name))
+                        self._tries.retry(partial(store.delete, name))
         except CheckpointError as error:  # the fork is there
             _log.warning("what earlier forks may have left was not looked for. fork=%s, reason=%s", self._id, error)
 
     def _let_go(self) -> None:
         """Take our pins away: the fork has come to nothing, and will."""
         for store in self._pinned:
-            self._tries.until_answered(partial(store.delete, pin_name(self._name)))
+            self._tries.retry(partial(store.delete, pin_name(self._name)))

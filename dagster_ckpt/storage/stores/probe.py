@@ -50,7 +50,7 @@ def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
     flaw, took_ms = "", 0
     for _ in range(_TRIES_MAX):
         # Each try has a name of its own: after a lost reply the outcome under the old one is unknown.
-        flaw, took_ms = Tries(clock, _PATIENCE).until_answered(
+        flaw, took_ms = Tries(clock, _PATIENCE).retry(
             lambda: _timed(store, clock, probe_name(clock.unique()), experiment)
         )
         if not flaw:

@@ -28,7 +28,7 @@ class Tries:
         self._pause_ms_max = patience.pause_ms_max
         self._end_ms = clock.monotonic_ms() + patience.total_ms
 
-    def until_answered(self, ask: Callable[[], T]) -> T:
+    def retry(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, once the store answers. Raises its last `StoreUnavailableError` when patience ends."""
         while True:
             try:

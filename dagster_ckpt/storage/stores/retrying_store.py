@@ -11,7 +11,7 @@ from dagster_ckpt.storage.stores.retry import Patience, Tries
 T = TypeVar("T")
 
 
-def patient(store: ObjectStore, clock: Clock, patience: Patience | None = None) -> ObjectStore:
+def retrying(store: ObjectStore, clock: Clock, patience: Patience | None = None) -> ObjectStore:
     """`store`, whose every call waits out a store that does not answer, for `patience` (a minute).
 
     A local disk is given back as it is: what it refuses, it refuses a second later too, and its user should know.
@@ -19,10 +19,10 @@ def patient(store: ObjectStore, clock: Clock, patience: Patience | None = None) 
     Only for objects whose name nobody else has: `put_if_absent` may answer False since an earlier try of the very same
     call succeeded and its reply was lost. Whoever gets False compares bytes.
     """
-    return _Patient(store, clock, patience or Patience()) if store.local_path("any") is None else store
+    return _RetryingStore(store, clock, patience or Patience()) if store.local_path("any") is None else store
 
 
-class _Patient:
+class _RetryingStore:
     def __init__(self, store: ObjectStore, clock: Clock, patience: Patience) -> None:
         self._store = store
         self._clock = clock
@@ -73,4 +73,4 @@ class _Patient:
         return self._store.local_path(name)
 
     def _answer(self, ask: Callable[[], T]) -> T:
-        return Tries(self._clock, self._patience).until_answered(ask)
+        return Tries(self._clock, self._patience).retry(ask)

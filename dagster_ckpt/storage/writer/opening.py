@@ -267,7 +267,7 @@ def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) 
     clock, watch = chain.clock, None
     end_ms = None
     while True:
-        lease = Tries(clock, chain.patience).until_answered(lambda: read_lease(chain.store, newest.term))
+        lease = Tries(clock, chain.patience).retry(lambda: read_lease(chain.store, newest.term))
         now_ms = clock.monotonic_ms()
         watch = watched(watch, newest.term, lease, now_ms)
         timeout_ms = opening.lease_timeout_ms if lease is None else max(opening.lease_timeout_ms, lease.timeout_ms)

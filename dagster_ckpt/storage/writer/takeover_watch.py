@@ -9,7 +9,7 @@ from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 
 @dataclass
-class OvertakingWatch:
+class TakeoverWatch:
     """A resting writer's look-out for a newer term.
 
     It costs two existence checks after each `interval_ms` without a manifest (a second to ten seconds), and nothing

@@ -11,7 +11,7 @@ from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import patient
+from dagster_ckpt.storage.stores.retrying_store import retrying
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
 
@@ -48,7 +48,7 @@ def test_a_call_is_asked_again_until_it_is_answered(far: FaultyStore, clock: Sti
     call, answer = CALLS[verb]
     far.decide = Scripted(*[(verb, "", Fault.LOST_REQUEST)] * 3)
     begun = clock.monotonic_ms()
-    assert call(patient(far, clock)) == answer
+    assert call(retrying(far, clock)) == answer
     assert [each.verb for each in far.calls] == [verb] * 4
     assert 175 <= clock.monotonic_ms() - begun <= 350  # 50, 100 and 200 ms, of each at least a half
 
@@ -58,14 +58,14 @@ def test_patience_ends(far: FaultyStore, clock: StillClock, verb: str) -> None:
     far.decide = lambda _: Fault.LOST_REQUEST
     begun = clock.monotonic_ms()
     with pytest.raises(StoreUnavailableError):
-        CALLS[verb][0](patient(far, clock, Patience(total_ms=4_000, pause_ms_max=500)))
+        CALLS[verb][0](retrying(far, clock, Patience(total_ms=4_000, pause_ms_max=500)))
     assert 4_000 <= clock.monotonic_ms() - begun <= 4_500
     assert len(far.calls) < 25
 
 
 def test_what_is_no_silence_is_passed_on_at_once(far: FaultyStore, clock: StillClock) -> None:
     with pytest.raises(ObjectMissingError):
-        patient(far, clock).get("missing")
+        retrying(far, clock).get("missing")
     assert len(far.calls) == 1
 
 
@@ -80,7 +80,7 @@ def test_writers_that_failed_together_do_not_come_back_together(far: FaultyStore
     for _ in range(10):
         begun = clock.monotonic_ms()
         with pytest.raises(StoreUnavailableError):
-            patient(far, clock, Patience(total_ms=1, pause_ms=1_000)).get("a/b")
+            retrying(far, clock, Patience(total_ms=1, pause_ms=1_000)).get("a/b")
         waits.add(clock.monotonic_ms() - begun)
     assert len(waits) > 5
     assert all(500 <= wait <= 1_000 for wait in waits)
@@ -89,19 +89,19 @@ def test_writers_that_failed_together_do_not_come_back_together(far: FaultyStore
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST])
 def test_a_new_file_survives_a_lost_word_either_way(far: FaultyStore, clock: StillClock, fault: Fault) -> None:
     far.decide = Scripted(("put_if_absent", "", fault))
-    create(patient(far, clock), "state/x", memoryview(b"rows"))
+    create(retrying(far, clock), "state/x", memoryview(b"rows"))
     assert far.get("state/x") == b"rows"
 
 
 def test_a_name_taken_by_others_is_still_found_out(far: FaultyStore, clock: StillClock) -> None:
     far.decide = Scripted(("put_if_absent", "", Fault.LOST_REQUEST))
     with pytest.raises(CorruptStateError, match="a new file's name is taken"):
-        create(patient(far, clock), "a/b", memoryview(b"rows"))
+        create(retrying(far, clock), "a/b", memoryview(b"rows"))
 
 
 def test_a_put_that_lands_late_changes_nothing(far: FaultyStore, clock: StillClock) -> None:
     far.decide = Scripted(("put_if_absent", "", Fault.LATE))
-    create(patient(far, clock), "state/x", memoryview(b"rows"))
+    create(retrying(far, clock), "state/x", memoryview(b"rows"))
     far.land()
     assert far.get("state/x") == b"rows"
 
@@ -120,15 +120,15 @@ def test_a_list_that_breaks_off_shows_no_name_twice(far: FaultyStore, clock: Sti
         def _stop(self) -> None:
             raise StoreUnavailableError("the test's store broke off in the middle of a list: try again. a=b")
 
-    assert sorted(patient(BreaksOff(far.inner), clock).list("a")) == ["a/b", "a/c"]
+    assert sorted(retrying(BreaksOff(far.inner), clock).list("a")) == ["a/b", "a/c"]
 
 
 def test_a_local_disk_is_not_asked_again(tmp_path: Path) -> None:
     disk = LocalObjectStore(tmp_path, SystemClock().unique)
-    assert patient(disk, StillClock()) is disk
+    assert retrying(disk, StillClock()) is disk
 
 
 def test_a_call_that_was_never_made_is_not_counted(far: FaultyStore, clock: StillClock) -> None:
-    assert patient(far, clock).url == far.url
-    assert patient(far, clock).local_path("a") is None
+    assert retrying(far, clock).url == far.url
+    assert retrying(far, clock).local_path("a") is None
     assert far.calls == list[Call]()

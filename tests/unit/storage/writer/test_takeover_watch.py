@@ -10,7 +10,7 @@ from dagster_ckpt.storage.operations.rollback import roll_back
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
-from dagster_ckpt.storage.writer.takeover_watch import OvertakingWatch
+from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.streams import a_store, an_edit, an_opening
@@ -23,7 +23,7 @@ class World:
         self.store = FaultyStore(a_store())
         self.clock = StillClock()
         self.writer = self.open("run-1", self.store)
-        self.watch = OvertakingWatch(self.clock, interval_ms)
+        self.watch = TakeoverWatch(self.clock, interval_ms)
         self.store.calls.clear()
 
     def open(self, run: str, store: ObjectStore) -> StreamWriter:
