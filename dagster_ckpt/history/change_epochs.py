@@ -9,7 +9,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 
 
-def epochs_behind(chain: ManifestChain, newest: Manifest, after: int, until: int | None) -> list[Manifest]:
+def epochs_after(chain: ManifestChain, newest: Manifest, after: int, until: int | None) -> list[Manifest]:
     """The manifests that committed the epochs `(after, until]` (None: the current one), oldest first.
 
     Raises `InvalidPipelineError` where one of the two is no epoch that the current one builds on, or some of them are

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.history.change_epochs import epochs_behind
+from dagster_ckpt.history.change_epochs import epochs_after
 from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.history.damage.verification import Progress, Verification, verify
 from dagster_ckpt.history.drain import Draining, drain
@@ -197,16 +197,16 @@ class StreamHistory:
                 raise InvalidPipelineError(f"after which epoch? 0 is the stream's beginning. stream={self._name!r}")
             first = after if after_as_of is None else choose(newest, after, after_as_of).epoch
             last = until if until_as_of is None else choose(newest, until, until_as_of).epoch
-            shown = epochs_behind(self._chain, newest, first or EMPTY, last)
+            shown = epochs_after(self._chain, newest, first or EMPTY, last)
             names = checked_columns(newest, columns)
             schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
             return pa.Table.from_batches(raw_changes(self._chain.store, self._chain.clock, shown, schema), schema)
 
         return self._answer(changes, until)
 
-    def epochs_behind(self, after: int, until: int | None = None) -> tuple[Manifest, list[Manifest]]:
+    def epochs_after(self, after: int, until: int | None = None) -> tuple[Manifest, list[Manifest]]:
         """The newest manifest, and those that committed the epochs `(after, until]`, oldest first: see `changes`."""
-        return self._answer(lambda newest: (newest, epochs_behind(self._chain, newest, after, until)), until)
+        return self._answer(lambda newest: (newest, epochs_after(self._chain, newest, after, until)), until)
 
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.

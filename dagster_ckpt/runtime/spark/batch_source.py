@@ -113,7 +113,7 @@ def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, 
             f"changes are those behind an epoch: give {CHANGES_AFTER} (0: the stream's beginning), and {CHANGES_UNTIL} "
             f"or not, and no epoch of the table besides. stream={history.name!r}"
         )
-    newest, behind = history.epochs_behind(after, until)
+    newest, behind = history.epochs_after(after, until)
     size = sum(ref.bytes for manifest in behind for ref in manifest.changes)
     bare = tuple(
         replace(each, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
