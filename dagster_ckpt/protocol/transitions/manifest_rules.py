@@ -245,7 +245,7 @@ def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
     return before is None or (after is not None and after >= before)
 
 
-def harvest_is_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
+def emitted_up_to_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
     """A worked epoch has let out what waited for its parent's watermark; one without work nothing."""
     return child.harvested_us in (parent.watermark_us, parent.harvested_us)
 
@@ -477,7 +477,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
     writer_is_the_parents,
     shards_are_the_parents,
     watermark_does_not_go_back,
-    harvest_is_the_parents_watermark,
+    emitted_up_to_the_parents_watermark,
     event_times_do_not_go_back,
     runs_are_the_parents_or_new,
     files_are_the_parents_or_merged,

@@ -110,7 +110,7 @@ class EpochDriver:
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._show(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
 
-    def harvest(self, frame: DataFrame) -> None:
+    def emit_due(self, frame: DataFrame) -> None:
         """Make an epoch of the driver's own, of no row, in which all comes out that waited for the watermark.
 
         `frame` is `shard_replies_of_own_epoch`. As safe as `work`.

@@ -256,7 +256,7 @@ class _Run:
             ending, reason = self._watched(query, driver)
             query.beside(driver.commit_beginnings)
             if ending is Ending.INPUT_DONE:
-                ending, reason = self._let_out(query, driver) or (ending, reason)
+                ending, reason = self._emit_remaining(query, driver) or (ending, reason)
         except AnalysisException as error:
             raise cannot_run(self._job.asset, error) from error
         finally:
@@ -272,7 +272,7 @@ class _Run:
         """Wait until the query has ended or has to; then no epoch is in work."""
         while not query.wait(_TICK_S):
             query.beside(partial(self._rest, query, driver))
-            self._harvest_if_due(query, driver)
+            self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
             if end is not None:
@@ -298,12 +298,12 @@ class _Run:
         query.ask()
         self._pulse.sign()
 
-    def _harvest_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
+    def _emit_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
         """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
         if driver.is_due and self._coordinator.should_checkpoint(self._clock.monotonic_ms()):
-            query.between(partial(self._harvest, driver))
+            query.between(partial(self._emit_due, driver))
 
-    def _let_out(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
+    def _emit_remaining(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
         """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all.
 
         The ending where there is a reason to end before all of it is out: the next run goes on with it.
@@ -314,14 +314,14 @@ class _Run:
             end = self._reason_to_end()
             if end is not None:
                 return end
-            query.between(partial(self._harvest, driver))
+            query.between(partial(self._emit_due, driver))
             while not query.rests(_TICK_S):
                 self._hooks.on_idle()
             query.raise_failure()
         return None
 
-    def _harvest(self, driver: EpochDriver) -> None:
-        driver.harvest(shard_replies_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
+    def _emit_due(self, driver: EpochDriver) -> None:
+        driver.emit_due(shard_replies_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)

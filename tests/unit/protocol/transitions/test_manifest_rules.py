@@ -240,7 +240,7 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("writer_is_the_parents", SECOND, THIRD, lambda m: replace(m, pipeline=replace(PIPELINE, keys=("x",)))),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=SECOND.watermark_us and 1)),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=None)),
-    ("harvest_is_the_parents_watermark", SECOND, THIRD, lambda m: replace(m, harvested_us=m.watermark_us and 1)),
+    ("emitted_up_to_the_parents_watermark", SECOND, THIRD, lambda m: replace(m, harvested_us=m.watermark_us and 1)),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=(1,))),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=())),
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(1, 4, 0, 2))),
