@@ -26,7 +26,7 @@ from dagster_ckpt.integration.dagster_names import (
 from dagster_ckpt.integration.declared.run_config import op_config
 from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError
 from dagster_ckpt.integration.recovery.decision import RunState, RunView
-from dagster_ckpt.integration.recovery.stream_status import Sight
+from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.runtime.run_mode import Mode
 
 _NO_WORD = {
@@ -145,9 +145,9 @@ def newest_run(
     return youngest
 
 
-def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, sight: Sight) -> RunView:
+def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, status: StreamStatus) -> RunView:
     """The run as the decision sees it; `same_ms` is for the sensor to fill in."""
-    state, lease = _STATES[run.status], sight.lease
+    state, lease = _STATES[run.status], status.lease
     opened = lease is not None and lease.holder.dagster_run_id == run.run_id
     reached, passed_over, others_done = True, False, False
     if state in {RunState.STARTED, RunState.FAILED} and not opened and not _begins_with(run, asset):
@@ -157,7 +157,7 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
     config = op_config(run.run_config, asset.op_name)
     mode, from_epoch = config.get("mode"), config.get("from_epoch")
     by_the_sensor = {} if _is_re_executed(run) else run.tags
-    obeyed = opened or sight.has_rolled_back_for(run.root_run_id or run.run_id)
+    obeyed = opened or status.has_rolled_back_for(run.root_run_id or run.run_id)
     return RunView(
         state=state,
         mode=asset.mode if mode is None else Mode(str(mode)),

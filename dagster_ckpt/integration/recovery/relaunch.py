@@ -19,7 +19,7 @@ from dagster_ckpt.integration.declared.run_config import ONCE, op_config
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset
 from dagster_ckpt.integration.recovery.decision import Launch
-from dagster_ckpt.integration.recovery.stream_status import Sight
+from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str
 
 
 def run_request(
-    watched: Watched, launch: Launch, run: dg.DagsterRun | None, sight: Sight, clock: Clock
+    watched: Watched, launch: Launch, run: dg.DagsterRun | None, status: StreamStatus, clock: Clock
 ) -> dg.RunRequest:
     """The next run of the stream, in place of `run`.
 
@@ -60,7 +60,7 @@ def run_request(
         config["mode"] = str(launch.mode)
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt or launch.unavailable:
-        tags[EPOCH_TAG] = str(sight.committed)
+        tags[EPOCH_TAG] = str(status.committed)
     if launch.attempt:
         tags[ATTEMPT_TAG] = str(launch.attempt)
     if launch.unavailable:

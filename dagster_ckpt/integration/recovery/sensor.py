@@ -40,7 +40,13 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
 from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.recovery.sensor_memory import Memory, Seen
-from dagster_ckpt.integration.recovery.stream_status import Sight, Sights, lease_view, look_at_start, start_view
+from dagster_ckpt.integration.recovery.stream_status import (
+    StatusReader,
+    StreamStatus,
+    lease_view,
+    read_start,
+    start_view,
+)
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 TICK_SECONDS = 2
@@ -62,14 +68,14 @@ class Tick:
     clock: Clock
     instance_id: str
     unfinished: Sequence[dg.RunRecord]
-    sights: Sights
+    status_reader: StatusReader
 
 
 @dataclass(frozen=True)
 class Case:
     """One stream as the decision sees it, and what it decided."""
 
-    sight: Sight
+    status: StreamStatus
     run: dg.DagsterRun | None
     seen: Seen
     view: StreamView
@@ -94,7 +100,7 @@ def build_recovery_sensor(
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
-    sights = Sights(own_clock)
+    status_reader = StatusReader(own_clock)
 
     @dg.sensor(
         name="_".join(part for part in (name, "streaming_recovery") if part),
@@ -106,7 +112,7 @@ def build_recovery_sensor(
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
     ) -> dg.SensorResult:
-        return _evaluate(context, checkpoints.address.open(), watched, sights)
+        return _evaluate(context, checkpoints.address.open(), watched, status_reader)
 
     return streaming_recovery
 
@@ -121,17 +127,17 @@ def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
 
 
 def _evaluate(
-    context: dg.SensorEvaluationContext, store: ObjectStore, watched: Sequence[Watched], sights: Sights
+    context: dg.SensorEvaluationContext, store: ObjectStore, watched: Sequence[Watched], status_reader: StatusReader
 ) -> dg.SensorResult:
-    memory = Memory.read(context.cursor, sights.clock.now_ms())
+    memory = Memory.read(context.cursor, status_reader.clock.now_ms())
     instance = context.instance
     tick = Tick(
         context=context,
         store=store,
-        clock=sights.clock,
+        clock=status_reader.clock,
         instance_id=instance_id(instance),
         unfinished=unfinished_runs(instance),
-        sights=sights,
+        status_reader=status_reader,
     )
     looks = _look_at_all(tick, watched, memory)
     requests, reasons = [], []
@@ -154,23 +160,23 @@ def _evaluate(
     )
 
 
-def _look_at_all(tick: Tick, watched: Sequence[Watched], memory: Memory) -> dict[str, Future[Sight]]:
+def _look_at_all(tick: Tick, watched: Sequence[Watched], memory: Memory) -> dict[str, Future[StreamStatus]]:
     """A look at each stream, side by side: a store that is far away answers many as fast as one."""
     with ThreadPoolExecutor(min(LOOKS_MAX, max(1, len(watched))), "look") as pool:
         return {
             each.asset.stream: pool.submit(
-                tick.sights.look, tick.store, each.asset.key, memory.streams.get(each.asset.stream)
+                tick.status_reader.read_status, tick.store, each.asset.key, memory.streams.get(each.asset.stream)
             )
             for each in watched
         }
 
 
-def _judge(tick: Tick, watched: Watched, memory: Memory, sight: Sight) -> Judged:
+def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -> Judged:
     """Decide about one stream, and do what the decision says about its Dagster run."""
     asset, instance = watched.asset, tick.context.instance
-    case = _case(tick, watched, memory, sight)
-    if sight.remembered and (case.verdict.launch is not None or case.verdict.declare_failed):
-        full = tick.sights.look_in_full(tick.store, asset.key, memory.streams.get(asset.stream))
+    case = _case(tick, watched, memory, status)
+    if status.remembered and (case.verdict.launch is not None or case.verdict.declare_failed):
+        full = tick.status_reader.read_status_in_full(tick.store, asset.key, memory.streams.get(asset.stream))
         case = _case(tick, watched, memory, full)
     run, verdict, launch = case.run, case.verdict, case.verdict.launch
     after = memory.remember(asset.stream, case.seen)
@@ -178,61 +184,61 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, sight: Sight) -> Judged
         return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
     if run is not None:
         _drain_old_code(instance, run, case.view, watched.code_version)
-        _report(tick, asset, run, case.sight, verdict)
+        _report(tick, asset, run, case.status, verdict)
     request = None
     if launch is not None:
         if launch.not_rolled_back is not None:
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
-        request = run_request(watched, launch, run, case.sight, tick.clock)
+        request = run_request(watched, launch, run, case.status, tick.clock)
     return Judged(after, verdict.reason, request)
 
 
-def _case(tick: Tick, watched: Watched, memory: Memory, sight: Sight) -> Case:
+def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -> Case:
     """All that the decision needs, and the decision."""
     asset, instance, recovery = watched.asset, tick.context.instance, watched.options.recovery
     before = memory.streams.get(asset.stream)
-    record = newest_run(instance, asset, tick.unfinished, sight.dagster_run_id)
+    record = newest_run(instance, asset, tick.unfinished, status.dagster_run_id)
     run = None if record is None else record.dagster_run
-    view = None if run is None else run_view(instance, run, asset, sight)
+    view = None if run is None else run_view(instance, run, asset, status)
     may_wait = run is not None and view is not None and view.may_wait
     starts = may_wait and view is not None and view.state is RunState.STARTED
-    start = look_at_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
+    start = read_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
     mark = "" if run is None or start is None else f"{run.run_id} {start.counter}"
-    seen = memory.see(asset.stream, sight.watch(before, memory.watched_ms), f"{run and run.run_id} {view}", mark)
+    seen = memory.see(asset.stream, status.watch(before, memory.watched_ms), f"{run and run.run_id} {view}", mark)
     stream_view = StreamView(
         mode=watched.options.mode,
         autostart=watched.options.autostart,
         run=None if view is None else replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
-        lease=lease_view(sight, seen.lease, memory.watched_ms, recovery, tick.instance_id),
-        progressed=_progressed(run, sight),
+        lease=lease_view(status, seen.lease, memory.watched_ms, recovery, tick.instance_id),
+        progressed=_progressed(run, status),
         new_code=run is not None and code_version_of(run) not in {None, watched.code_version},
         pool=full_pool(instance, asset, run.run_id) if run is not None and may_wait else None,
         start=start_view(start, seen.start_since_ms, memory.watched_ms, recovery),
     )
-    return Case(sight, run, seen, stream_view, decide(stream_view, recovery))
+    return Case(status, run, seen, stream_view, decide(stream_view, recovery))
 
 
-def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, sight: Sight, verdict: Verdict) -> None:
+def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamStatus, verdict: Verdict) -> None:
     """Fail the stream's check where the verdict has something to say there."""
     instance, log = tick.context.instance, tick.context.log
     if verdict.gave_up is not None:
-        failed = evaluation_failed(asset.key, run, sight.epoch, verdict.gave_up)
+        failed = evaluation_failed(asset.key, run, status.epoch, verdict.gave_up)
         if report(instance, run, failed):
             log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
     elif verdict.unavailable is not None:
-        failed = evaluation_unavailable(asset.key, run, sight.epoch, verdict.unavailable)
+        failed = evaluation_unavailable(asset.key, run, status.epoch, verdict.unavailable)
         if report(instance, run, failed):
             log.warning("a stream waits for an answer. stream=%s, reason=%s", asset.stream, verdict.reason)
     elif verdict.stuck is not None:
-        failed = evaluation_stuck(asset.key, run, sight.epoch, verdict.stuck)
+        failed = evaluation_stuck(asset.key, run, status.epoch, verdict.stuck)
         if report(instance, run, failed):
             log.error("a stream waits for a slot that stays taken. stream=%s, reason=%s", asset.stream, verdict.reason)
 
 
-def _progressed(run: dg.DagsterRun | None, sight: Sight) -> bool:
+def _progressed(run: dg.DagsterRun | None, status: StreamStatus) -> bool:
     """Whether an epoch was committed since the sensor launched this run."""
     at_launch = None if run is None else epoch_at_launch(run)
-    return at_launch is not None and sight.committed > at_launch
+    return at_launch is not None and status.committed > at_launch
 
 
 def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:

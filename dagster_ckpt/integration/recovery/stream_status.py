@@ -1,8 +1,8 @@
 """What the store says about one stream: its newest manifest and that term's lease. Only reads.
 
 A sensor looks at each stream every few seconds, and most of the time nothing has changed. So it remembers what it saw
-last (`Sights`), and asks first for the manifest that would come next: at rest that is one request, and a second one for
-a lease that is not closed.
+last (`StatusReader`), and asks first for the manifest that would come next: at rest that is one request, and a second
+one for a lease that is not closed.
 
 That the next is absent proves that the remembered one is still the newest only while its own number was not freed, and
 that takes 16 further manifests and a grace period. So a stream is looked at in full every `FULL_LOOK_MS` at least; and
@@ -45,7 +45,7 @@ _NOBODY = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class Sight:
+class StreamStatus:
     """The newest manifest (None: the stream was never opened) and the lease of its term (None: it has none).
 
     `remembered`: only what could have come after what was seen before was asked for.
@@ -81,7 +81,7 @@ class Sight:
         return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
 
 
-def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None) -> Sight:
+def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None) -> StreamStatus:
     """What the store says now.
 
     Raises `StoreUnavailableError` where it does not answer, and `CorruptStateError` where the newest manifest is
@@ -94,45 +94,45 @@ def look(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None
     except CorruptStateError as error:
         raise advised(store, chain, stream_name_of(key), error) from error
     if newest is not None:
-        return Sight(newest, read_lease(folder, newest.term))
+        return StreamStatus(newest, read_lease(folder, newest.term))
     if before is not None and before.term > 0:
         raise StoreUnavailableError(
             "the stream was there and is not any more: is the store's disk mounted? Reset the sensor's cursor if it "
             f"was deleted on purpose. store={folder.url}, term={before.term}"
         )
-    return Sight(None, None)
+    return StreamStatus(None, None)
 
 
 @dataclass
-class Sights:
+class StatusReader:
     """The last look at each stream, in the memory of one process. Losing it costs one full look at each.
 
     Looks at different streams may run side by side, those at one stream follow each other.
     """
 
     clock: Clock
-    _seen: dict[str, tuple[int, Sight]] = field(default_factory=dict, init=False)
+    _seen: dict[str, tuple[int, StreamStatus]] = field(default_factory=dict, init=False)
 
-    def look(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> Sight:
+    def read_status(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> StreamStatus:
         """What the store says now, asked as cheaply as possible. Raises as `look` does."""
         name, now_ms = _place(store, key), self.clock.now_ms()
         # Taken out: what follows may raise, and then the next look is a full one.
         full_ms, last = self._seen.pop(name, (0, None))
-        sight = None
+        status = None
         if last is not None and 0 <= now_ms - full_ms <= FULL_LOOK_MS:
-            sight = _look_on(store, key, self.clock, last)
-        if sight is None:
-            full_ms, sight = now_ms, look(store, key, self.clock, before)
-        self._seen[name] = full_ms, sight
-        return sight
+            status = _look_on(store, key, self.clock, last)
+        if status is None:
+            full_ms, status = now_ms, read_status(store, key, self.clock, before)
+        self._seen[name] = full_ms, status
+        return status
 
-    def look_in_full(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> Sight:
+    def read_status_in_full(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> StreamStatus:
         """What the store says now, whatever was seen before."""
         self._seen.pop(_place(store, key), None)
-        return self.look(store, key, before)
+        return self.read_status(store, key, before)
 
 
-def look_at_start(store: ObjectStore, key: dg.AssetKey, run_id: str) -> Lease | None:
+def read_start(store: ObjectStore, key: dg.AssetKey, run_id: str) -> Lease | None:
     """The beat of this Dagster run, which has not opened the stream; None where there is none, or it has ended."""
     lease = read_lease(folder_store(store, folder_of(key.path)), NOT_OPEN)
     mine = lease is not None and lease.holder.dagster_run_id == run_id and lease.closed is None
@@ -153,7 +153,7 @@ def _place(store: ObjectStore, key: dg.AssetKey) -> str:
     return f"{store.url} {folder_of(key.path)}"
 
 
-def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: Sight) -> Sight | None:
+def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamStatus) -> StreamStatus | None:
     """What has come since the last look; None where that takes a full one."""
     newest = last.newest
     if newest is None:
@@ -167,20 +167,22 @@ def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: Sight) ->
             return None
         if following is None:
             closed = last.lease is not None and last.lease.term == newest.term and last.lease.closed is not None
-            return Sight(newest, last.lease if closed else read_lease(folder, newest.term), remembered=True)
+            return StreamStatus(newest, last.lease if closed else read_lease(folder, newest.term), remembered=True)
         newest = following
     return None
 
 
-def lease_view(sight: Sight, watch: Watch, now_ms: int, recovery: Recovery, instance_id: str) -> LeaseView | None:
+def lease_view(
+    status: StreamStatus, watch: Watch, now_ms: int, recovery: Recovery, instance_id: str
+) -> LeaseView | None:
     """The newest term's lease as the decision sees it; None for a stream that was never opened, as a fork at first."""
-    if sight.newest is None or sight.newest.owner == NOBODY:
+    if status.newest is None or status.newest.owner == NOBODY:
         return None
-    lease = sight.lease
+    lease = status.lease
     gone = lease is not None and is_gone(lease.holder.process)
-    writer = sight.newest.owner.instance if lease is None else lease.holder.instance
+    writer = status.newest.owner.instance if lease is None else lease.holder.instance
     return LeaseView(
-        term=sight.newest.term,
+        term=status.newest.term,
         life=judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone),
         ours=writer == instance_id,
         silent_ms=now_ms - watch.since_ms,

@@ -14,7 +14,7 @@ _LOOK_MS = 500
 
 
 @contextmanager
-def turn(run_id: str, clock: Clock) -> Iterator[None]:
+def run_mutex(run_id: str, clock: Clock) -> Iterator[None]:
     """Wait for this Dagster run's turn on this host, and hold it. Of a process that dies the kernel takes it back.
 
     It is a socket in Linux's abstract namespace: a name that is bound by one process at a time and leaves no file.

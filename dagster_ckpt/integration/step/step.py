@@ -37,13 +37,13 @@ from dagster_ckpt.integration.declared.streaming_function import StreamingFuncti
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
-from dagster_ckpt.integration.recovery.stream_status import Sight, look
+from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
 from dagster_ckpt.integration.step.epoch_metadata import Pace
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
-from dagster_ckpt.integration.step.run_mutex import turn
+from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, Told
+from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, ReportedEpoch
 from dagster_ckpt.integration.step.step_result import final_result
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
@@ -94,18 +94,18 @@ class Step:
         version: str | None = self.context.assets_def.get_asset_spec(self.key).code_version
         return version
 
-    def look(self) -> Sight:
+    def read_status(self) -> StreamStatus:
         """What the store says of the stream now."""
-        return look(self.coordinator.address.open(), self.key, self.clock, None)
+        return read_status(self.coordinator.address.open(), self.key, self.clock, None)
 
     def may_speak(self, manifest: Manifest) -> bool:
         """Whether no other Dagster run has opened the stream since this one committed that manifest.
 
         A term whose writer has not written its lease yet is another's too, unless it is the manifest's own.
         """
-        sight = self.look()
-        same_term = sight.newest is not None and sight.newest.term == manifest.term
-        return same_term or sight.dagster_run_id == self.context.run.run_id
+        status = self.read_status()
+        same_term = status.newest is not None and status.newest.term == manifest.term
+        return same_term or status.dagster_run_id == self.context.run.run_id
 
 
 def run_step(
@@ -129,7 +129,7 @@ def run_step(
         die_with_parent()
         if len(streams) < 2:
             return _run(step, config, resources)
-        with turn(context.run.run_id, step.clock):
+        with run_mutex(context.run.run_id, step.clock):
             tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
             return _run(step, config, resources)
     except (InvalidPipelineError, IncompatibleStateError):
@@ -217,7 +217,7 @@ def _newest(step: Step, own: Manifest) -> Manifest:
     Its own last epoch would then be news of yesterday, which Dagster would show as the newest.
     """
     try:
-        newest = step.look().newest
+        newest = step.read_status().newest
     except StoreUnavailableError:
         return own  # it was the newest a moment ago, when the writer was asked for the last time
     return own if newest is None else newest
@@ -305,11 +305,13 @@ def _is_first_try(step: Step) -> bool:
 def _own_term(step: Step) -> Term | None:
     """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
     try:
-        sight = step.look()
+        status = step.read_status()
     except CorruptStateError:
         return None  # opening tells more of it, or goes back over it
-    return None if sight.newest is None or sight.dagster_run_id != step.context.run.run_id else sight.newest.term
+    return None if status.newest is None or status.dagster_run_id != step.context.run.run_id else status.newest.term
 
 
-def _told(epoch: CommittedEpoch) -> Told:
-    return Told(epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters))
+def _told(epoch: CommittedEpoch) -> ReportedEpoch:
+    return ReportedEpoch(
+        epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters)
+    )

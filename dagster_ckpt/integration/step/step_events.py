@@ -32,7 +32,7 @@ REST = 20
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportedEpoch:
     """One epoch and how fast it was."""
 
     manifest: Manifest
@@ -53,7 +53,7 @@ class Audience:
     log_event: Callable[[News], None]
     may_speak: Callable[[Manifest], bool]
 
-    def materialization(self, told: Told) -> dg.AssetMaterialization:
+    def materialization(self, told: ReportedEpoch) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster itself would put on a result with a data version."""
         tags = {
             "dagster/data_version": data_version(self.stream, told.manifest),
@@ -76,18 +76,18 @@ class EpochEvents:
         self._interval_ms = interval_ms
         self._clock = clock
         self._lock = threading.Lock()
-        self._newest: Told | None = None
+        self._newest: ReportedEpoch | None = None
         self._newest_is_logged = False
         self._newest_since_ms = 0
         self._next_ms: int | None = None
         self._late_rows_told = 0
 
     @property
-    def newest(self) -> Told | None:
+    def newest(self) -> ReportedEpoch | None:
         """The newest epoch committed in this step."""
         return self._newest
 
-    def committed(self, told: Told) -> None:
+    def committed(self, told: ReportedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if its time has come."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
@@ -121,7 +121,7 @@ class EpochEvents:
             if self._newest is not None:
                 self._log_late_rows(self._newest)
 
-    def _log_late_rows(self, told: Told) -> bool:
+    def _log_late_rows(self, told: ReportedEpoch) -> bool:
         heard = True
         for late in late_materializations(self._audience.asset_key, told.manifest, self._late_rows_told):
             heard = self._tell(told, late) and heard
@@ -131,14 +131,14 @@ class EpochEvents:
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms
 
-    def _log(self, told: Told) -> None:
+    def _log(self, told: ReportedEpoch) -> None:
         began_ms = self._clock.monotonic_ms()
         heard = self._tell(told, self._audience.materialization(told))
         heard = self._log_late_rows(told) and heard
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if heard else max(self._interval_ms, REST * cost_ms))
 
-    def _tell(self, told: Told, news: News) -> bool:
+    def _tell(self, told: ReportedEpoch, news: News) -> bool:
         """Whether there is nothing left to tell: it was heard, or is another's to tell."""
         for trial in range(1, TRIES + 1):
             began_ms = self._clock.monotonic_ms()

@@ -10,12 +10,12 @@ import dagster as dg
 
 from dagster_ckpt.integration.recovery.crash_loop_check import result_passed
 from dagster_ckpt.integration.step.epoch_metadata import Metadata, Pace, data_version, epoch_metadata, pace_of
-from dagster_ckpt.integration.step.step_events import Told
+from dagster_ckpt.integration.step.step_events import ReportedEpoch
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 def final_result(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, told: Told | None
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, told: ReportedEpoch | None
 ) -> dg.MaterializeResult[Any]:
     """The newest epoch's numbers. `told` is the newest epoch that this step itself committed; None if it made none."""
     version = data_version(stream, manifest)

@@ -11,7 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, stream_of_late_key
 from dagster_ckpt.integration.step.epoch_metadata import Pace
-from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, Told
+from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, ReportedEpoch
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
 from tests.worlds.clock import StillClock
@@ -71,7 +71,7 @@ def test_dagster_hears_of_late_rows_when_there_are_more_of_them() -> None:
 
     events = EpochEvents(Audience(KEY, "flights/delays", None, listen, lambda manifest: True), 0, StillClock())
     for epoch, total in [(2, 0), (3, 5), (4, 5), (5, 7)]:
-        events.committed(Told(keeping(epoch, total), Pace()))
+        events.committed(ReportedEpoch(keeping(epoch, total), Pace()))
     # The newest epoch's own event is the result's; what came too late is told here.
     assert heard == [("delays", None), ("delays", None), ("delays_late_rows", 5), ("delays", None)]
     events.finish()

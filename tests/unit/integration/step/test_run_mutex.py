@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dagster_ckpt.integration.step.run_mutex import turn
+from dagster_ckpt.integration.step.run_mutex import run_mutex
 from tests.worlds.clock import StillClock
 
 HOLDER = """
 import sys, time
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.integration.step.run_mutex import turn
-with turn(sys.argv[1], SystemClock()):
+from dagster_ckpt.integration.step.run_mutex import run_mutex
+with run_mutex(sys.argv[1], SystemClock()):
     print("mine", flush=True)
     time.sleep(60)
 """
@@ -42,12 +42,12 @@ def test_a_turn_is_held_by_one_process_and_taken_back_from_a_dead_one() -> None:
             other.wait()
 
         clock = BusyClock(kill_it)
-        with turn(run_id, clock):
+        with run_mutex(run_id, clock):
             assert clock.slept == 1
 
 
 def test_another_dagster_run_has_a_turn_of_its_own() -> None:
-    with turn("one run", StillClock()), turn("another run", StillClock()):
+    with run_mutex("one run", StillClock()), run_mutex("another run", StillClock()):
         pass
-    with turn("one run", StillClock()):
+    with run_mutex("one run", StillClock()):
         pass

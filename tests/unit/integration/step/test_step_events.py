@@ -10,7 +10,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
 from dagster_ckpt.integration.step.epoch_metadata import Pace, data_version, epoch_metadata, row_count
-from dagster_ckpt.integration.step.step_events import TRIES, Audience, EpochEvents, News, Told
+from dagster_ckpt.integration.step.step_events import TRIES, Audience, EpochEvents, News, ReportedEpoch
 from dagster_ckpt.integration.step.step_result import final_result
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
@@ -66,8 +66,8 @@ class Listener:
         self.heard.append(event.metadata["epoch"].value)
 
 
-def told(epoch: int) -> Told:
-    return Told(a_manifest(epoch=Epoch(epoch), version=Version(epoch)), Pace(3, 10.5, 0.5))
+def told(epoch: int) -> ReportedEpoch:
+    return ReportedEpoch(a_manifest(epoch=Epoch(epoch), version=Version(epoch)), Pace(3, 10.5, 0.5))
 
 
 def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
