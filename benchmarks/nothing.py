@@ -15,7 +15,7 @@ from benchmarks.session import CORES, read_inbox
 from dagster_ckpt.runtime.driver.stream_job import JobOptions
 from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
 from dagster_ckpt.runtime.spark.session import open_session
-from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
+from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.state.memory_budget import MemoryBudget
 
 
@@ -26,10 +26,10 @@ class Nothing:
         self.session = open_session(spark)
         budget = MemoryBudget(JobOptions().engine.memory_limit_bytes)
         limit_batches(self.session, [ARROW_SCHEMA], (KEY,), budget.chunk_bytes)
-        layout = Layout.keyed(SHARDS, CORES)
-        assert layout.tasks is not None, "what is keyed is shuffled"
+        assignment = ShardAssignment.keyed(SHARDS, CORES)
+        assert assignment.tasks is not None, "what is keyed is shuffled"
         rows = read_inbox(self.session, inbox).withColumn(HASH, F.xxhash64(KEY))
-        shuffled = rows.repartitionById(layout.tasks, F.expr(layout.partition_in_sql()))
+        shuffled = rows.repartitionById(assignment.tasks, F.expr(assignment.partition_in_sql()))
         self._frame = shuffled.mapInArrow(_consume, "word binary")
         self._checkpoint = checkpoint
 

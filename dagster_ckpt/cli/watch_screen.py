@@ -11,7 +11,7 @@ from rich.table import Table
 from dagster_ckpt.cli.output import amounts, writer_text
 from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
-from dagster_ckpt.protocol.lease import EpochWork
+from dagster_ckpt.protocol.lease import EpochProgress
 
 _LOOK_MS = 2_000
 """A look is a few small reads; what it finds of the epoch in work is as old as the lease's last beat anyhow."""
@@ -60,7 +60,7 @@ def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
     return lines
 
 
-def _bar(work: EpochWork) -> RenderableType:
+def _bar(work: EpochProgress) -> RenderableType:
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_row(
         f"epoch {work.epoch}",

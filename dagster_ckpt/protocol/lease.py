@@ -49,7 +49,7 @@ def interruption(what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochWork:
+class EpochProgress:
     """How far the epoch in work was when Spark was last asked: `tasks_done` of `tasks` have ended, after `elapsed_ms`.
 
     `slowest` says which of the others has worked for longest, and for `slowest_ms`; None where none works.
@@ -77,7 +77,7 @@ class Lease:
     epoch: Epoch
     counter: int = 1
     closed: str | None = None
-    work: EpochWork | None = None
+    work: EpochProgress | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -101,10 +101,10 @@ _WORK_FIELDS: Mapping[str, Codec[Any]] = {
     "slowest": optional(TEXT),
     "slowest_ms": COUNT,
 }
-_WORK = Record(EpochWork, _WORK_FIELDS).codec()
+_WORK = Record(EpochProgress, _WORK_FIELDS).codec()
 
 
-def _work_of(fields: Any) -> EpochWork | None:
+def _work_of(fields: Any) -> EpochProgress | None:
     """The work that these fields tell; None where they tell it in words that this release does not know."""
     try:
         return None if fields is None else _WORK.decode({name: fields[name] for name in _WORK_FIELDS})

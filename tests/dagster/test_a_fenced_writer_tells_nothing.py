@@ -8,18 +8,18 @@ import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.integration.step import step as step_module
-from dagster_ckpt.integration.step.step import Step
+from dagster_ckpt.integration.step.step import StreamStep
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.dagster.sensor_world import SensorWorld, a_world
 
 
-def a_step(world: SensorWorld, run: dg.DagsterRun) -> Step:
+def a_step(world: SensorWorld, run: dg.DagsterRun) -> StreamStep:
     """As much of a step as looks at the store."""
     context: Any = SimpleNamespace(asset_key=dg.AssetKey("s"), run=run)
     nothing: Any = None
-    return Step(context, nothing, world.checkpoints, nothing, nothing, Mode.AVAILABLE_NOW, world.clock)
+    return StreamStep(context, nothing, world.checkpoints, nothing, nothing, Mode.AVAILABLE_NOW, world.clock)
 
 
 def test_the_writer_may_speak_and_once_another_has_opened_the_stream_it_may_not() -> None:

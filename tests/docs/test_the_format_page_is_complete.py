@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.lsm.file import run_file, run_tail
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.drain_request import DrainRequest
-from dagster_ckpt.protocol.lease import EpochWork, Lease, LeaseHolder, ProcessId
+from dagster_ckpt.protocol.lease import EpochProgress, Lease, LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest import manifest
 from dagster_ckpt.protocol.manifest.codec import FORMAT
 
@@ -21,7 +21,7 @@ WRITTEN = [
     Lease,
     LeaseHolder,
     ProcessId,
-    EpochWork,
+    EpochProgress,
     DrainRequest,
     run_tail.Descriptor,
 ]

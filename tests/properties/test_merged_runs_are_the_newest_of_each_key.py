@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.compaction.merge import merged, merged_into, scan
 from dagster_ckpt.lsm.file import run_file
-from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
 from dagster_ckpt.lsm.lookup.multimap import get_all
 from dagster_ckpt.lsm.runs.run import Run, live, run_of
@@ -77,7 +77,7 @@ def run_from(words: Words, distinct: int, in_file: bool) -> Run:
     run = run_of(hashes_of(keys, distinct), rows, np.array([word is None for word in words.values()], dtype=np.bool_))
     if not (in_file and words):
         return run
-    file = encode(run, Layout(time="at", bloom=distinct % 2 == 0))
+    file = encode(run, FileLayout(time="at", bloom=distinct % 2 == 0))
     return decode("run", file.data, file.checksum, SCHEMA)
 
 

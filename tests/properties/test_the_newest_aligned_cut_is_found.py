@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.epochs.aligned_cut import Cut, Line, NoCut, Seen, Unseen, newest_cut
+from dagster_ckpt.protocol.epochs.aligned_cut import Cut, KnownEpochs, Line, NoCut, Unseen, newest_cut
 from dagster_ckpt.protocol.manifest.manifest import Consumed
 
 NAMES = ("a", "b", "c", "d")
@@ -36,7 +36,7 @@ def histories(draw: st.DrawFn) -> dict[str, Line]:
         # upstreams had none before.
         creating = draw(st.sets(st.sampled_from(epochs))) if reads else set[int]()
         seen = {
-            Epoch(epoch): Seen(
+            Epoch(epoch): KnownEpochs(
                 tuple(Consumed(up, uuid_of(up), Epoch(consumed[up, way][at])) for up, way in reads),
                 whole=epoch not in creating,
             )

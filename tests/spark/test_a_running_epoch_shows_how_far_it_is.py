@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
-from dagster_ckpt.protocol.lease import EpochWork
+from dagster_ckpt.protocol.lease import EpochProgress
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from tests.spark.input_files import drop
@@ -34,7 +34,7 @@ def test_tasks_done_of_all_and_the_slowest_ride_along_with_the_beats(
         frame = spark.readStream.schema("k string").parquet(str(inbox))
         return Stream(frame.mapInArrow(first_waits, frame.schema)).key_by("k").aggregate(n=agg.count())
 
-    seen: list[EpochWork] = []
+    seen: list[EpochProgress] = []
 
     def on_idle() -> None:
         work = stream.history().writer().work

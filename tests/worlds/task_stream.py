@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.pipeline import arrow_schema
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
-from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, Layout, columns_of_input
+from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -111,8 +111,8 @@ class TaskStream:
     @property
     def _setup(self) -> TaskSetup:
         keyed = bool(self.operator.pipeline.keys)
-        layout = Layout.keyed(SHARDS, 1) if keyed else Layout.unkeyed(SHARDS)
-        return TaskSetup(StoreAddress(self.root.as_uri()), NAME, layout, self.event_times, code=self.code)
+        assignment = ShardAssignment.keyed(SHARDS, 1) if keyed else ShardAssignment.unkeyed(SHARDS)
+        return TaskSetup(StoreAddress(self.root.as_uri()), NAME, assignment, self.event_times, code=self.code)
 
     def _opening(self) -> Opening:
         return Opening(

@@ -9,7 +9,7 @@ from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.cli.output.text_layout import say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import WriterInfo
-from dagster_ckpt.protocol.lease import EpochWork, Life
+from dagster_ckpt.protocol.lease import EpochProgress, Life
 
 _LIVES = {
     Life.BEATING: "at work",
@@ -36,7 +36,7 @@ def in_words(writer: WriterInfo) -> str:
     return f"{run} on {escape(writer.host)} (pid {writer.pid}), {_LIVES[writer.life]}{why}"
 
 
-def work_in_words(work: EpochWork) -> str:
+def work_in_words(work: EpochProgress) -> str:
     """`epoch 42: 37 of 200 tasks done in 12 s`, and which of the others is the slowest."""
     slowest = f"; slowest: {escape(work.slowest)}, {amounts.duration(work.slowest_ms)}" if work.slowest else ""
     took = amounts.duration(work.elapsed_ms)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import EpochWork, Lease, Life, Watch, judged, watched
+from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import read_lease
@@ -30,7 +30,7 @@ class WriterInfo:
     host: str = ""
     pid: int | None = None
     epoch: Epoch | None = None
-    work: EpochWork | None = None
+    work: EpochProgress | None = None
     closed: str | None = None
 
     @property

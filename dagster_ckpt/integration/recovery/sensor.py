@@ -39,7 +39,7 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
 )
 from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
-from dagster_ckpt.integration.recovery.sensor_memory import Memory, Seen
+from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
 from dagster_ckpt.integration.recovery.stream_status import (
     StatusReader,
     StreamStatus,
@@ -77,7 +77,7 @@ class Case:
 
     status: StreamStatus
     run: dg.DagsterRun | None
-    seen: Seen
+    seen: LeaseSeen
     view: StreamView
     verdict: Verdict
 

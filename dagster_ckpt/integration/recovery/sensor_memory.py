@@ -15,7 +15,7 @@ TICK_MS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LeaseSeen:
     """One stream as last seen: its newest lease, and all that was seen of its newest Dagster run, and since when.
 
     `start` is the beat of that run while it has not opened the stream: the run and the beat's counter.
@@ -43,14 +43,14 @@ class Memory:
 
     now_ms: int
     watched_ms: int
-    streams: Mapping[str, Seen]
+    streams: Mapping[str, LeaseSeen]
 
     @classmethod
     def read(cls, cursor: str | None, now_ms: int) -> "Memory":
         """What a cursor holds, a tick later; nothing where there is none, or one of another release."""
         try:
             written = json.loads(cursor or "")
-            streams = {stream: Seen(**seen) for stream, seen in written["streams"].items()}
+            streams = {stream: LeaseSeen(**seen) for stream, seen in written["streams"].items()}
             passed_ms = min(max(now_ms - int(written["now_ms"]), 0), TICK_MS_MAX)
             return cls(now_ms, int(written["watched_ms"]) + passed_ms, streams)
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -59,10 +59,10 @@ class Memory:
     def write(self) -> str:
         return json.dumps(asdict(self))
 
-    def remember(self, stream: str, seen: Seen) -> "Memory":
+    def remember(self, stream: str, seen: LeaseSeen) -> "Memory":
         return replace(self, streams={**self.streams, stream: seen})
 
-    def see(self, stream: str, lease: Watch, run: str, start: str = "") -> Seen:
+    def see(self, stream: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
         """The stream as seen now. `run` says all there was to see of its newest Dagster run, `start` of its beat.
 
         The time of each begins again with a change.
@@ -71,4 +71,4 @@ class Memory:
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
         same_start = before is not None and before.start == start
         start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
-        return Seen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms)
+        return LeaseSeen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms)

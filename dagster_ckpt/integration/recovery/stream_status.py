@@ -20,7 +20,7 @@ from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.recovery.decision import LeaseView, StartView
-from dagster_ckpt.integration.recovery.sensor_memory import Seen
+from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
@@ -74,14 +74,14 @@ class StreamStatus:
         """Whether a rollback that this Dagster run, or the one it stems from, was told to do was done."""
         return self.newest is not None and root_run_id in self.newest.rollbacks
 
-    def watch(self, before: Seen | None, now_ms: int) -> Watch:
+    def watch(self, before: LeaseSeen | None, now_ms: int) -> Watch:
         """The watch over the newest term's lease after this look, on the sensor's own clock."""
         if self.newest is None:
             return _NOBODY
         return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
 
 
-def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Seen | None) -> StreamStatus:
+def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: LeaseSeen | None) -> StreamStatus:
     """What the store says now.
 
     Raises `StoreUnavailableError` where it does not answer, and `CorruptStateError` where the newest manifest is
@@ -113,7 +113,7 @@ class StatusReader:
     clock: Clock
     _seen: dict[str, tuple[int, StreamStatus]] = field(default_factory=dict, init=False)
 
-    def read_status(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> StreamStatus:
+    def read_status(self, store: ObjectStore, key: dg.AssetKey, before: LeaseSeen | None) -> StreamStatus:
         """What the store says now, asked as cheaply as possible. Raises as `look` does."""
         name, now_ms = _place(store, key), self.clock.now_ms()
         # Taken out: what follows may raise, and then the next look is a full one.
@@ -126,7 +126,7 @@ class StatusReader:
         self._seen[name] = full_ms, status
         return status
 
-    def read_status_in_full(self, store: ObjectStore, key: dg.AssetKey, before: Seen | None) -> StreamStatus:
+    def read_status_in_full(self, store: ObjectStore, key: dg.AssetKey, before: LeaseSeen | None) -> StreamStatus:
         """What the store says now, whatever was seen before."""
         self._seen.pop(_place(store, key), None)
         return self.read_status(store, key, before)

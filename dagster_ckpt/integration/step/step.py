@@ -68,7 +68,7 @@ _UPSTREAM_WAIT_MS = 120_000
 
 
 @dataclass(frozen=True)
-class Step:
+class StreamStep:
     """What a step knows when it begins."""
 
     context: dg.AssetExecutionContext
@@ -123,7 +123,7 @@ def run_step(
     try:
         choice = read_choice(op_config(context.run.run_config, op_name))
         mode = mode_of_run(choice.mode, streaming.options.mode, streams)
-        step = Step(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+        step = StreamStep(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
         if not works_in_a_child(context):
             return _run(step, config, resources)
         die_with_parent()
@@ -139,14 +139,14 @@ def run_step(
         raise
 
 
-def _run(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
+def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
     folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
     with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as on_open:
         return _work(step, _stream(step, config, resources), on_open)
 
 
-def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
+def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
     """What the user's function returns, made with a Spark session of its own."""
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
@@ -165,7 +165,7 @@ def _stream(step: Step, config: dg.Config | None, resources: Mapping[str, Any]) 
     return made
 
 
-def _downstream(step: Step, spark: SparkSession) -> Downstream:
+def _downstream(step: StreamStep, spark: SparkSession) -> Downstream:
     return Downstream(
         address=step.coordinator.address,
         folder=folder_of(step.key.path),
@@ -179,7 +179,7 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
     return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
-def _work(step: Step, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
+def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
     context = step.context
     # Dagster takes the outcome of a check there too; its annotation does not say so.
     log_event = cast(Callable[[News], None], context.log_event)
@@ -211,7 +211,7 @@ def _work(step: Step, stream: Stream, on_open: Callable[[], None]) -> dg.Materia
     return final_result(context.instance, step.key, step.stream_name, _newest(step, result.manifest), events.newest)
 
 
-def _newest(step: Step, own: Manifest) -> Manifest:
+def _newest(step: StreamStep, own: Manifest) -> Manifest:
     """What the result tells: the stream's newest epoch, also where somebody has opened it since this run closed it.
 
     Its own last epoch would then be news of yesterday, which Dagster would show as the newest.
@@ -223,7 +223,7 @@ def _newest(step: Step, own: Manifest) -> Manifest:
     return own if newest is None else newest
 
 
-def _tags_at_work(step: Step) -> dict[str, str]:
+def _tags_at_work(step: StreamStep) -> dict[str, str]:
     """The sensor compares the code version with the deployed one's, and tells a run of old code to drain.
 
     Dagster copies a run's tags to its next try: an order to drain was not meant for this one.
@@ -233,7 +233,7 @@ def _tags_at_work(step: Step) -> dict[str, str]:
     return {**tags, DRAIN_TAG: ""} if inherited else tags
 
 
-def _job(step: Step, stream: Stream) -> StreamJob:
+def _job(step: StreamStep, stream: Stream) -> StreamJob:
     options, coordinator = step.streaming.options, step.coordinator
     interval_ms = options.checkpoint_interval_ms
     cache_bytes = step.state.cache_limit_bytes
@@ -265,11 +265,11 @@ def _job(step: Step, stream: Stream) -> StreamJob:
     )
 
 
-def _holder(step: Step) -> LeaseHolder:
+def _holder(step: StreamStep) -> LeaseHolder:
     return LeaseHolder(step.context.run.run_id, instance_id(step.context.instance), this_process())
 
 
-def _opening(step: Step) -> Callable[[Pipeline], Opening]:
+def _opening(step: StreamStep) -> Callable[[Pipeline], Opening]:
     run, options, coordinator = step.context.run, step.streaming.options, step.coordinator
     instance = instance_id(step.context.instance)
     may_fence = _own_term(step) or may_fence_tag(run)
@@ -293,7 +293,7 @@ def _opening(step: Step) -> Callable[[Pipeline], Opening]:
     return opening
 
 
-def _is_first_try(step: Step) -> bool:
+def _is_first_try(step: StreamStep) -> bool:
     """Whether neither the step nor its Dagster run is another try: those repeat the config, not a person's wish.
 
     Whoever opened the stream in between is the newer wish, and may not be fenced by the older one's return.
@@ -302,7 +302,7 @@ def _is_first_try(step: Step) -> bool:
     return step.context.op_execution_context.retry_number == 0 and run.root_run_id in {None, run.run_id}
 
 
-def _own_term(step: Step) -> Term | None:
+def _own_term(step: StreamStep) -> Term | None:
     """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
     try:
         status = step.read_status()

@@ -41,7 +41,7 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """What a run's file has beside the rows. `time` is the table's time column.
 
     A Bloom filter takes a byte or two a row and 10 ns to make. It pays where most keys that are asked for are not
@@ -63,9 +63,9 @@ class Encoded:
     checksum: str
 
 
-def encode(run: Run, layout: Layout | None = None) -> Encoded:
+def encode(run: Run, layout: FileLayout | None = None) -> Encoded:
     """The file of a run of at least one row."""
-    layout = Layout() if layout is None else layout
+    layout = FileLayout() if layout is None else layout
     batch = _batch(run)
     directory = run.directory
     bloom = bloom_of(run.hashes) if layout.bloom else None

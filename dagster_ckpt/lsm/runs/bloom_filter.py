@@ -1,6 +1,6 @@
 """A Bloom filter of hashes: whether a run may have a hash, from two bits instead of a look at the run.
 
-When there is one: see `Layout`.
+When there is one: see `FileLayout`.
 """
 
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, OnlyGrows
-from dagster_ckpt.operators.process.epoch.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, EpochWork
+from dagster_ckpt.operators.process.epoch.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, ProcessEpoch
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.process_checks import check_function, check_process
 from dagster_ckpt.operators.process.process_tables import (
@@ -127,9 +127,9 @@ class ProcessOperator(OnlyGrows):
                 yield inserts(made)
         work.end()
 
-    def _work(self, state: State, context: EpochContext) -> EpochWork:
+    def _work(self, state: State, context: EpochContext) -> ProcessEpoch:
         event_time, _, expire_after_us = _from_parameters(self.pipeline)
-        return EpochWork(self.function, self.pipeline, event_time, expire_after_us, state, context)
+        return ProcessEpoch(self.function, self.pipeline, event_time, expire_after_us, state, context)
 
 
 def _tables(

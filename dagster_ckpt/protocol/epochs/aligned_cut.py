@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Consumed, Ma
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KnownEpochs:
     """What an epoch's manifest says. `whole`: its table is not one that is still being created.
 
     An upstream that is read in several ways is in `consumed` once for each epoch that one of them is at: an epoch where
@@ -40,7 +40,7 @@ class Line:
     uuid: StreamUuid
     epochs: tuple[Epoch, ...]
     reads: bool = False
-    seen: Mapping[Epoch, Seen] = field(default_factory=dict)
+    seen: Mapping[Epoch, KnownEpochs] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class NoCut:
     behind: str | None = None
 
 
-def seen_of(manifest: Manifest, *, creating: bool = False) -> Seen:
+def seen_of(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
     """What counts of a manifest. `creating`: a table that is still being created will do."""
-    return Seen(consumed_in_each_way(manifest.sources), creating or not is_creating(manifest))
+    return KnownEpochs(consumed_in_each_way(manifest.sources), creating or not is_creating(manifest))
 
 
 def upstreams_of(manifest: Manifest) -> frozenset[str]:

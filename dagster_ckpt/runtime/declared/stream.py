@@ -78,7 +78,7 @@ class StepInput:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class StatefulStep:
     """The stateful step of a stream.
 
     `name` is the method that made it. `build` makes the operator of its inputs, and raises `InvalidPipelineError` where
@@ -109,7 +109,7 @@ class Stream:
     event_time: EventTime | None = None
     keys: tuple[str, ...] = ()
     expire_after_us: int | None = None
-    step: Step | None = None
+    step: StatefulStep | None = None
     upstream: Upstream | None = None
 
     @property
@@ -139,7 +139,7 @@ class Stream:
             [rows] = inputs
             return Mirror.build(rows.keys, rows.spec, _where(rows))
 
-        return replace(self, keys=self.upstream.row_key, step=Step("where", build))
+        return replace(self, keys=self.upstream.row_key, step=StatefulStep("where", build))
 
     def where(self, condition: "str | Column") -> "Stream":
         """The rows that match a condition, in Spark's SQL or as a Column. Null is no match.
@@ -206,7 +206,7 @@ class Stream:
                 where=_where(rows),
             )
 
-        return self._with_step(Step("aggregate", build, compared=_compared_by(aggregations)))
+        return self._with_step(StatefulStep("aggregate", build, compared=_compared_by(aggregations)))
 
     def window(
         self,
@@ -247,7 +247,7 @@ class Stream:
         def build(inputs: Sequence[StepInput]) -> Operator:
             return IntervalJoin.build(*_sides(inputs), lower_us, upper_us, how, late)
 
-        return self._with_step(Step("interval_join", build, (other,), on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("interval_join", build, (other,), on_end=OnEnd(on_end)))
 
     def join(
         self,
@@ -267,7 +267,7 @@ class Stream:
         def build(inputs: Sequence[StepInput]) -> Operator:
             return IntervalJoin.expiring(*_sides(inputs), reach_us, how, late)
 
-        return self._with_step(Step("join", build, (other,), on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("join", build, (other,), on_end=OnEnd(on_end)))
 
     def instant_join(
         self,
@@ -282,7 +282,7 @@ class Stream:
         def build(inputs: Sequence[StepInput]) -> Operator:
             return WindowedJoin.build(*_sides(inputs), None, how, late)
 
-        return self._with_step(Step("instant_join", build, (other,), on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("instant_join", build, (other,), on_end=OnEnd(on_end)))
 
     def window_join(
         self,
@@ -298,7 +298,7 @@ class Stream:
         def build(inputs: Sequence[StepInput]) -> Operator:
             return WindowedJoin.build(*_sides(inputs), window, how, late)
 
-        return self._with_step(Step("window_join", build, (other,), on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("window_join", build, (other,), on_end=OnEnd(on_end)))
 
     def deduplicate(
         self,
@@ -324,7 +324,7 @@ class Stream:
             [rows] = inputs
             return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
 
-        return self._with_step(Step("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
 
     def process(
         self,
@@ -344,9 +344,9 @@ class Stream:
             [rows] = inputs
             return ProcessOperator.build(function, rows.keys, rows.spec, rows.event_time, late, expire_after_us)
 
-        return self._with_step(Step("process", build, on_end=OnEnd(on_end), code=function))
+        return self._with_step(StatefulStep("process", build, on_end=OnEnd(on_end), code=function))
 
-    def _with_step(self, step: Step) -> "Stream":
+    def _with_step(self, step: StatefulStep) -> "Stream":
         """This stream with its stateful step. Raises `InvalidPipelineError` where that cannot be one."""
         self._refuse_after_step(step.name)
         for number, stream in enumerate((self, *step.others)):
@@ -396,7 +396,7 @@ class WindowedStream:
                 return SessionAggregate.build(*options, self.window, self.early, self.late)
             return WindowAggregate.build(*options, self.window, self.early, self.late)
 
-        step = Step("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
+        step = StatefulStep("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
 
 

@@ -19,7 +19,7 @@ from dagster_ckpt.errors import (
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
-from dagster_ckpt.protocol.lease import EpochWork
+from dagster_ckpt.protocol.lease import EpochProgress
 from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
@@ -31,7 +31,7 @@ from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoin
 from dagster_ckpt.runtime.driver.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
@@ -72,7 +72,7 @@ class DriverSetup:
     coordinator: CheckpointCoordinator
     checkpoint: SparkCheckpoint
     sources: tuple[Source, ...]
-    layout: Layout
+    assignment: ShardAssignment
     watermarks: Watermarks
     horizon_us: int | None
     on_commit: Callable[[CommittedEpoch], None]
@@ -233,14 +233,14 @@ class EpochDriver:
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
         tell = partial(self._tell_progress, epoch, setup.clock.monotonic_ms())
-        self._job = EpochJob(frame, order, setup.layout, f"dagster-ckpt-{setup.clock.unique()}", tell)
+        self._job = EpochJob(frame, order, setup.assignment, f"dagster-ckpt-{setup.clock.unique()}", tell)
         try:
             outcome = self._job.run(setup.coordinator.timeout_ms)
         finally:
             self._job = None
             setup.writer.heartbeat.works(None)
         try:
-            return acks_of(setup.coordinator, epoch, outcome, setup.layout)
+            return acks_of(setup.coordinator, epoch, outcome, setup.assignment)
         except CheckpointError as error:
             raise self._error(outcome, error) from outcome.error
 
@@ -248,7 +248,7 @@ class EpochDriver:
         """Have the lease say how far the epoch is, from its next beat on."""
         clock, slowest = self._setup.clock, progress.slowest
         self._setup.writer.heartbeat.works(
-            EpochWork(
+            EpochProgress(
                 epoch=epoch,
                 elapsed_ms=clock.monotonic_ms() - began_ms,
                 tasks_done=progress.tasks_done,
@@ -330,7 +330,7 @@ def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
 
 
 def acks_of(
-    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, layout: Layout
+    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, assignment: ShardAssignment
 ) -> tuple[ShardAck, ...]:
     """Tell the coordinator how the job ended; the ACKs to commit. Raises where it gives the epoch up."""
     if outcome.silent is not None:
@@ -341,7 +341,7 @@ def acks_of(
     elif outcome.error is not None:
         coordinator.decline(epoch, None, "", outcome.reason)
     else:
-        for reply in _whole(outcome, layout):
+        for reply in _whole(outcome, assignment):
             if isinstance(reply, ShardAck):
                 coordinator.ack(epoch, reply)
             else:
@@ -349,11 +349,11 @@ def acks_of(
     return coordinator.end_job(epoch)
 
 
-def _whole(outcome: JobOutcome, layout: Layout) -> Iterable[Reply]:
+def _whole(outcome: JobOutcome, assignment: ShardAssignment) -> Iterable[Reply]:
     """A reply for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
     replies = outcome.replies
-    if layout.tasks is not None and outcome.had_tasks:
+    if assignment.tasks is not None and outcome.had_tasks:
         return replies
     acks = merged(reply for reply in replies if isinstance(reply, ShardAck))
-    absent = (ShardAck(Shard(shard)) for shard in range(layout.shards) if shard not in acks)
+    absent = (ShardAck(Shard(shard)) for shard in range(assignment.shards) if shard not in acks)
     return [*(reply for reply in replies if isinstance(reply, ShardDecline)), *acks.values(), *absent]

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ class EpochJob:
         self,
         frame: DataFrame,
         order: EpochOrder,
-        layout: Layout,
+        assignment: ShardAssignment,
         tag: str,
         on_progress: Callable[[JobProgress], None],
     ) -> None:
         self._frame = frame
         self._order = order
-        self._layout = layout
+        self._assignment = assignment
         self._tag = tag
         self._on_progress = on_progress
         self._telling = threading.Lock()
@@ -109,7 +109,7 @@ class EpochJob:
     def _running_tasks(self, context: SparkContext) -> tuple[RunningTask, ...]:
         """The tasks that have not answered, their hosts and shards."""
         try:
-            return tuple(islice(running_tasks(context, self._tag, self._layout), _TASKS_SHOWN_MAX))
+            return tuple(islice(running_tasks(context, self._tag, self._assignment), _TASKS_SHOWN_MAX))
         except (Py4JError, PySparkException) as error:
             return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
 
@@ -117,7 +117,7 @@ class EpochJob:
         """Tell how far the job is, in a thread of its own: Spark may hang, and nothing else may wait for it then."""
         while not self._done.wait(_LOOK_S):
             try:
-                progress = progress_of(context, self._tag, self._layout)
+                progress = progress_of(context, self._tag, self._assignment)
             except (Py4JError, PySparkException, ConnectionError) as error:
                 _LOG.debug("Spark did not say how far the epoch is; asked again soon. reason=%s", error)
                 continue

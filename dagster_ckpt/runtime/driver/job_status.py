@@ -7,7 +7,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 _SHARDS_SHOWN_MAX = 8
 
@@ -33,7 +33,7 @@ class JobProgress:
     began_ms: int = 0
 
 
-def running_tasks(context: SparkContext, tag: str, layout: Layout) -> Iterator[RunningTask]:
+def running_tasks(context: SparkContext, tag: str, assignment: ShardAssignment) -> Iterator[RunningTask]:
     """The tasks at work of the jobs with that tag. Raises what Spark does where it does not answer."""
     store = _status_store(context)
     for stage, is_last in _stages(context, tag):
@@ -41,10 +41,10 @@ def running_tasks(context: SparkContext, tag: str, layout: Layout) -> Iterator[R
         while tasks.hasNext():
             task = tasks.next()
             if task.status() == "RUNNING":
-                yield _named(task, layout, works_shards=is_last)
+                yield _named(task, assignment, works_shards=is_last)
 
 
-def progress_of(context: SparkContext, tag: str, layout: Layout) -> JobProgress:
+def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) -> JobProgress:
     """How far the jobs with that tag are: a few calls for each stage, however many tasks it has.
 
     Raises what Spark does where it does not answer.
@@ -60,7 +60,7 @@ def progress_of(context: SparkContext, tag: str, layout: Layout) -> JobProgress:
         if attempt.numActiveTasks():
             oldest = _oldest_running(context, stage, attempt.attemptId())
             if oldest is not None:
-                slowest, began_ms = _named(oldest, layout, works_shards=is_last), oldest.launchTime().getTime()
+                slowest, began_ms = _named(oldest, assignment, works_shards=is_last), oldest.launchTime().getTime()
     return JobProgress(done, known, slowest, began_ms)
 
 
@@ -88,10 +88,10 @@ def _oldest_running(context: SparkContext, stage: int, attempt: int) -> Any:
     return tasks.head() if tasks.nonEmpty() else None
 
 
-def _named(task: Any, layout: Layout, *, works_shards: bool) -> RunningTask:
+def _named(task: Any, assignment: ShardAssignment, *, works_shards: bool) -> RunningTask:
     where = f"{task.host()} (task {task.taskId()}"
     if not works_shards:
         return RunningTask(f"{where} reads partition {task.partitionId()} of the input)")
-    shards = layout.shards_of(task.partitionId())
+    shards = assignment.shards_of(task.partitionId())
     which = ", ".join(map(str, shards)) if len(shards) <= _SHARDS_SHOWN_MAX else f"{shards[0]} to {shards[-1]}"
     return RunningTask(f"{where} works shards {which})", shards)

@@ -17,7 +17,7 @@ from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
 from dagster_ckpt.runtime.task.dataflow import shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
 
 def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
     """Have Spark analyse the whole plan that will run, and check it as a streaming one; only its layout is made up."""
-    layout = Layout.keyed(1, 1) if pipeline.keys else Layout.unkeyed(1)
+    layout = ShardAssignment.keyed(1, 1) if pipeline.keys else ShardAssignment.unkeyed(1)
     setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
     frames = [stream.frame for stream in running.inputs]
     try:

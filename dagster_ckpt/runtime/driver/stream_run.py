@@ -46,7 +46,7 @@ from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.task.dataflow import shard_replies, shard_replies_of_own_epoch
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.state.memory_budget import MemoryBudget
@@ -115,7 +115,7 @@ class _Run:
     _root: ObjectStore
     _writer: StreamWriter
     _coordinator: CheckpointCoordinator
-    _layout: Layout
+    _assignment: ShardAssignment
     _drain: DrainWatch
 
     def __init__(
@@ -246,7 +246,7 @@ class _Run:
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_the_end(self) -> JobResult:
-        self._layout = self._laid_out()  # once: an epoch of our own has the tasks that the query has
+        self._assignment = self._laid_out()  # once: an epoch of our own has the tasks that the query has
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
         query = EpochQuery(driver.work)
@@ -375,7 +375,7 @@ class _Run:
             coordinator=self._coordinator,
             checkpoint=checkpoint,
             sources=self._checked.sources,
-            layout=self._layout,
+            assignment=self._assignment,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
             horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
             on_commit=self._committed,
@@ -392,17 +392,17 @@ class _Run:
         return TaskSetup(
             address=self._job.address,
             folder=self._job.folder,
-            layout=self._layout,
+            assignment=self._assignment,
             event_times=tuple(None if each is None else each.column for each in event_times),
             engine=self._job.options.engine,
             code=self._job.stream.code,
         )
 
-    def _laid_out(self) -> Layout:
+    def _laid_out(self) -> ShardAssignment:
         if not self._checked.operator.pipeline.keys:
-            return Layout.unkeyed(self._writer.manifest.shards)
+            return ShardAssignment.unkeyed(self._writer.manifest.shards)
         tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
-        return Layout.keyed(self._writer.manifest.shards, tasks_max)
+        return ShardAssignment.keyed(self._writer.manifest.shards, tasks_max)
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, pipeline = self._job.options, self._checked.operator.pipeline

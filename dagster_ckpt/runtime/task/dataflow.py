@@ -20,7 +20,7 @@ def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSe
     """
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
-    if setup.layout.tasks is None:
+    if setup.assignment.tasks is None:
         [unkeyed], [unkeyed_names] = rows, names
         return unkeyed.mapInArrow(epoch_task(setup, unkeyed_names), ACK_ROW_OF_SPARK)
     hashed = []
@@ -32,13 +32,13 @@ def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSe
     else:
         together = _union(rows, hashed)
         columns = together.columns
-    shuffled = together.repartitionById(setup.layout.tasks, F.expr(setup.layout.partition_in_sql()))
+    shuffled = together.repartitionById(setup.assignment.tasks, F.expr(setup.assignment.partition_in_sql()))
     return shuffled.mapInArrow(epoch_task(setup, columns), ACK_ROW_OF_SPARK)
 
 
 def shard_replies_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
     """A DataFrame with the replies of an epoch without rows, which is the driver's own: each task works its shards."""
-    tasks = setup.layout.tasks
+    tasks = setup.assignment.tasks
     assert tasks is not None, "nothing waits in an unkeyed stream"
     return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
 

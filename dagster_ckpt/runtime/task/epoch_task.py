@@ -19,7 +19,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, encode_replies
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -41,7 +41,7 @@ class TaskSetup:
 
     address: StoreAddress
     folder: str
-    layout: Layout
+    assignment: ShardAssignment
     event_times: tuple[str | None, ...]
     engine: EngineOptions = field(default_factory=EngineOptions)
     code: object = None
@@ -95,7 +95,7 @@ def replies_of(
 
     A crash at any point leaves files that no manifest names, under names that nobody else has.
     """
-    shards = setup.layout.shards_of(partition)
+    shards = setup.assignment.shards_of(partition)
     try:
         work = _begun(setup, order, attempt)
         operator = from_pipeline(work.manifest.pipeline, setup.code)
@@ -121,7 +121,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
         epoch=order.epoch,
         term=order.term,
         attempt=attempt,
-        layout=setup.layout,
+        assignment=setup.assignment,
         event_times=setup.event_times,
         clock=clock,
         engine=engine_of(setup.engine, store),

@@ -21,7 +21,7 @@ def columns_of_input(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ShardAssignment:
     """How `shards` (a power of two) are spread over tasks. `tasks` is None for an unkeyed stream.
 
     A keyed stream is shuffled: a shard is a range of the key's hash, a task works a range of shards. An unkeyed one is
@@ -32,13 +32,13 @@ class Layout:
     tasks: int | None
 
     @classmethod
-    def keyed(cls, shards: int, tasks_max: int) -> "Layout":
+    def keyed(cls, shards: int, tasks_max: int) -> "ShardAssignment":
         """As few shards a task as `tasks_max` tasks allow; no task is without one."""
         shards_a_task = -(-shards // max(1, tasks_max))
         return cls(shards, -(-shards // shards_a_task))
 
     @classmethod
-    def unkeyed(cls, shards: int) -> "Layout":
+    def unkeyed(cls, shards: int) -> "ShardAssignment":
         return cls(shards, None)
 
     def shards_of(self, partition: int) -> tuple[Shard, ...]:

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
@@ -37,14 +37,14 @@ class ShardWork:
     epoch: Epoch
     term: Term
     attempt: int
-    layout: Layout
+    assignment: ShardAssignment
     event_times: tuple[str | None, ...]
     clock: Clock
     engine: Engine
 
     def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
         """Add the rows to the stream's table, a file for each chunk. One task of an epoch also merges older files."""
-        [shard] = self.layout.shards_of(partition)
+        [shard] = self.assignment.shards_of(partition)
         intake = Intake(self.event_times, self.clock)
         merging = self._begin_merge(shard) if partition == 0 else None
         changes: list[ChangeRef] = []
@@ -143,7 +143,7 @@ class ShardWork:
         for chunk in intake.chunks(self._chunks(batches)):
             for number, hashes, rows in rows_by_input(chunk, schemas):
                 intake.see(number, rows)
-                shards = self.layout.shards_in(hashes) - np.uint16(context.shards[0])
+                shards = self.assignment.shards_in(hashes) - np.uint16(context.shards[0])
                 rows_in += np.bincount(shards, minlength=len(rows_in))
                 late = operator.on_rows(number, hashes, rows, state, context)
                 late_rows += len(late)

@@ -104,7 +104,7 @@ class Downstream:
 def source_of(downstream: Downstream) -> type[DataSource]:
     """The data source for one session. The address is in its closure: Spark shows options, and it may hold secrets."""
 
-    class Upstreams(DataSource):
+    class UpstreamDataSource(DataSource):
         @classmethod
         def name(cls) -> str:
             return FORMAT
@@ -115,8 +115,8 @@ def source_of(downstream: Downstream) -> type[DataSource]:
             return UpstreamReader(downstream, self.options["path"], Read(self.options["read"]), planned)
 
     # A class of a module that can be imported would be pickled by its name, and lose its closure.
-    Upstreams.__module__ = "__main__"
-    return Upstreams
+    UpstreamDataSource.__module__ = "__main__"
+    return UpstreamDataSource
 
 
 class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec, TimeRange
 from dagster_ckpt.protocol.object_names import FileId, state_name
@@ -148,7 +148,7 @@ class RunWriter:
     def _create(self, written: WrittenRun, spec: StateTableSpec, reservation: Reservation) -> RunRef:
         # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
         bloom = written.foreseen.level != Level.BOTTOM or self._store.local_path(written.path) is None
-        encoded = encode(written.rows(), Layout(spec.sort, spec.time, bloom))
+        encoded = encode(written.rows(), FileLayout(spec.sort, spec.time, bloom))
         written.is_encoded(decode(written.path, encoded.data, encoded.checksum, spec.schema))
         reservation.shrink_to(encoded.data.size)
         create(self._store, written.path, memoryview(encoded.data))

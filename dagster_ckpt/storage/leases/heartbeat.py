@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import EpochWork, Lease, decode_lease, encode_lease
+from dagster_ckpt.protocol.lease import EpochProgress, Lease, decode_lease, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -68,7 +68,7 @@ class LeaseHeartbeat:
         with self._lock:
             self._lease = replace(self._lease, epoch=epoch)
 
-    def works(self, work: EpochWork | None) -> None:
+    def works(self, work: EpochProgress | None) -> None:
         """What is in work now; readers learn of it with the next beat. None: nothing to be told of."""
         with self._lock:
             self._lease = replace(self._lease, work=work)

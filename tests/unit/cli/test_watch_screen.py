@@ -8,11 +8,11 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.protocol.lease import EpochWork
+from dagster_ckpt.protocol.lease import EpochProgress
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
 
-WORK = EpochWork(Epoch(3), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000)
+WORK = EpochProgress(Epoch(3), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import (
-    EpochWork,
+    EpochProgress,
     Lease,
     Life,
     Watch,
@@ -42,7 +42,7 @@ def test_a_lease_of_the_first_release_has_no_checksum() -> None:
     assert decode_lease(json.dumps(fields).encode()) == LEASE
 
 
-WORKING = replace(LEASE, work=EpochWork(Epoch(8), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000))
+WORKING = replace(LEASE, work=EpochProgress(Epoch(8), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000))
 
 
 def test_the_work_of_a_lease_is_read_back_too() -> None:

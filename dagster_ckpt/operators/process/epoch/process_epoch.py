@@ -68,7 +68,7 @@ _NEWEST_US = "_process_newest_us"
 
 
 @dataclass(frozen=True)
-class EpochWork:
+class ProcessEpoch:
     """What there is to do in an epoch; it knows nothing that is not in the state or the context."""
 
     function: ProcessFunction

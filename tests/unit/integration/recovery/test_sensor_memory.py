@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Term
-from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, Memory, Seen
+from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, LeaseSeen, Memory
 from dagster_ckpt.protocol.lease import Watch
 
-SEEN = Seen(term=3, counter=2, lease_since_ms=1_000, run="run started", run_since_ms=7)
+SEEN = LeaseSeen(term=3, counter=2, lease_since_ms=1_000, run="run started", run_since_ms=7)
 MEMORY = Memory(now_ms=1_000_000, watched_ms=40_000, streams={"delay/by carrier": SEEN})
 
 

@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.file import run_file
-from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.lookup.lookup import Answer, found_of, look_up
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -26,7 +26,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_file, "BLOCK_BYTES", 64)
 
 
-def damaged(part: Callable[[pa.RecordBatch], list[pa.Buffer]], layout: Layout | None = None) -> Run:
+def damaged(part: Callable[[pa.RecordBatch], list[pa.Buffer]], layout: FileLayout | None = None) -> Run:
     """The run in a file of which these buffers are damaged, but for their edges: neighbours share a block there."""
     file = encode(run_of(HASHES, TABLE, np.arange(1, ROWS) % 10 == 0), layout)
     data = bytearray(file.data)
@@ -65,8 +65,8 @@ def test_keys_that_the_filter_does_not_know_cost_no_look_at_hashes() -> None:
     hashes = HASHES[::40] + np.uint64(12345)
     keys = pa.table({"k": np.arange(len(hashes))})
     with pytest.raises(CorruptStateError):
-        look_up([View(damaged(column("_hash"), Layout(bloom=False)))], [], hashes, keys, SCHEMA)
-    run = damaged(column("_hash"), Layout(bloom=True))
+        look_up([View(damaged(column("_hash"), FileLayout(bloom=False)))], [], hashes, keys, SCHEMA)
+    run = damaged(column("_hash"), FileLayout(bloom=True))
     unlikely = run.may_have(hashes)
     assert unlikely is not None
     sure = np.setdiff1d(np.arange(len(hashes)), unlikely)
@@ -101,7 +101,7 @@ def test_rows_that_are_not_asked_for_may_be_damaged() -> None:
 
 
 def test_times_are_looked_at_only_where_a_row_may_have_expired() -> None:
-    run = damaged(column("at"), Layout(time="at"))
+    run = damaged(column("at"), FileLayout(time="at"))
     assert run.may_hold_times_before(2)
     assert not run.may_hold_times_before(1)
     assert View(run.with_columns(["k", "s"]), since_us=1, time="at").between().columns(["k"]).num_rows == ROWS - 1

@@ -10,7 +10,7 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
-from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.table import Found
@@ -72,12 +72,12 @@ def test_the_same_run_has_the_same_bytes() -> None:
 
 
 def test_a_file_tells_what_its_rows_span() -> None:
-    file = encode(run_of(HASHES, ROWS), Layout(time="at"))
+    file = encode(run_of(HASHES, ROWS), FileLayout(time="at"))
     run = decode(NAME, file.data, file.checksum, ROWS.schema)
     assert run.times == TimeRange(0, 2)
     assert run.range == HashRange(0, 2**64 - 1)
     nothing = encode(
-        run_of(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), Layout(time="at")
+        run_of(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), FileLayout(time="at")
     )
     assert decode(NAME, nothing.data, nothing.checksum, ROWS.schema).times is None
     untold = encode(run_of(HASHES, ROWS))
@@ -103,7 +103,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
     rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
     before = Found(np.array([True, False, True]), rows.take([2, 0]))
     whole = with_before_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
-    file = encode(whole, Layout(time=None, bloom=True))
+    file = encode(whole, FileLayout(time=None, bloom=True))
     intact = bytes(file.data)
     bloom = decode(NAME, file.data, file.checksum, rows.schema).stored_bloom
     assert bloom is not None

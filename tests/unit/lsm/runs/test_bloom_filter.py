@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.file.run_file import Layout, decode, encode
+from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.runs.bloom_filter import bloom_of
 from dagster_ckpt.lsm.runs.run import run_of
 from dagster_ckpt.lsm.table import Hashes
@@ -41,12 +41,12 @@ def test_a_file_has_the_filter_of_its_run_or_none() -> None:
     run = run_of(spread(1000, 3), pa.table({"k": np.arange(1000)}))
     others = np.sort(np.append(spread(1000, 4), run.hashes[::10]))
     others = others[(others >= run.hashes[0]) & (others <= run.hashes[-1])]
-    file = encode(run, Layout(bloom=True))
+    file = encode(run, FileLayout(bloom=True))
     stored = decode("run", file.data, file.checksum, run.table.schema)
     may_have = stored.may_have(others)
     assert may_have is not None
     assert may_have.tolist() == bloom_of(run.hashes).may_have(others).tolist()
-    bare = encode(run, Layout(bloom=False))
+    bare = encode(run, FileLayout(bloom=False))
     assert decode("run", bare.data, bare.checksum, run.table.schema).may_have(others) is None
     assert run.may_have(others) is None
     assert bare.data.size < file.data.size - 1000

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
-from dagster_ckpt.protocol.epochs.aligned_cut import Cut, Line, NoCut, Reason, Seen, newest_cut, seen_of
+from dagster_ckpt.protocol.epochs.aligned_cut import Cut, KnownEpochs, Line, NoCut, Reason, newest_cut, seen_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumed_of
 from dagster_ckpt.protocol.manifest.manifest import (
     Consumed,
@@ -20,14 +20,14 @@ from tests.worlds.manifests import PIPELINE, ROWS, SOURCE, a_manifest
 def reader(name: str, upstream: str, consumed: dict[int, int], *, creating: int = 0) -> Line:
     """A stream whose epochs have consumed these of its upstream's; of the first ones its table was being created."""
     seen = {
-        Epoch(epoch): Seen((Consumed(upstream, uuid_of(upstream), Epoch(up)),), whole=at >= creating)
+        Epoch(epoch): KnownEpochs((Consumed(upstream, uuid_of(upstream), Epoch(up)),), whole=at >= creating)
         for at, (epoch, up) in enumerate(consumed.items())
     }
     return Line(uuid_of(name), tuple(seen), reads=True, seen=seen)
 
 
 def source(name: str, epochs: range) -> Line:
-    return Line(uuid_of(name), tuple(map(Epoch, epochs)), seen={Epoch(epoch): Seen() for epoch in epochs})
+    return Line(uuid_of(name), tuple(map(Epoch, epochs)), seen={Epoch(epoch): KnownEpochs() for epoch in epochs})
 
 
 def test_of_a_thousand_epochs_ten_are_looked_at() -> None:

@@ -7,17 +7,17 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointC
 from dagster_ckpt.runtime.driver.epoch_driver import acks_of
 from dagster_ckpt.runtime.driver.epoch_job import JobOutcome
 from dagster_ckpt.runtime.driver.job_status import RunningTask
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 EPOCH = Epoch(7)
 ONE, OTHER = ShardAck(Shard(0), rows_in=3), ShardAck(Shard(1))
-SHUFFLED = Layout.keyed(2, tasks_max=2)
+SHUFFLED = ShardAssignment.keyed(2, tasks_max=2)
 
 
-def acks(outcome: JobOutcome, layout: Layout) -> tuple[ShardAck, ...]:
+def acks(outcome: JobOutcome, assignment: ShardAssignment) -> tuple[ShardAck, ...]:
     coordinator = CheckpointCoordinator(2, CoordinatorOptions(interval_ms=None, timeout_ms=1_000), now_ms=0)
     coordinator.begin(EPOCH)
-    return acks_of(coordinator, EPOCH, outcome, layout)
+    return acks_of(coordinator, EPOCH, outcome, assignment)
 
 
 def test_a_shuffled_job_that_had_tasks_speaks_for_itself() -> None:
@@ -33,7 +33,7 @@ def test_a_shuffled_job_without_tasks_has_nothing_to_say_about_any_shard() -> No
 
 
 def test_a_shard_that_no_partition_of_an_unkeyed_stream_went_to_has_nothing_to_say() -> None:
-    assert acks(JobOutcome((ONE,)), Layout.unkeyed(2)) == (ONE, OTHER)
+    assert acks(JobOutcome((ONE,)), ShardAssignment.unkeyed(2)) == (ONE, OTHER)
 
 
 def test_a_job_that_timed_out_was_cancelled_or_failed_gives_the_epoch_up() -> None:

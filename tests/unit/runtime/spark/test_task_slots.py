@@ -1,7 +1,7 @@
 import pytest
 
 from dagster_ckpt.runtime.spark.task_slots import slots_allowed
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 DYNAMIC = {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"}
 
@@ -43,4 +43,4 @@ def test_slots_are_those_of_all_executors_that_the_settings_allow(
 
 
 def test_unlimited_executors_give_each_shard_a_task_and_no_more() -> None:
-    assert Layout.keyed(64, slots_allowed(DYNAMIC, 2)).tasks == 64
+    assert ShardAssignment.keyed(64, slots_allowed(DYNAMIC, 2)).tasks == 64

@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Owner
 from dagster_ckpt.protocol.object_names import file_of
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
-from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
+from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -32,7 +32,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
 @pytest.fixture
 def setup(tmp_path: Path) -> TaskSetup:
-    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", Layout.keyed(SHARDS, 2), ("at",))
+    return TaskSetup(StoreAddress(tmp_path.as_uri()), "delays", ShardAssignment.keyed(SHARDS, 2), ("at",))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
-from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
+from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores import address as address_module
@@ -67,7 +67,7 @@ def writer(unsteady: FaultyStore) -> Iterator[StreamWriter]:
 
 def test_no_epoch_and_no_reader_is_lost_to_single_failures(unsteady: FaultyStore, writer: StreamWriter) -> None:
     engine = EngineOptions(cache=None)
-    setup = TaskSetup(StoreAddress("memory://unsteady"), "counts", Layout.keyed(2, 1), (None,), engine)
+    setup = TaskSetup(StoreAddress("memory://unsteady"), "counts", ShardAssignment.keyed(2, 1), (None,), engine)
     faults = EveryThird()
     unsteady.decide = faults
     for batch in range(EPOCHS):

@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
-from dagster_ckpt.runtime.task.shard_assignment import HASH, Layout
+from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.committed.table_snapshot import live_rows
@@ -119,8 +119,8 @@ class Stream:
         before = replace(self.manifest, watermark_us=watermark_us)
         epoch = Epoch(before.version + 1)
         engine = Engine(SystemClock(), budget=MemoryBudget(limit_bytes))
-        layout, times, clock = Layout.keyed(len(SHARDS), 1), self.operator.event_times, SystemClock()
-        work = ShardWork(self.store, before, epoch, Term(1), next(NUMBERS), layout, times, clock, engine)
+        assignment, times, clock = ShardAssignment.keyed(len(SHARDS), 1), self.operator.event_times, SystemClock()
+        work = ShardWork(self.store, before, epoch, Term(1), next(NUMBERS), assignment, times, clock, engine)
         acks = work.transform(self.operator, SHARDS, batches)
         assert engine.budget.held_bytes == 0
         runs = {

@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.object_names import merges_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply, encode_replies, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
-from dagster_ckpt.runtime.task.shard_assignment import Layout
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -55,7 +55,9 @@ class AppendStream:
 
     def __post_init__(self) -> None:
         engine = EngineOptions(memory_limit_bytes=self.memory_limit_bytes)
-        self.setup = TaskSetup(StoreAddress(self.root.as_uri()), "events", Layout.unkeyed(SHARDS), (None,), engine)
+        self.setup = TaskSetup(
+            StoreAddress(self.root.as_uri()), "events", ShardAssignment.unkeyed(SHARDS), (None,), engine
+        )
         self.store = folder_store(self.setup.address.open(), "events")
         self.open()
 
