@@ -153,9 +153,9 @@ class IgnoresGrace(Collector):
 class LetsSnapshotsGoTooEarly(Collector):
     """The bound is off by one."""
 
-    def _let_go_of_snapshots(self, names: list[str], newest: Manifest) -> None:
+    def _release_snapshots(self, names: list[str], newest: Manifest) -> None:
         nearer = Collector(self.chain, self.root, self.grace_ms, self.max_lag - 1)
-        nearer._let_go_of_snapshots(names, newest)
+        nearer._release_snapshots(names, newest)
 
 
 class TrustsItsOwnClock(Collector):
@@ -225,8 +225,8 @@ class NeverCollects(Collector):
 class LetsGoOfItsOrigin(Collector):
     """A fork needs nothing of other streams for long."""
 
-    def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:
-        super()._let_go(newest, set())
+    def _release(self, newest: Manifest, needed: set[StreamUuid]) -> None:
+        super()._release(newest, set())
 
 
 # ---- the fork

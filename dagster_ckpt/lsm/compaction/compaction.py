@@ -77,7 +77,7 @@ def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
     return replace(limits, depth_max=min(limits.depth_max, max(2 * limits.depth_min, _RUNS_MAX // shards)))
 
 
-def is_written_anew(
+def is_rewritten(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], new_rows: int, limits: CompactionLimits
 ) -> bool:
     """Whether an epoch of so many rows writes all of a table whose rows expire, with its own and without what is dead.

@@ -96,7 +96,7 @@ class Upstreams:
                     _pin_snapshot(upstream, Reader.of(manifest))
                 pinned = _pinned_terms(upstream, manifest)
             if pinned:
-                self._let_go(upstream, pinned, manifest)
+                self._release(upstream, pinned, manifest)
         self.check(manifest)
 
     def check(self, manifest: Manifest) -> None:
@@ -154,7 +154,7 @@ class Upstreams:
                 _remove_pin(upstream, backfill_pin(manifest.uuid, term))
                 del needed[term]
 
-    def _let_go(self, upstream: _Upstream, pinned: set[Term], manifest: Manifest) -> None:
+    def _release(self, upstream: _Upstream, pinned: set[Term], manifest: Manifest) -> None:
         """Let the snapshots go, pinned in these terms, that no epoch needs that can be gone back to.
 
         No later epoch will: a snapshot is read to its end by the pin of one term, and what was retired, or left behind,

@@ -81,7 +81,7 @@ def _shards(
         shared.hold(shard)
         if refs:
             yield _of_shard(store, spec, refs, within, shared.runs)
-        shared.let_go(shard)
+        shared.release(shard)
 
 
 class _SharedRuns:
@@ -104,7 +104,7 @@ class _SharedRuns:
                 self._held[ref.name] = self.runs.run(self._store, ref, self._schema), ref.bytes
                 room -= ref.bytes
 
-    def let_go(self, shard: int) -> None:
+    def release(self, shard: int) -> None:
         """Let go of what no later shard reads."""
         for path in [path for path in self._held if self._last[path] <= shard]:
             del self._held[path]

@@ -65,7 +65,7 @@ class WrittenRun:
         """Hold the rows in their file's bytes from now on, and no longer beside those."""
         self._run = run
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hold them no longer."""
         self._run = None
 
@@ -120,7 +120,7 @@ class RunWriter:
             try:
                 return self._create(written, folder.spec, reservation)
             finally:
-                written.let_go()
+                written.release()
                 reservation.give_back()
 
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.compaction import slices
-from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_written_anew
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_rewritten
 from dagster_ckpt.lsm.compaction.levels import levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
@@ -94,9 +94,9 @@ class TableRuns:
                 stall_ms += clock.monotonic_ms() - began_ms
         return stall_ms
 
-    def write_anew(self, run: Run, limits: CompactionLimits) -> bool:
+    def rewrite(self, run: Run, limits: CompactionLimits) -> bool:
         """Write all of a table whose rows expire, with all that the epoch said, where that pays; whether it was."""
-        if self.layers.own or not is_written_anew(self._lists, self._table.ranges, len(run), limits):
+        if self.layers.own or not is_rewritten(self._lists, self._table.ranges, len(run), limits):
             return False
         now = self.layers.now
         views = Views((View(run), *now.upper), now.bottom)

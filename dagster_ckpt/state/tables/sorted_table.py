@@ -127,7 +127,7 @@ class SortedTable:
             self.spill()
             return 0
         delta = self._memory.one()
-        if delta is not None and self._runs.write_anew(delta.run, limits):
+        if delta is not None and self._runs.rewrite(delta.run, limits):
             self._memory.clear()
             return 0
         self.spill()

@@ -167,14 +167,14 @@ class Collector:
         needed, ancestors = self._needed(last, newest)
         needed |= self._logged(log, last, newest)
         self._pinned()  # one that is damaged is found before anything is removed
-        self._let_go_of_snapshots(names, newest)
+        self._release_snapshots(names, newest)
         if first < log and not self._is_marked_as_trimmed():
             needed |= self._logged(first, log, newest)
             takes_writes, log = False, first
         manifests = self._retire(first, log)
         pinned, pinned_ancestors = self._pinned()
         needed |= pinned
-        self._let_go(newest, ancestors | pinned_ancestors)
+        self._release(newest, ancestors | pinned_ancestors)
         files = [name for name in names if is_garbage(name, needed, newest, writer)]
         old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
         for name in (*files, *old):
@@ -310,7 +310,7 @@ class Collector:
                 ) from error
         return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
 
-    def _let_go_of_snapshots(self, names: list[str], newest: Manifest) -> None:
+    def _release_snapshots(self, names: list[str], newest: Manifest) -> None:
         """Take away what streams that read this one have pinned to begin with, where the log behind it is not kept.
 
         `names` were listed before `newest` was read: of a stream that went back since, nobody's new pin is among them.
@@ -322,7 +322,7 @@ class Collector:
             if pin is not None and is_cut_off(newest, pin.manifest.epoch, self.max_lag):
                 self._delete(pin_name(name))
 
-    def _let_go(self, newest: Manifest, needed: set[StreamUuid]) -> None:
+    def _release(self, newest: Manifest, needed: set[StreamUuid]) -> None:
         """Take away the pins that keep files of ancestors of which none is needed: again and again, it may be gone."""
         for ancestor in newest.ancestors:
             if ancestor.uuid not in needed:

@@ -142,7 +142,7 @@ class _Fork:
             return
         if ancestor.uuid not in all_ancestors_named(chain.store, chain.clock, chain.patience, shown):
             return
-        self._let_go()
+        self._release()
         raise CorruptStateError(
             f"the pin that keeps the files of the stream that this one was forked from was taken away: they may be "
             f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={fork_pin_name(shown.uuid)}"
@@ -154,7 +154,7 @@ class _Fork:
         self._tries.retry(lambda: store.put_if_absent(pin_name(self._name), data))
         self._pinned.append(store)
         if not is_kept():
-            self._let_go()
+            self._release()
             raise InvalidPipelineError(
                 f"the epoch was retired while it was forked: choose a later one. stream={manifest.stream}, "
                 f"epoch={manifest.epoch}, store={store.url}"
@@ -167,7 +167,7 @@ class _Fork:
         except FencedError as error:
             # Others may have gone on from our own before we could look again.
             if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
-                self._let_go()
+                self._release()
                 raise _taken(self._target, self._id.stream) from error
         close_by_hand(self._target.store, first, f"forked from epoch {first.ancestors[-1].epoch}")
         for consumed in first.consumed:
@@ -208,7 +208,7 @@ class _Fork:
         except CheckpointError as error:  # the fork is there
             _log.warning("what earlier forks may have left was not looked for. fork=%s, reason=%s", self._id, error)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Take our pins away: the fork has come to nothing, and will."""
         for store in self._pinned:
             self._tries.retry(partial(store.delete, pin_name(self._name)))

@@ -72,7 +72,7 @@ class Expiry:
         known = np.flatnonzero(found.present)
         last_us = _micros_or_unknown(flat(found.rows.column(LAST)))
         has_ended = (last_us != _UNKNOWN) & (self._ends(last_us) <= times_us[known])
-        self._let_go(keys, known[has_ended], forget)
+        self._release(keys, known[has_ended], forget)
         return int(has_ended.sum())
 
     def expire(self, watermark_us: int, forget: Callable[[CallKeys], None]) -> Iterator[int]:
@@ -88,10 +88,10 @@ class Expiry:
             ends_us = self._ends(last_us)
             stays = ends_us > watermark_us
             self._look(keys, known[stays], ends_us[stays])
-            self._let_go(keys, known[~stays], forget)
+            self._release(keys, known[~stays], forget)
             yield int((~stays).sum())
 
-    def _let_go(self, keys: CallKeys, which: Positions, forget: Callable[[CallKeys], None]) -> None:
+    def _release(self, keys: CallKeys, which: Positions, forget: Callable[[CallKeys], None]) -> None:
         if len(which):
             gone = take(keys.keys, which)
             forget(CallKeys.of(keys.hashes[which], gone))

@@ -4,7 +4,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_written_anew
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_rewritten
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
 from dagster_ckpt.lsm.compaction.slices import Stretch, next_slice
@@ -144,14 +144,14 @@ def test_a_table_whose_rows_expire_is_written_anew_where_an_epochs_are_a_great_p
     there: int, new: int, anew: bool
 ) -> None:
     lists = with_news(((),), [ALL], [run(there, 0, HASH_MAX)] if there else [])
-    assert is_written_anew(lists, [ALL], new, CompactionLimits()) is anew
+    assert is_rewritten(lists, [ALL], new, CompactionLimits()) is anew
 
 
 def test_a_small_table_is_written_anew_only_once_its_runs_are_many() -> None:
     lists = news(((),), [ALL], 3, rows=10)
-    assert not is_written_anew(lists, [ALL], 10, LIMITS)
-    assert is_written_anew(news(lists, [ALL], 1, rows=10), [ALL], 10, LIMITS)
-    assert not is_written_anew(news(lists, [ALL], 1, rows=10), [ALL], 0, LIMITS), "there is nothing to write"
+    assert not is_rewritten(lists, [ALL], 10, LIMITS)
+    assert is_rewritten(news(lists, [ALL], 1, rows=10), [ALL], 10, LIMITS)
+    assert not is_rewritten(news(lists, [ALL], 1, rows=10), [ALL], 0, LIMITS), "there is nothing to write"
 
 
 def test_the_deepest_shard_comes_first_and_others_follow_from_their_beginning() -> None:
