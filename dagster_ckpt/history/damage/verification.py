@@ -100,7 +100,7 @@ def verify(root: ObjectStore, chain: ManifestChain, stream: str, progress: Progr
     assert end is not None, "only what exists can be verified"
     newest = known(end)
     files = retrying(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
-    return _Check(patient_chain, files, stream, end, progress or _nobody).result()
+    return _Check(patient_chain, files, stream, end, progress or _no_progress).result()
 
 
 class _Check:
@@ -300,5 +300,5 @@ class _Check:
         self._progress(self._done, self._total)
 
 
-def _nobody(done: int, total: int) -> None:
+def _no_progress(done: int, total: int) -> None:
     pass

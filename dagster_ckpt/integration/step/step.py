@@ -189,7 +189,7 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
     hooks = JobHooks(
-        on_commit=lambda epoch: events.committed(_told(epoch)),
+        on_commit=lambda epoch: events.committed(_reported(epoch)),
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
         on_open=on_open,
@@ -311,7 +311,7 @@ def _own_term(step: StreamStep) -> Term | None:
     return None if status.newest is None or status.dagster_run_id != step.context.run.run_id else status.newest.term
 
 
-def _told(epoch: CommittedEpoch) -> ReportedEpoch:
+def _reported(epoch: CommittedEpoch) -> ReportedEpoch:
     return ReportedEpoch(
         epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters)
     )

@@ -53,15 +53,15 @@ class Audience:
     log_event: Callable[[News], None]
     may_speak: Callable[[Manifest], bool]
 
-    def materialization(self, told: ReportedEpoch) -> dg.AssetMaterialization:
+    def materialization(self, reported: ReportedEpoch) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster itself would put on a result with a data version."""
         tags = {
-            "dagster/data_version": data_version(self.stream, told.manifest),
+            "dagster/data_version": data_version(self.stream, reported.manifest),
             "dagster/data_version_is_user_provided": "true",
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(told.manifest, told.pace)
+        metadata = epoch_metadata(reported.manifest, reported.pace)
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
 
 
@@ -87,14 +87,14 @@ class EpochEvents:
         """The newest epoch committed in this step."""
         return self._newest
 
-    def committed(self, told: ReportedEpoch) -> None:
+    def committed(self, reported: ReportedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if its time has come."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if self._newest is None:
-                self._tell(told, evaluation_passed(self._audience.asset_key, told.manifest.epoch))
+                self._tell(reported, evaluation_passed(self._audience.asset_key, reported.manifest.epoch))
             held = None if self._newest_is_logged else self._newest
-            self._newest, self._newest_is_logged, self._newest_since_ms = told, False, self._clock.monotonic_ms()
+            self._newest, self._newest_is_logged, self._newest_since_ms = reported, False, self._clock.monotonic_ms()
             if held is not None and self._is_due(now_ms):
                 self._log(held)
 
@@ -116,39 +116,39 @@ class EpochEvents:
             self._log(self._newest)
 
     def finish(self) -> None:
-        """The step ends with a result that carries the newest epoch, but not its late rows: those are told here."""
+        """The step ends with a result that carries the newest epoch, but not its late rows: those are reported here."""
         with self._lock:
             if self._newest is not None:
                 self._log_late_rows(self._newest)
 
-    def _log_late_rows(self, told: ReportedEpoch) -> bool:
+    def _log_late_rows(self, reported: ReportedEpoch) -> bool:
         heard = True
-        for late in late_materializations(self._audience.asset_key, told.manifest, self._late_rows_told):
-            heard = self._tell(told, late) and heard
-        self._late_rows_told = told.manifest.statistics.total_late_rows
+        for late in late_materializations(self._audience.asset_key, reported.manifest, self._late_rows_told):
+            heard = self._tell(reported, late) and heard
+        self._late_rows_told = reported.manifest.statistics.total_late_rows
         return heard
 
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms
 
-    def _log(self, told: ReportedEpoch) -> None:
+    def _log(self, reported: ReportedEpoch) -> None:
         began_ms = self._clock.monotonic_ms()
-        heard = self._tell(told, self._audience.materialization(told))
-        heard = self._log_late_rows(told) and heard
+        heard = self._tell(reported, self._audience.materialization(reported))
+        heard = self._log_late_rows(reported) and heard
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if heard else max(self._interval_ms, REST * cost_ms))
 
-    def _tell(self, told: ReportedEpoch, news: News) -> bool:
+    def _tell(self, reported: ReportedEpoch, news: News) -> bool:
         """Whether there is nothing left to tell: it was heard, or is another's to tell."""
         for trial in range(1, TRIES + 1):
             began_ms = self._clock.monotonic_ms()
             try:
-                if self._audience.may_speak(told.manifest):
+                if self._audience.may_speak(reported.manifest):
                     self._audience.log_event(news)
                 return True
             except Exception as error:  # noqa: BLE001 (an event is news, never truth: the epoch is safe either way)
                 text = "Dagster did not take the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"
-                _LOG.warning(text, told.manifest.epoch, trial, TRIES, error)
+                _LOG.warning(text, reported.manifest.epoch, trial, TRIES, error)
                 if self._clock.monotonic_ms() - began_ms >= SLOW_MS:
                     return False
                 if trial < TRIES:

@@ -23,7 +23,7 @@ def final_result(
         metadata = epoch_metadata(manifest, told.pace)
     else:
         # Made anew: the event may be of an earlier release, which knew fewer labels.
-        metadata = epoch_metadata(manifest, Pace()) | pace_of(_said_before(instance, key, version), manifest)
+        metadata = epoch_metadata(manifest, Pace()) | pace_of(_reported_before(instance, key, version), manifest)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata,
@@ -32,7 +32,7 @@ def final_result(
     )
 
 
-def _said_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
+def _reported_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
     """What an earlier Dagster run said of this very epoch, if anything: how fast it was, the manifest does not say."""
     entry = instance.get_latest_materialization_event(key)
     event = None if entry is None else entry.asset_materialization

@@ -84,7 +84,7 @@ class Upstreams:
         self._snapshots = []
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
-            with _told_of(upstream):
+            with _naming_upstream(upstream):
                 newest = upstream.log.newest()
                 if at.epoch == EMPTY and at.uuid not in {"", newest.uuid}:
                     raise self._what_helps(Trouble.MADE_ANEW, upstream, at, manifest)
@@ -107,7 +107,7 @@ class Upstreams:
                 if at.epoch == EMPTY:
                     continue
                 try:
-                    with _told_of(upstream):
+                    with _naming_upstream(upstream):
                         upstream.log.check(at)
                         snapshot_at(upstream.chain, at, Reader.of(manifest))
                 except NothingFollowsError as error:
@@ -205,7 +205,7 @@ class Upstreams:
 
 
 @contextmanager
-def _told_of(upstream: _Upstream) -> Iterator[None]:
+def _naming_upstream(upstream: _Upstream) -> Iterator[None]:
     """Within it damage is the upstream's, and so is the way back."""
     try:
         yield

@@ -110,7 +110,7 @@ class ProcessEpoch:
             self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
         where = self._where("on_rows")
         state = self._reached(keys, where, None)
-        made = self._called(lambda: self.function.on_rows(rows, state, self._told), keys, where)
+        made = self._called(lambda: self.function.on_rows(rows, state, self._process_context), keys, where)
         if self.timers is not None:
             self.timers.write()
         self.out.put(made)
@@ -163,7 +163,7 @@ class ProcessEpoch:
         where = self._where("on_watermark")
         state = self._reached(keys, where, times_us)
         given = timers.select([*self._keys, TIME])
-        made = self._called(lambda: self.function.on_watermark(given, state, self._told), keys, where)
+        made = self._called(lambda: self.function.on_watermark(given, state, self._process_context), keys, where)
         self.context.counters[TIMERS_FIRED] += timers.num_rows
         if self.expiry is not None:
             self.expiry.kept(keys, times_us)
@@ -195,7 +195,7 @@ class ProcessEpoch:
         return Reach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))
 
     @cached_property
-    def _told(self) -> ProcessContext:
+    def _process_context(self) -> ProcessContext:
         watermark = None
         if self.context.watermark_us is not None and self.event_time is not None:
             type_ = self.pipeline.inputs[0].schema.field(self.event_time).type
