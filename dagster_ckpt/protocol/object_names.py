@@ -56,7 +56,7 @@ _FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileId:
-    """What makes a file's name its own: who wrote it, for which epoch and shard, in which attempt, its how-manieth."""
+    """What makes a file's name its own: who wrote it, for which epoch and shard, in which attempt, its ordinal."""
 
     term: Term
     epoch: Epoch
