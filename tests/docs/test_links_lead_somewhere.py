@@ -25,15 +25,3 @@ def anchors(page: Path) -> set[str]:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_every_decision_has_its_number_and_its_three_parts() -> None:
-    numbers: set[int] = set()  # gaps are fine: pages that are written at the same time take numbers of their own
-    for page in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
-        text, number = page.read_text(), int(page.name[:4])
-        assert page.name[4] == "-"
-        assert number not in numbers, f"two decisions have one number. {page.name}"
-        numbers.add(number)
-        assert text.startswith(f"# {number}. ")
-        for part in ("**Context.**", "**Decision.**", "**What else was thought of.**"):
-            assert part in text, (page.name, part)
