@@ -24,6 +24,10 @@ class Damage(StrEnum):
     SWAPPED = "swapped with another"
 
 
+OF_BYTES = {Damage.BIT, Damage.BYTES, Damage.CUT, Damage.EMPTY}
+"""What cannot be done to an object without bytes, such as the mark of a trimmed stream."""
+
+
 @dataclass(frozen=True)
 class Case:
     """What is done to an object; `other` is the one it is swapped with, `chance` where and how."""
@@ -49,7 +53,8 @@ def cases_of(specimen: Specimen, seed: int) -> Iterator[Case]:
     for name in specimen.objects:
         kind = name.partition("/")[0]
         others = [other for other in specimen.objects if other != name and other.partition("/")[0] == kind]
-        for damage in Damage:
+        possible = [damage for damage in Damage if specimen.objects[name] or damage not in OF_BYTES]
+        for damage in possible:
             if damage is not Damage.SWAPPED:
                 yield Case(specimen.stream.name, name, damage, chance.getrandbits(64))
             elif others:
