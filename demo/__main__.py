@@ -58,7 +58,7 @@ def demo(report: Report) -> int:
         equal = play(Plan(), year.days, folder, dagster, report)
         if KEEP:
             at_the_end.pop_all()
-            report.say("ui", f"[bold]{dagster.url}[/] stays up until you say: kill -INT {dagster.process.pid}")
+            report.say("ui", f"[bold]{dagster.url}[/] stays up; end it with: kill -INT {dagster.process.pid}")
     report.say("time", f"{time.monotonic() - began_s:.0f} s in all")
     return 0 if equal else 1
 
@@ -84,7 +84,7 @@ def _year(report: Report) -> Year:
     year = prepared(run_folder.PREPARED)
     report.say(
         "flights",
-        f"{year.flights:,} of 2013, a file a day; {year.cancelled:,} were cancelled and have no departure: kept out",
+        f"{year.flights:,} of 2013, a file a day; {year.cancelled:,} were cancelled and are left out: no departure",
     )
     records = prepared_weather(run_folder.PREPARED_WEATHER)
     report.say("weather", f"{records:,} hourly records, a file a day")

@@ -1,5 +1,5 @@
-"""What can go wrong in the demo, told to the person who watches it."""
+"""What can go wrong in the demo, as a message to the user."""
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why."""
+    """The demo cannot continue; the message says why."""

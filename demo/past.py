@@ -14,7 +14,7 @@ EPOCHS_BACK = 5
 
 
 def roll_back(stream: str, store: CheckpointStore, report: Report) -> None:
-    """Let the stream show the epoch before its newest; say what readers see. Nobody may be writing it."""
+    """Let the stream show the epoch before its newest; say what readers see. The stream must have no live writer."""
     history = store.stream(stream)
     newest, before = [info.epoch for info in history.epochs() if not info.abandoned][:2]
     seen = _seen(history.read())

@@ -21,7 +21,7 @@ _CURRENT = "current"
 class RunFolder:
     """Where one run of the demo keeps everything. `lock` is a file descriptor: the folder is in use while it is open.
 
-    Whoever inherits the descriptor keeps the folder in use too: `dagster dev`, where it outlives the demo.
+    A process that inherits the descriptor keeps the folder in use too: `dagster dev`, where it outlives the demo.
     """
 
     path: Path

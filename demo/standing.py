@@ -20,7 +20,7 @@ class Standing:
 
 
 def standing(store: CheckpointStore, stream: str) -> Standing:
-    """Where `stream` stands now; nowhere if nobody has opened it yet."""
+    """Where `stream` stands now; empty if the stream was never opened."""
     try:
         history = store.stream(stream)
     except InvalidPipelineError:

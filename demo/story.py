@@ -104,7 +104,7 @@ def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Re
     at_s = time.monotonic()
     # Read when it is dead: an epoch it committed with its last breath counts as before the kill.
     epoch = standing(store, stream).epoch
-    report.say("kill", f"SIGKILL to process {worker}, the worker of {stream}, at epoch {epoch}; nobody acts")
+    report.say("kill", f"SIGKILL to process {worker}, the worker of {stream}, at epoch {epoch}; recovery is automatic")
     return Strike(epoch, at_s)
 
 
