@@ -50,7 +50,12 @@ KEY_HASH = "_hash"
 class StateTable(Protocol):
     """One keyed state table of a task's shards within one epoch.
 
-    Later words win; nothing is visible elsewhere before the commit. Rows may be of any of the shards, in any order.
+    The last write of a key wins. Nothing is visible elsewhere before the commit. Rows may belong to any of the task's
+    shards and come in any order.
+
+    The change log and the row count need what a key had before it is written. A caller that has just looked up exactly
+    these keys passes the answer as `before`: what the table holds for them now, in the order of `hashes`. Without it,
+    the table looks them up later.
     """
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
@@ -64,16 +69,16 @@ class StateTable(Protocol):
         """
         ...
 
-    def put(self, hashes: Hashes, rows: pa.Table) -> None:
-        """Insert or replace the rows of n distinct keys. `rows` has the table's schema."""
+    def put(self, hashes: Hashes, rows: pa.Table, before: Found | None = None) -> None:
+        """Insert or replace the rows of n distinct keys. `rows` has the table's schema; `before`: see above."""
         ...
 
-    def delete(self, hashes: Hashes, keys: pa.Table) -> None:
-        """Remove the rows of n distinct keys; a key without a row is no error."""
+    def delete(self, hashes: Hashes, keys: pa.Table, before: Found | None = None) -> None:
+        """Remove the rows of n distinct keys; a key without a row is no error. `before`: see above."""
         ...
 
     def expire(self, until_us: int) -> None:
-        """Forget every row whose time is before `until_us`; a row without a time stays.
+        """Drop every row whose time is before `until_us`; a row without a time stays.
 
         For tables with a time column that no change log is kept of: rows that expire are not `touched`.
         """

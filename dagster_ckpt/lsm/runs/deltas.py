@@ -60,6 +60,8 @@ def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
 
 def chosen(found: Found, asked: Positions) -> Found:
     """The answer for some of the keys, in this order."""
+    if np.array_equal(asked, np.arange(len(found.present))):
+        return found
     present = np.take(found.present, asked)
     rows = np.cumsum(found.present) - 1
     return Found(present, take(found.rows, np.take(rows, asked[present])))

@@ -188,11 +188,11 @@ class RunningAggregate:
             rows = distinct.with_found(hashes, rows, state)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
         found = table.get(group_hashes, group_keys)
-        if self.lives is not None:
-            found = self.lives.living(found, context)
-        merged = self.grouped.merged_with(found, retraction.negated(fresh) if back else fresh)
+        living = found if self.lives is None else self.lives.living(found, context)
+        merged = self.grouped.merged_with(living, retraction.negated(fresh) if back else fresh)
         schema = self.pipeline.tables[0].schema
-        table.put(group_hashes, pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema))
+        put = pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema)
+        table.put(group_hashes, put, before=found)
 
 
 def _check(

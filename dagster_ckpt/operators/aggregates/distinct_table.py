@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.shared.accumulators.accumulator import known
@@ -43,9 +44,11 @@ class DistinctTable:
             pair_hashes = subkey_hashes(hashes[valued], [values])
             groups = key_order(pair_hashes, pairs)
             firsts = groups.order[groups.starts]
-            there = state.table(self.spec.name).get(pair_hashes[firsts], take(pairs, firsts)).present
-            new = firsts[~there]
+            table = state.table(self.spec.name)
+            found = table.get(pair_hashes[firsts], take(pairs, firsts))
+            absent = np.flatnonzero(~found.present)
+            new = firsts[absent]
             if len(new):
-                state.table(self.spec.name).put(pair_hashes[new], take(pairs, new))
+                table.put(pair_hashes[new], take(pairs, new), before=chosen(found, absent))
                 is_new[valued[new]] = True
         return rows.append_column(self.count.found, pa.array(is_new))

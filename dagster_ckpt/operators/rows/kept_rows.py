@@ -84,9 +84,12 @@ class KeptRows:
         undecided = self._undecided(found, context)
         order, sizes = groups.order[np.repeat(undecided, groups.sizes)], groups.sizes[undecided]
         best = self.choice.of_groups(rows, order, sizes)
-        winners = best[self._win(take(rows, best), chosen(found, np.flatnonzero(undecided)))]
+        rivals = chosen(found, np.flatnonzero(undecided))
+        wins = np.flatnonzero(self._win(take(rows, best), rivals))
+        winners = best[wins]
         if len(winners):
-            state.table(ROWS).put(hashes[winners], self._state_rows(take(rows, winners), context))
+            put = self._state_rows(take(rows, winners), context)
+            state.table(ROWS).put(hashes[winners], put, before=chosen(rivals, wins))
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:

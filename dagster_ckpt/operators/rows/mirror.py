@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
@@ -95,7 +96,6 @@ class Mirror:
         if len(come) > np.count_nonzero(is_new):
             raise self._ambiguous()
         put, gone = sides[firsts[is_new]], sides[firsts[~is_new]]
-        # Each side is got by itself: so the table knows what the keys had when it is told what they have now.
         if len(put):
             self._put(hashes[put], take(rows, put), state.table(ROWS), context)
         if len(gone):
@@ -112,16 +112,18 @@ class Mirror:
         return state_rows.select(self.pipeline.output.names)
 
     def _put(self, hashes: Hashes, rows: pa.Table, table: StateTable, context: EpochContext) -> None:
-        if _put_now(table.get(hashes, self._keys_of(rows)), context).any():
+        found = table.get(hashes, self._keys_of(rows))
+        if _put_now(found, context).any():
             raise self._ambiguous()
         put_in = pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))
-        table.put(hashes, pa.Table.from_arrays([*rows.columns, put_in], schema=self.pipeline.tables[0].schema))
+        put = pa.Table.from_arrays([*rows.columns, put_in], schema=self.pipeline.tables[0].schema)
+        table.put(hashes, put, before=found)
 
     def _delete(self, hashes: Hashes, keys: pa.Table, table: StateTable, context: EpochContext) -> None:
         found = table.get(hashes, keys)
         gone = np.flatnonzero(found.present & ~_put_now(found, context))
         if len(gone):
-            table.delete(hashes[gone], take(keys, gone))
+            table.delete(hashes[gone], take(keys, gone), before=chosen(found, gone))
 
     def _keys_of(self, rows: pa.Table) -> pa.Table:
         return rows.select(list(self.pipeline.keys))

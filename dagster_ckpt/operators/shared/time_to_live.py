@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.accumulators.accumulator import known
@@ -100,12 +101,9 @@ class TimeToLive:
         asked = np.flatnonzero(found.present)
         over = self._over(found.rows, context)
         if len(over):
-            gone_hashes, gone = hashes[asked[over]], take(found.rows.select(list(self.table.keys)), over)
-            if len(over) < len(hashes):
-                # The change log needs what they had. Of keys that were just got, and no others, the table knows it:
-                # then it counts as held, and nobody has to look it up for very many keys at once.
-                table.get(gone_hashes, gone)
-            table.delete(gone_hashes, gone)
+            # With the rows before, so that the change log need not look up very many keys at once.
+            gone = take(found.rows.select(list(self.table.keys)), over)
+            table.delete(hashes[asked[over]], gone, before=chosen(found, asked[over]))
         stays = known(flat(found.rows.column(self.time)))
         stays[over] = False
         rows = np.flatnonzero(stays)

@@ -117,7 +117,7 @@ class WindowAggregate(WindowedOperator):
         found = table.get(window_hashes, windows)
         kept = self.windowed.grouped.merged_with(found, fresh)
         state_rows = self.windowed.state_rows(windows, starts[first] + self.window.size_us, kept)
-        table.put(window_hashes, state_rows)
+        table.put(window_hashes, state_rows, before=found)
         new = np.flatnonzero(~found.present)
         context.counters[WINDOWS_OPENED] += len(new)
         if len(new) and not self.options.early:

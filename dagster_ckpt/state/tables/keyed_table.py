@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.run import run_of, tombstones_of
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -26,7 +27,7 @@ class KeyedTable:
         found = self._rows.get(hashes[order], take(keys, order))
         present = np.empty_like(found.present)
         present[order] = found.present
-        # Row j of what was found belongs to the j-th present key by hash: bring them into the order of the question.
+        # Row j belongs to the j-th present key by hash: bring the rows into the order of the request.
         asked = order[found.present]
         return Found(present, take(found.rows, np.argsort(asked)))
 
@@ -39,13 +40,13 @@ class KeyedTable:
         back = np.argsort(asked, kind="stable")
         return FoundAll(asked[back], take(found.rows, back))
 
-    def put(self, hashes: Hashes, rows: pa.Table) -> None:
+    def put(self, hashes: Hashes, rows: pa.Table, before: Found | None = None) -> None:
         assert rows.schema.equals(self._spec.schema), f"the rows have other columns. table={self._spec.name}"
         assert self._spec.time is None or rows.column(self._spec.time).null_count == 0, "every row needs a time"
-        self._rows.stage(run_of(hashes, rows))
+        self._rows.stage(run_of(hashes, rows), _by_hash(before, hashes))
 
-    def delete(self, hashes: Hashes, keys: pa.Table) -> None:
-        self._rows.stage(tombstones_of(hashes, keys, self._spec.schema))
+    def delete(self, hashes: Hashes, keys: pa.Table, before: Found | None = None) -> None:
+        self._rows.stage(tombstones_of(hashes, keys, self._spec.schema), _by_hash(before, hashes))
 
     def expire(self, until_us: int) -> None:
         assert self._spec.time is not None, f"the table has no time column. table={self._spec.name}"
@@ -53,6 +54,15 @@ class KeyedTable:
 
     def touched(self) -> Iterator[Touched]:
         return self._rows.touched()
+
+
+def _by_hash(found: Found | None, hashes: Hashes) -> Found | None:
+    """The answer in the order of the run that is made of these keys."""
+    if found is None:
+        return None
+    assert len(found.present) == len(hashes), "the rows before are those of just these keys"
+    order = ascending_order(hashes)
+    return found if order is None else chosen(found, order)
 
 
 def ascending_order(hashes: Hashes) -> Positions | None:

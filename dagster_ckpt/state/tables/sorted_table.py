@@ -1,7 +1,7 @@
-"""One state table of adjacent shards within one epoch: what is said in memory, above runs."""
+"""One state table of adjacent shards within one epoch: deltas in memory above runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import equal, flat, take
+from dagster_ckpt.lsm.columns import flat, take
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
@@ -25,20 +25,11 @@ from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns, held_row
 from dagster_ckpt.state.tables.memtable import Memtable
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What was last got."""
-
-    hashes: Hashes
-    keys: pa.Table
-    found: Found
-
-
 class SortedTable:
-    """Rows by ascending sort value, which is called hash here: every array of hashes must ascend.
+    """Rows by ascending sort value, here called hash: every array of hashes must ascend.
 
-    What a key had before is known of each delta once it is merged or written, where the change log or the count of rows
-    needs it; it was mostly got a moment ago.
+    Where the change log or the row count needs what a key had before, each delta has it once it is merged or written:
+    from the caller of `stage`, or looked up.
     """
 
     def __init__(self, table: ShardedTable, runs: TableRuns) -> None:
@@ -48,30 +39,30 @@ class SortedTable:
         self._counted = not table.expires
         self._remembers = table.logged or self._counted
         self._memory = Memtable(table.spec.keys, self._settled if self._remembers else _as_it_is)
-        self._asked: _Asked | None = None
         self._more_rows = 0
 
     @property
     def nbytes(self) -> int:
-        """What it holds in memory, more or less."""
+        """About how much it holds in memory."""
         return self._memory.nbytes
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
         """The rows of n distinct keys."""
-        found = self._layers.find(self._views(), hashes, keys)
-        self._asked = _Asked(hashes, keys, found)
-        return found
+        return self._layers.find(self._views(), hashes, keys)
 
     def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
         """The rows under n distinct keys of the first key columns."""
         views = self._views()
         return get_all(views.upper, views.bottom, hashes, keys, self._table.spec)
 
-    def stage(self, run: Run) -> None:
-        """Put a run above all that was said; its time column has no null but in tombstones."""
+    def stage(self, run: Run, before: Found | None = None) -> None:
+        """Put a run above all others in memory; only tombstones have a null in its time column.
+
+        `before` is what the table holds for the run's keys, in the run's order; None: not looked up.
+        """
         if self._layers.since_us is not None:
             run = self._unexpired(run)
-        self._memory.stage(Delta(run, self._had(run) if self._remembers else None))
+        self._memory.stage(Delta(run, before if self._remembers else None))
 
     def scan(self, within: HashRange) -> Iterator[Run]:
         """The rows of these hashes, ascending, in pieces that fit into memory."""
@@ -99,16 +90,14 @@ class SortedTable:
                 yield touched_of(changing(net if self._table.logged else self._since_before(net)))
 
     def expire(self, until_us: int) -> None:
-        """Forget all rows whose time is before `until_us`."""
-        assert not self._table.logged, "what expires would have to stand in the change log"
+        """Drop all rows whose time is before `until_us`."""
+        assert not self._table.logged, "rows that expire would be missing from the change log"
         if self._layers.since_us is None or until_us > self._layers.since_us:
-            self._asked = None
             self._layers.expire(until_us)
             self._memory.replace(lambda delta: Delta(self._unexpired(delta.run)))
 
     def spill(self) -> None:
-        """Have all that is in memory written, and forget it; what it says is found in its run from now on."""
-        self._asked = None
+        """Write all that is in memory as a run, from which it is read from now on."""
         if (delta := self._memory.one()) is not None:
             if self._remembers:
                 delta = self._net(self._settled(delta))
@@ -119,9 +108,9 @@ class SortedTable:
         self._memory.clear()
 
     def flush(self, limits: CompactionLimits, clock: Clock) -> int:
-        """Have what is still in memory written, at the epoch's end; a table whose rows expire is compacted then.
+        """Write what is still in memory, at the epoch's end; a table whose rows expire is compacted then.
 
-        Returns for how many milliseconds the epoch waits because there are far too many runs.
+        Returns for how many milliseconds the epoch stalled because there were far too many runs.
         """
         if not self._table.expires:
             self.spill()
@@ -145,7 +134,7 @@ class SortedTable:
         return Views((*(View(delta.run) for delta in self._memory.deltas), *now.upper), now.bottom)
 
     def _net(self, delta: Delta) -> Delta:
-        assert delta.before is not None, "it was settled"
+        assert delta.before is not None, "the delta is settled"
         dead = 0 if delta.run.tombstones is None else int(delta.run.tombstones.sum())
         self._more_rows += len(delta) - dead - int(delta.before.present.sum())
         return changing(delta)
@@ -160,15 +149,6 @@ class SortedTable:
 
     def _with_before(self, delta: Delta, views: Views) -> Delta:
         return Delta(delta.run, self._layers.find(views, delta.run.hashes, delta.run.columns(self._table.spec.keys)))
-
-    def _had(self, run: Run) -> Found | None:
-        """What the run's keys had, where just these were got last."""
-        asked = self._asked
-        if asked is None or not (run.hashes is asked.hashes or np.array_equal(run.hashes, asked.hashes)):
-            return None
-        mine = run.columns(asked.keys.column_names)
-        pairs = zip(mine.columns, asked.keys.columns, strict=True)
-        return asked.found if all(equal(flat(one), flat(other)).all() for one, other in pairs) else None
 
     def _unexpired(self, run: Run) -> Run:
         return view_since(run, self._table.spec, self._layers.since_us).between()

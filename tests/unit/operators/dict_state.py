@@ -31,7 +31,8 @@ class DictTable:
         wanted = self._distinct(hashes, keys)
         return self._found([self.rows.get(key) for key in wanted])
 
-    def put(self, hashes: Hashes, rows: pa.Table) -> None:
+    def put(self, hashes: Hashes, rows: pa.Table, before: Found | None = None) -> None:
+        self._check_before(hashes, rows, before)
         assert rows.schema.equals(self.schema), "an operator keeps to its schema"
         for key, row in zip(self._distinct(hashes, rows), plain(rows), strict=True):
             there = self.rows.get(key)
@@ -41,7 +42,8 @@ class DictTable:
             self.before.setdefault(key, there)
             self.rows[key] = row
 
-    def delete(self, hashes: Hashes, keys: pa.Table) -> None:
+    def delete(self, hashes: Hashes, keys: pa.Table, before: Found | None = None) -> None:
+        self._check_before(hashes, keys, before)
         for key in self._distinct(hashes, keys):
             self.before.setdefault(key, self.rows.get(key))
             self.rows.pop(key, None)
@@ -81,6 +83,12 @@ class DictTable:
         for key, number in zip(keys, hashes.tolist(), strict=True):
             assert self.hashes.setdefault(key, number) == number, f"a key has one hash. {key=}"
         return keys
+
+    def _check_before(self, hashes: Hashes, rows: pa.Table, before: Found | None) -> None:
+        if before is not None:
+            now = self._found([self.rows.get(key) for key in self._distinct(hashes, rows)])
+            assert before.present.tolist() == now.present.tolist(), "an operator passes what the keys have now"
+            assert repr(plain(before.rows)) == repr(plain(now.rows)), "an operator passes what the keys have now"
 
     def _found(self, rows: list[Row | None]) -> Found:
         there = [row for row in rows if row is not None]

@@ -140,10 +140,10 @@ def test_memory_is_relieved_between_the_calls_of_a_flush(monkeypatch: pytest.Mon
             state.value("fat").put(pa.table({"k": timers["k"], "v": ["x" * 500] * timers.num_rows}))
 
     held = [0]
-    say = SortedTable.stage
+    stage = SortedTable.stage
 
-    def watched(self: SortedTable, run: Any) -> None:
-        say(self, run)
+    def watched(self: SortedTable, run: Any, before: Any = None) -> None:
+        stage(self, run, before)
         held.append(self.nbytes)
 
     monkeypatch.setattr(SortedTable, "stage", watched)

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.table import State
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.table import Found, State
 from dagster_ckpt.operators.process.due_timers import DueTimeline
 from dagster_ckpt.operators.process.process_tables import EXPIRY, LAST, SEEN, entries
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys
@@ -46,7 +47,7 @@ class Expiry:
         before_us[found.present] = _micros_or_unknown(flat(found.rows.column(LAST)))
         is_new = ~found.present
         later = np.flatnonzero(is_new | (last_us > before_us))
-        self._put_seen(keys, later, last_us[later])
+        self._put_seen(keys, later, last_us[later], chosen(found, later))
         new = np.flatnonzero(is_new)
         self._look(keys, new, self._ends(last_us[new]))
         self._timeline.write()
@@ -58,8 +59,9 @@ class Expiry:
         """
         written = np.flatnonzero(keys.written)
         found = self._seen.get(keys.hashes[written], take(keys.keys, written))
-        new = written[~found.present]
-        self._put_seen(keys, new, times_us[new])
+        absent = np.flatnonzero(~found.present)
+        new = written[absent]
+        self._put_seen(keys, new, times_us[new], chosen(found, absent))
         self._look(keys, new, self._ends(times_us[new]))
         self._timeline.write()
 
@@ -72,7 +74,7 @@ class Expiry:
         known = np.flatnonzero(found.present)
         last_us = _micros_or_unknown(flat(found.rows.column(LAST)))
         has_ended = (last_us != _UNKNOWN) & (self._ends(last_us) <= times_us[known])
-        self._release(keys, known[has_ended], forget)
+        self._release(keys, known[has_ended], found, forget)
         return int(has_ended.sum())
 
     def expire(self, watermark_us: int, forget: Callable[[CallKeys], None]) -> Iterator[int]:
@@ -84,28 +86,28 @@ class Expiry:
             last_us = _micros_or_unknown(flat(found.rows.column(LAST)))
             begins = np.flatnonzero(last_us == _UNKNOWN)
             last_us[begins] = watermark_us
-            self._put_seen(keys, known[begins], last_us[begins])
+            self._put_seen(keys, known[begins], last_us[begins], chosen(found, known[begins]))
             ends_us = self._ends(last_us)
             stays = ends_us > watermark_us
             self._look(keys, known[stays], ends_us[stays])
-            self._release(keys, known[~stays], forget)
+            self._release(keys, known[~stays], found, forget)
             yield int((~stays).sum())
 
-    def _release(self, keys: CallKeys, which: Positions, forget: Callable[[CallKeys], None]) -> None:
+    def _release(self, keys: CallKeys, which: Positions, found: Found, forget: Callable[[CallKeys], None]) -> None:
         if len(which):
             gone = take(keys.keys, which)
             forget(CallKeys.of(keys.hashes[which], gone))
-            self._seen.delete(keys.hashes[which], gone)
+            self._seen.delete(keys.hashes[which], gone, before=chosen(found, which))
 
     def _ends(self, last_us: Positions) -> Positions:
         """When these keys expire."""
         ends = np.where(last_us > _NEVER - self._after_us, _NEVER, last_us + self._after_us)
         return np.where(last_us == _UNKNOWN, _AT_ONCE_US, ends)
 
-    def _put_seen(self, keys: CallKeys, which: Positions, last_us: Positions) -> None:
+    def _put_seen(self, keys: CallKeys, which: Positions, last_us: Positions, before: Found) -> None:
         times = pa.array(last_us, mask=last_us == _UNKNOWN).view(self._schema.field(LAST).type)
         columns = [*take(keys.keys, which).columns, times]
-        self._seen.put(keys.hashes[which], pa.Table.from_arrays(columns, schema=self._schema))
+        self._seen.put(keys.hashes[which], pa.Table.from_arrays(columns, schema=self._schema), before)
 
     def _look(self, keys: CallKeys, which: Positions, times_us: Positions) -> None:
         """Have these keys looked at again at these times."""

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, stretches, take
-from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.lsm.table import Found, Hashes, StateTable
 from dagster_ckpt.operators.process.process_tables import INDEX, ROWS
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, distinct
 from dagster_ckpt.operators.process.user_state.user_tables import with_columns_alone
@@ -28,6 +28,8 @@ class Lists:
         self._schema = schema
         self._keys = keys
         self._where = where
+        self._got: tuple[Positions, Found] | None = None
+        """The keys of the last `get` and their rows, where nothing was written since."""
 
     def get(self, keys: pa.Table) -> pa.Table:
         """All rows of n keys, key after key: `_key`, the position in `keys` (int64), and the state's columns.
@@ -35,8 +37,10 @@ class Lists:
         Where a key is asked for twice, its rows are there twice. Other columns than the key's are not looked at.
         """
         asked, back = distinct(self._keys.find(keys, self._where), len(self._keys))
-        owners, hashes, named = self._entries(asked)
+        sizes, _ = self._sizes_of(asked)
+        owners, hashes, named = self._entries(asked, sizes)
         found = self._rows.get(hashes, named)
+        self._got = asked, found
         sizes = np.bincount(owners[found.present], minlength=len(asked))
         starts = (np.cumsum(sizes) - sizes)[back]
         rows = take(found.rows.select(self._schema.names), stretches(starts, starts + sizes[back]))
@@ -50,7 +54,7 @@ class Lists:
         rows = with_columns_alone(rows, pa.schema([*keys, *self._schema]), self._where)
         which = self._keys.find(rows, self._where)
         asked, back = distinct(which, len(self._keys))
-        sizes = self._sizes_of(asked)
+        sizes, found = self._sizes_of(asked)
         more = np.bincount(back, minlength=len(asked))
         places = np.empty(len(back), dtype=np.int64)
         places[np.argsort(back, kind="stable")] = stretches(sizes, sizes + more)
@@ -58,26 +62,29 @@ class Lists:
         columns = [*named.columns, *rows.select(self._schema.names).columns]
         self._rows.put(hashes, pa.Table.from_arrays(columns, schema=pa.schema([*named.schema, *self._schema])))
         sized = take(self._keys.keys, asked).append_column(_ROWS_FIELD, pa.array(sizes + more))
-        self._sizes.put(self._keys.hashes[asked], sized)
+        self._sizes.put(self._keys.hashes[asked], sized, before=found)
+        self._got = None
         self._keys.written[asked] = True
 
     def clear(self, keys: pa.Table) -> None:
         """Forget all rows of these keys, named any number of times; a key without any is no error."""
         asked, _ = distinct(self._keys.find(keys, self._where), len(self._keys))
-        _, hashes, named = self._entries(asked)
-        self._rows.delete(hashes, named)
-        self._sizes.delete(self._keys.hashes[asked], take(self._keys.keys, asked))
+        sizes, found = self._sizes_of(asked)
+        _, hashes, named = self._entries(asked, sizes)
+        got, self._got = self._got, None
+        rows = got[1] if got is not None and np.array_equal(got[0], asked) else None
+        self._rows.delete(hashes, named, before=rows)
+        self._sizes.delete(self._keys.hashes[asked], take(self._keys.keys, asked), before=found)
 
-    def _sizes_of(self, asked: Positions) -> Positions:
-        """How many rows each of these keys has."""
+    def _sizes_of(self, asked: Positions) -> tuple[Positions, Found]:
+        """How many rows each of these keys has, and the answer that reports it."""
         found = self._sizes.get(self._keys.hashes[asked], take(self._keys.keys, asked))
         sizes = np.zeros(len(asked), dtype=np.int64)
         sizes[found.present] = flat(found.rows.column(ROWS)).to_numpy()
-        return sizes
+        return sizes, found
 
-    def _entries(self, asked: Positions) -> tuple[Positions, Hashes, pa.Table]:
+    def _entries(self, asked: Positions, sizes: Positions) -> tuple[Positions, Hashes, pa.Table]:
         """All rows that these keys have: of which of them each is, its hash, and its key in the table."""
-        sizes = self._sizes_of(asked)
         owners = np.repeat(np.arange(len(asked)), sizes)
         hashes, named = self._named(asked[owners], stretches(np.zeros_like(sizes), sizes))
         return owners, hashes, named

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import flat, take
-from dagster_ckpt.lsm.table import StateTable
+from dagster_ckpt.lsm.columns import Positions, flat, take
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.table import Found, StateTable
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, distinct, spelled
 from dagster_ckpt.operators.process.user_state.user_tables import with_columns_alone
 
@@ -24,6 +25,8 @@ class Values:
         self._schema = schema
         self._keys = keys
         self._where = where
+        self._got: tuple[Positions, Found] | None = None
+        """The keys of the last `get` and their rows, where nothing was written since."""
 
     def get(self, keys: pa.Table) -> pa.Table:
         """A row for each of n keys, in their order: the state's columns, null where it has none, and `_present`.
@@ -32,6 +35,7 @@ class Values:
         """
         asked, back = distinct(self._keys.find(keys, self._where), len(self._keys))
         found = self._table.get(self._keys.hashes[asked], take(self._keys.keys, asked))
+        self._got = asked, found
         present = found.present[back]
         columns = found.rows.select(self._schema.names).columns
         if found.present.all():
@@ -55,10 +59,18 @@ class Values:
                 "a key has one row in a value state, and here it is put more than once: bring its rows together first, "
                 f"or use a ListState. key={key}, {self._where}"
             )
-        self._table.put(self._keys.hashes[which], rows)
+        self._table.put(self._keys.hashes[which], rows, before=self._before(which))
         self._keys.written[which] = True
 
     def delete(self, keys: pa.Table) -> None:
         """Forget the rows of these keys, named any number of times; a key without one is no error."""
         gone, _ = distinct(self._keys.find(keys, self._where), len(self._keys))
-        self._table.delete(self._keys.hashes[gone], take(self._keys.keys, gone))
+        self._table.delete(self._keys.hashes[gone], take(self._keys.keys, gone), before=self._before(gone))
+
+    def _before(self, which: Positions) -> Found | None:
+        """The rows of these keys, where the last `get` has them all; good for one write."""
+        got, self._got = self._got, None
+        if got is None or not np.isin(which, got[0]).all():
+            return None
+        asked, found = got
+        return chosen(found, np.searchsorted(asked, which))

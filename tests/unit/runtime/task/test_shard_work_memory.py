@@ -75,10 +75,10 @@ class Most:
 @pytest.fixture
 def most(monkeypatch: pytest.MonkeyPatch) -> Most:
     most = Most()
-    say, spill, get, add = SortedTable.stage, SortedTable.spill, KeyedTable.get, TableRuns.add
+    stage, spill, get, add = SortedTable.stage, SortedTable.spill, KeyedTable.get, TableRuns.add
 
-    def said(self: SortedTable, run: Run) -> None:
-        say(self, run)
+    def staged(self: SortedTable, run: Run, before: Found | None = None) -> None:
+        stage(self, run, before)
         most.tables[self] = self.nbytes
         most.held = max(most.held, sum(most.tables.values()))
 
@@ -95,7 +95,7 @@ def most(monkeypatch: pytest.MonkeyPatch) -> Most:
         most.written = max(most.written, delta.nbytes)
         add(self, delta)
 
-    monkeypatch.setattr(SortedTable, "stage", said)
+    monkeypatch.setattr(SortedTable, "stage", staged)
     monkeypatch.setattr(SortedTable, "spill", spilled)
     monkeypatch.setattr(KeyedTable, "get", got)
     monkeypatch.setattr(TableRuns, "add", added)

@@ -1,5 +1,6 @@
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
-from tests.unit.state.epochs import NEVER, SPEC, TABLE, Epochs, empty_manifest, engine, in_memory
+from tests.unit.state.epochs import NEVER, SPEC, TABLE, Epochs, alike, empty_manifest, engine, in_memory
 
 FILE = FileId(Term(1), Epoch(2), Shard(0), attempt=1)
 ONLY = [Shard(0)]
@@ -81,27 +84,24 @@ def test_what_was_touched_shows_before_and_after() -> None:
     assert touched(state) == ({"a": 1, "b": 2}, {"a": 11, "c": 30})
 
 
-def test_what_was_got_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    epochs = in_memory("once")
+@pytest.mark.parametrize("hash_of", [alike, lambda keys: np.arange(len(keys), 0, -1, dtype=np.uint64)])
+def test_rows_passed_as_before_are_not_looked_up_again(
+    hash_of: Callable[[list[str | None]], Hashes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every: list[str | None] = ["a", "b", "c", "new"]
+    epochs = Epochs(MemoryObjectStore(f"once {hash_of.__name__}"), hash_of=lambda keys: hash_of(every)[: len(keys)])
     state = epochs.begin()
     epochs.put(state, a=1, b=2, c=3)
     epochs.commit(state)
     state = epochs.begin()
-    assert epochs.get(state, "a", "b", "new") == {"a": 1, "b": 2}
-    monkeypatch.setattr("dagster_ckpt.state.runs.run_layers.look_up", lambda *_: pytest.fail("a second look"))
-    epochs.put(state, a=10, b=20, new=30)
-    assert touched(state) == ({"a": 1, "b": 2}, {"a": 10, "b": 20, "new": 30})
-
-
-def test_what_was_got_of_other_keys_is_not_taken_for_what_was_there_before() -> None:
-    epochs = in_memory("others")
-    state = epochs.begin()
-    epochs.put(state, a=1, b=2)
-    epochs.commit(state)
-    state = epochs.begin()
-    epochs.get(state, "a", "b")
-    epochs.put(state, c=3, b=4)
-    assert touched(state) == ({"b": 2}, {"c": 3, "b": 4})
+    table, rows = state.table(TABLE), pa.table({"k": ["a", "b", "c", "new"], "v": [10, 20, 30, 40]}, schema=SPEC.schema)
+    hashes, keys = hash_of(rows["k"].to_pylist()), rows.select(["k"])
+    found = table.get(hashes, keys)
+    monkeypatch.setattr("dagster_ckpt.state.runs.run_layers.look_up", lambda *_: pytest.fail("a second look-up"))
+    gone, put = np.array([1]), np.array([0, 2, 3])
+    table.delete(hashes[gone], keys.take(gone), before=chosen(found, gone))
+    table.put(hashes[put], rows.take(put), before=chosen(found, put))
+    assert touched(state) == ({"a": 1, "b": 2, "c": 3}, {"a": 10, "c": 30, "new": 40})
 
 
 def test_many_batches_of_an_epoch_become_one_run() -> None:
