@@ -1,21 +1,21 @@
-"""Reading a stream's past: no Spark, no Dagster, nothing but the objects in the store.
+"""Reads a stream's past, and operates on it: no Spark, no Dagster, only the objects in the store.
 
 `CheckpointStore("file:///data/checkpoints").stream("delay_by_carrier").read()`. Reading order
 
     checkpoint_store  a store full of streams
-    stream_history    one stream: what can be read of it, and done to it
+    stream_history    one stream: reads and operations
     stream_table      the table that one manifest shows
     epoch_choice      which epoch is meant, by number or time
     change_epochs     the manifests of the epochs after one
-    drain             a writer that is asked to end
+    drain             asks a writer to end
 
 Several streams
     snapshot          several streams at one moment
     snapshot_search   finds the epochs of a snapshot
 
 Rooms
-    info/             what can be said of epochs, pins, subscribers and writers
-    damage/           what is damaged, and which epoch does without it
+    info/             facts about epochs, pins, subscribers and writers
+    damage/           what is damaged, and which epoch does not need it
 """
 
 from dagster_ckpt.history.checkpoint_store import CheckpointStore

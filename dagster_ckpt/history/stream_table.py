@@ -9,22 +9,17 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.shared.late_rows import LATE_AT, late_table
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.state.committed import change_log
-from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
+from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables import files_of
+from dagster_ckpt.tables import table_rows
 from dagster_ckpt.tables.table_changes import PATIENCE
-from dagster_ckpt.tables.table_operator import table_operator
 
 
 def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
     """The table that the manifest shows; `store` is the stream's folder. Raises `CorruptStateError`."""
-    names = checked_columns(manifest, columns)
-    if manifest.pipeline.appends:
-        schema = pa.schema([manifest.pipeline.output.field(name) for name in names])
-        return change_log.read(retrying(store, clock, PATIENCE), files_of(store, clock, manifest), schema)
-    return _keyed(retrying(store, clock, PATIENCE), manifest).select(names)
+    schema = pa.schema([manifest.pipeline.output.field(name) for name in checked_columns(manifest, columns)])
+    return pa.Table.from_batches(table_rows(store, clock, manifest, schema), schema)
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:
@@ -35,18 +30,11 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
     name = late_table(number)
     if name not in {spec.name for spec in manifest.pipeline.tables}:
         raise InvalidPipelineError(
-            'the stream keeps no late rows of this input: give its step late="keep", and begin the stream anew. '
+            'the stream keeps no late rows of this input: give its step late="keep", and start the stream over. '
             f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.inputs)}"
         )
     rows = live_rows(retrying(store, clock, PATIENCE), manifest, name)
     return rows.drop_columns([HASH, ROW, LATE_AT])
-
-
-def _keyed(store: ObjectStore, manifest: Manifest) -> pa.Table:
-    operator, shown = table_operator(manifest.pipeline)
-    # A shard at a time: the operator wants each column in one array, which cannot be larger than 2 GiB.
-    tables = [operator.table(rows) for rows in live_shards(store, manifest, shown)]
-    return pa.concat_tables([manifest.pipeline.output.empty_table(), *tables])
 
 
 def checked_columns(manifest: Manifest, columns: Sequence[str] | None) -> list[str]:
