@@ -1,4 +1,4 @@
-"""Which manifests have the changes behind an epoch. What a rollback left behind is none of them."""
+"""The manifests with the changes after an epoch, without epochs that a rollback abandoned."""
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch

@@ -83,11 +83,11 @@ class CheckpointStore:
             return take_snapshot(named, Choosing(consistency, as_of, include_creating))
         except InvalidPipelineError:
             for name in named:
-                self.stream(name)  # of one that is unknown it says which there are
+                self.stream(name)  # for an unknown name, lists the streams there are
             raise
 
     def _history(self, name: str) -> StreamHistory:
-        """A stream's history, without a look whether there is one."""
+        """A stream's history, without checking that the stream exists."""
         return StreamHistory(self._store, name, SystemClock()) if parts_of_name(name) else self.stream(name)
 
     def _parts(self, folder: str) -> tuple[str, ...] | None:

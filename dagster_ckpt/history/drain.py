@@ -1,4 +1,4 @@
-"""A writer that was asked to end, and those who wait until it has."""
+"""Asks a writer to end, and waits until it has."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ def _ignore(writer: WriterInfo) -> None: ...
 
 @dataclass
 class Draining:
-    """`writer` was asked to end cleanly at its next epoch. What came of it, `wait` tells."""
+    """`writer` was asked to end cleanly at its next epoch; `wait` returns when it has."""
 
     writer: WriterInfo
     _chain: ManifestChain
@@ -28,7 +28,7 @@ class Draining:
     _watch: WriterWatch
 
     def wait(self, on_look: Callable[[WriterInfo], None] = _ignore) -> WriterInfo:
-        """Block until the writer has ended; how it was then, with its last epoch. `on_look` is told every second.
+        """Block until the writer has ended; returns its last state and epoch. Calls `on_look` every second.
 
         Raises `CheckpointError` where it died instead, `FencedError` where another took over.
         """
@@ -63,7 +63,7 @@ class Draining:
 def drain(chain: ManifestChain, stream: str, watch: WriterWatch) -> Draining | None:
     """Ask the writer of a stream to end; None where it is known to have ended already.
 
-    A crash leaves the request or nothing of it. It names the newest term: a writer that comes later is not meant.
+    A crash leaves the whole request or none. It names the newest term, so it does not apply to later writers.
     """
     writer = watch.look()
     if writer.ended:

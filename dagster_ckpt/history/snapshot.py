@@ -40,11 +40,11 @@ class Snapshot:
         return self._streams[stream].read_shown(manifest, columns)
 
     def info(self, stream: str) -> EpochInfo:
-        """What can be said of the chosen epoch of a stream without reading its rows."""
+        """Facts about the chosen epoch of a stream; reads none of its rows."""
         return self._streams[stream].info_shown(self.manifest(stream))
 
     def manifest(self, stream: str) -> Manifest:
-        """The manifest that shows the chosen epoch of a stream: all there is to know of it, as a value."""
+        """The manifest that shows the chosen epoch of a stream: its full description, as a value."""
         if stream in self._manifests:
             return self._manifests[stream]
         if stream in self.left_out:

@@ -1,7 +1,7 @@
-"""Taking a snapshot of several streams: manifests are read until `protocol.epochs.aligned_cut` has an answer.
+"""Takes a snapshot of several streams: manifests are read until `protocol.epochs.aligned_cut` has an answer.
 
-Streams go on meanwhile. That does not matter to what was read, for epochs never change; but one that is still to be
-looked at may be retired by then, and its manifest collected. Then all is looked at anew.
+Streams go on meanwhile. What was read stays valid, because epochs never change. But an epoch that is not read yet may
+be retired, and its manifest collected. Then the search starts over.
 """
 
 from collections.abc import Callable, Mapping
@@ -219,7 +219,7 @@ def _reason(answer: NoCut) -> tuple[str, str]:
             )
         case Reason.MADE_ANEW:
             return (
-                f"{reads}, but {upstream} was removed and made anew since",
+                f"{reads}, but {upstream} was removed and created again since",
                 f"roll {stream} back to epoch 0 and run it",
             )
         case Reason.CREATING:

@@ -1,4 +1,4 @@
-"""The past of one stream: to be read, and operated on. What no manifest names does not exist."""
+"""The past of one stream: reads and operations. What no manifest names does not exist."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -52,15 +52,15 @@ _OPEN_RUNS_MAX = 512
 
 
 class StreamHistory:
-    """One stream, as readers see it, and what a person does to it: pin, rollback, fork, reshard, drain, unsubscribe.
+    """One stream, as readers see it, and a person's operations: pin, rollback, fork, reshard, drain, unsubscribe.
 
-    Each call looks at the store anew and is answered from one manifest, whole.
+    Each call reads the store afresh and answers from a single manifest.
 
     Whatever reads an `epoch` takes `as_of` as well: the newest retained epoch committed by then, as a `datetime` or ISO
     text; a time without an offset is UTC. Without either it is the current epoch.
 
     An epoch that is neither retained nor pinned is an `InvalidPipelineError`, which lists those there are. A missing or
-    damaged object is a `CorruptStateError`, which names it, the newest epoch that does without it (`good_epoch`) and
+    damaged object is a `CorruptStateError`, which names it, the newest epoch that does not need it (`good_epoch`) and
     how to go back there.
     """
 
@@ -69,7 +69,7 @@ class StreamHistory:
         self._root = root
         self._chain = ManifestChain(stream_folder(root, name), clock, _PATIENCE)
         self._name = name
-        # What was opened and checked for one look-up is so for the next.
+        # A file that one look-up opened and checked stays open for the next.
         self._runs, self._one_at_a_time = OpenRuns(_OPEN_RUNS_MAX), Lock()
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class StreamHistory:
         return self.info()
 
     def info(self, epoch: int | None = None, as_of: datetime | str | None = None) -> EpochInfo:
-        """What can be said of an epoch without reading its rows."""
+        """Facts about an epoch; reads none of its rows."""
         return self._answer(lambda newest: self._info(newest, self._chosen(newest, epoch, as_of)), epoch)
 
     def epochs(self) -> list[EpochInfo]:
@@ -111,7 +111,7 @@ class StreamHistory:
         return self._answer(infos)
 
     def manifest(self, epoch: int | None = None, as_of: datetime | str | None = None) -> Manifest:
-        """The manifest that shows an epoch: all there is to know of it, as a value."""
+        """The manifest that shows an epoch: its full description, as a value."""
         return self._answer(lambda newest: self._chosen(newest, epoch, as_of), epoch)
 
     def read(
@@ -135,7 +135,7 @@ class StreamHistory:
         return self._of_shown(shown, lambda: late_rows_of(self._files(shown), self._chain.clock, shown, of_input))
 
     def info_shown(self, shown: Manifest) -> EpochInfo:
-        """What a manifest of this stream, read before, says of its epoch."""
+        """Facts about the epoch of a manifest of this stream, read before."""
         return self._answer(lambda newest: self._info(newest, shown))
 
     def find_version(self, version: Version) -> Manifest | None:
@@ -146,7 +146,7 @@ class StreamHistory:
             raise advised(self._root, self._chain, self._name, error) from error
 
     def pinned_manifests(self) -> list[Manifest]:
-        """Those that the pins hold. Raises `CorruptStateError` where one is damaged."""
+        """The manifests that the pins hold. Raises `CorruptStateError` where one is damaged."""
         return [pin.manifest for pin in self._pins()]
 
     def get(
@@ -233,7 +233,7 @@ class StreamHistory:
         return self._answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
 
     def unpin(self, name: str) -> None:
-        """Let a pinned epoch go; its files are garbage, unless it is still retained.
+        """Remove a pin; the epoch's files are garbage, unless it is still retained.
 
         Raises `InvalidPipelineError` where there is no such pin, or a fork needs it.
         """
@@ -241,7 +241,7 @@ class StreamHistory:
         pin = find_pin(chain, name) if name.startswith(FORK_PINS) else None
         if pin is not None and pin.fork is not None and self._is_there(pin):
             raise InvalidPipelineError(
-                f"this pin keeps files of a fork, which lets go of it once it needs none of them: remove the fork's "
+                f"this pin keeps files of a fork, which removes it once it needs none of them: remove the fork's "
                 f"folder first if the fork is to go. pin={name!r}, fork={pin.fork.stream!r}, stream={self._name!r}"
             )
         remove_pin(chain.store, name, chain.clock, chain.patience)
@@ -265,21 +265,21 @@ class StreamHistory:
         return self._answer(infos)
 
     def unsubscribe(self, name: str) -> None:
-        """Let go of the change log that is kept for the stream of that name. One that still reads comes back.
+        """Release the change log that is kept for the stream of that name.
 
-        It comes back with its next start, and has to be backfilled if what it needs is gone by then. Raises
+        If it still reads, it subscribes again with its next start, and is backfilled if what it needs is gone. Raises
         `InvalidPipelineError` where no such stream subscribes.
         """
         unsubscribe(self._chain.store, name, self._chain.clock, self._chain.patience)
 
     def collect_garbage(self, grace_period: Duration = "1 hour", max_lag: int = MAX_LAG) -> Collected:
-        """Remove what nobody needs any more: epochs that are no longer retained, and what failed attempts have left.
+        """Remove garbage: epochs that are no longer retained, and what failed attempts have left.
 
-        Writers do so by themselves; this is for streams that none writes. Safe beside everybody. `grace_period` is for
-        how long an epoch can still be read after it ceased to be retained; never shorter than anybody reads. A stream
+        Writers do so by themselves; this is for streams without a writer. Safe beside writers and readers.
+        `grace_period` is how long an epoch can be read after it is retired: longer than the longest read. A stream
         that reads this one and is more than `max_lag` epochs behind is cut off: the change log is not kept for it.
 
-        Raises `CorruptStateError` where what is needed cannot be made out: then nothing is removed.
+        Raises `CorruptStateError` where damage hides what is needed: then nothing is removed.
         """
         return Collector(self._chain, self._root, milliseconds(grace_period, "grace_period"), max_lag).collect()
 
@@ -303,27 +303,27 @@ class StreamHistory:
     def writer(self) -> WriterInfo:
         """Who writes the stream, or wrote it last, and how far the epoch in work is.
 
-        By one look nobody can tell that a writer has fallen silent; `watch_writer` can.
+        One look cannot show that a writer has fallen silent; `watch_writer` can.
         """
         return self.watch_writer().look()
 
     def watch_writer(self) -> WriterWatch:
-        """To look at the writer again and again: each `look()` takes one or two reads."""
+        """Look at the writer repeatedly: each `look()` takes one or two reads."""
         return WriterWatch(self._chain, self._newest)
 
     def drain(self) -> Draining | None:
         """Ask the writer at work to end cleanly at its next epoch. It goes on until then; so does its state.
 
         The next Dagster run begins where it ended, with new code if there is any: the sensor starts that of a
-        continuous stream. `drain().wait()` blocks until the writer has ended. None where nobody writes the stream. A
-        writer that opens the stream after this was asked is not meant.
+        continuous stream. `drain().wait()` blocks until the writer has ended. None where the stream has no
+        writer. A writer that opens the stream later is not asked.
         """
         return drain(self._chain, self._name, self.watch_writer())
 
     def fork(self, name: str, epoch: int | None = None, as_of: datetime | str | None = None) -> "StreamHistory":
         """Make a new stream that begins with a retained or pinned epoch of this one, and copy nothing; its history.
 
-        Both then live their own lives: what the epoch needs is kept for as long as the fork needs it. It shows as the
+        Both then go on independently: what the epoch needs is kept for as long as the fork needs it. It shows as the
         new stream's epoch 1, from which the asset of that name goes on, with the epoch's state and source positions.
         Epoch 0 makes an empty stream: also for a pipeline that no longer fits this one's state. Works beside a live
         writer, and where later epochs are damaged.
@@ -347,8 +347,8 @@ class StreamHistory:
         """Give the stream another number of shards, a power of two, from its next epoch on; what readers see now.
 
         Epochs before stay readable as they are; going back to one gives the stream its number again. Only timelines
-        (what waits for the watermark, and late rows) are written anew, in bounded memory; `progress` is told how many
-        bytes of how many are done. The stream keeps its owner; give its asset the same number.
+        (what waits for the watermark, and late rows) are rewritten, in bounded memory; `progress` is called with the
+        bytes done and the bytes in all. The stream keeps its owner; give its asset the same number.
 
         Raises `InvalidPipelineError` for a number that cannot be or that the stream has already, and `FencedError`
         while a writer lives, which takes a while to find out, unless `fence`: then that writer stops at its next
@@ -365,12 +365,12 @@ class StreamHistory:
     def verify(self, progress: Progress | None = None) -> Verification:
         """Read every byte that a retained epoch, the current one or a pin needs, and compare every checksum.
 
-        Damage is a finding, not an error. `progress` is told after each piece how many bytes of how many are done.
+        Damage is a finding, not an error. `progress` is called after each piece with the bytes read so far and in all.
         """
         return verify(self._root, self._chain, self._name, progress)
 
     def _of_shown(self, shown: Manifest, read: Callable[[], pa.Table]) -> pa.Table:
-        """What is read of a manifest that was found before; says so where it was retired since and is gone."""
+        """Read what a manifest found before shows; where it was retired since and is gone, the error explains that."""
         try:
             return read()
         except CorruptStateError as error:
@@ -379,7 +379,7 @@ class StreamHistory:
             if shown.epoch in {newest.epoch, *pinned} or any(each.epoch == shown.epoch for each in newest.retained):
                 raise advised(self._root, self._chain, self._name, error) from error
             raise InvalidPipelineError(
-                f"the epoch was retired meanwhile, so long ago that its files are gone: choose one anew, and read "
+                f"the epoch was retired meanwhile, so long ago that its files are gone: choose another one, and read "
                 f"sooner or keep more with `retained`. epoch={shown.epoch}, stream={self._name!r}"
             ) from error
 
@@ -423,7 +423,7 @@ class StreamHistory:
         return newest if newest.epoch == retained.epoch else self._chain.read(retained.version)
 
     def _answer(self, work: Callable[[Manifest], T], epoch: int | None = None) -> T:
-        """Work from the newest manifest; anew where an epoch was retired meanwhile, perhaps with what it needed.
+        """Work from the newest manifest; again where an epoch was retired meanwhile, perhaps with what it needed.
 
         `epoch` is one that was asked for by its number.
         """
@@ -439,7 +439,7 @@ class StreamHistory:
                     raise advised(self._root, self._chain, self._name, error) from error
 
     def _newest(self, epoch: int | None = None) -> Manifest:
-        """The newest manifest; what is known of it where it is damaged, but an older epoch was asked for by number."""
+        """The newest manifest; where it is damaged, what is known of it if an older epoch was asked for by number."""
         try:
             newest = self._chain.end()
             if isinstance(newest, BrokenEnd):

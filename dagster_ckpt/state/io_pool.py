@@ -1,4 +1,4 @@
-"""Threads that write and read while the task goes on working. What goes wrong in a job is the job's alone."""
+"""Threads that write and read while the task goes on working. A failed job fails no other."""
 
 import os
 import threading
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """Something the pool does or has done. `what` names it for people."""
+    """A job of the pool, running or done. `what` describes it in error messages."""
 
     what: str
     future: "Future[T]"
     timeout_ms: int
 
     def result(self) -> T:
-        """What came of it, waiting for it where it is not done.
+        """Wait for the job and return its result.
 
         Raises the `CheckpointError` that the job raised; `CheckpointDeclinedError` for anything else it raised, also
-        for what is no `Exception`; `StoreUnavailableError` where it takes longer than the pool's timeout: nobody knows
-        then how it will end.
+        for what is no `Exception`; `StoreUnavailableError` where it takes longer than the pool's timeout, and its
+        outcome is unknown.
         """
         try:
             error = self.future.exception(self.timeout_ms / 1000)
@@ -37,7 +37,7 @@ class Job(Generic[T]):
         if isinstance(error, CheckpointError):
             raise error
         raise CheckpointDeclinedError(
-            f"something went wrong that nobody expected: report this, if it is not the machine's fault. "
+            f"an unexpected error: report it, unless the machine is at fault. "
             f"while={self.what}, error={type(error).__name__}: {error}"
         ) from error
 
@@ -45,11 +45,11 @@ class Job(Generic[T]):
 class IoPool:
     """A bounded number of threads, and of jobs that wait for one; shared by all that a process does.
 
-    The threads are made with the first job, and anew in a forked child, which inherits none.
+    The threads start with the first job, and again in a forked child, which inherits none.
     """
 
     def __init__(self, threads: int = 4, waiting_max: int = 16, timeout_ms: int = 600_000) -> None:
-        """At most `waiting_max` jobs wait for a thread: whoever brings another one waits himself."""
+        """At most `waiting_max` jobs wait for a thread; `submit` blocks while the queue is full."""
         self.timeout_ms = timeout_ms
         self._threads = threads
         self._waiting_max = waiting_max
@@ -57,14 +57,14 @@ class IoPool:
         self._workers: tuple[int, ThreadPoolExecutor, threading.Semaphore] | None = None
 
     def submit(self, what: str, job: Callable[[], T]) -> Job[T]:
-        """Have a job done. Waits where too many are waiting; `StoreUnavailableError` where that takes too long."""
+        """Queue a job. Waits while the queue is full; raises `StoreUnavailableError` where that takes too long."""
         executor, room = self._begun()
         if not room.acquire(timeout=self.timeout_ms / 1000):
             raise _too_slow(what, self.timeout_ms)
         return self._submitted(executor, room, what, job)
 
     def submit_if_idle(self, what: str, job: Callable[[], T]) -> Job[T] | None:
-        """Have a job done that may as well never be: None where it would have to wait for a place in the queue."""
+        """Queue a job that may be skipped: None, and no job, where the queue is full."""
         executor, room = self._begun()
         return self._submitted(executor, room, what, job) if room.acquire(blocking=False) else None
 
@@ -77,7 +77,7 @@ class IoPool:
         except BaseException:
             room.release()
             raise
-        # However it ends: done, failed with anything at all, or cancelled.
+        # However the job ends: done, failed or cancelled.
         future.add_done_callback(lambda _: room.release())
         return Job(what, future, self.timeout_ms)
 

@@ -6,19 +6,19 @@ from dagster_ckpt.errors import StoreUnavailableError
 
 _CHUNK_BYTES_MAX = 64 * 1024 * 1024
 _SOFT_BYTES_MAX = 1024 * 1024 * 1024
-"""One table may hold all of it in a single column of strings, and be a chunk above it."""
+"""One table may hold all of it in a single column of strings, plus one chunk."""
 
 
 class MemoryBudget:
-    """Who holds how many bytes: tables (what an epoch wrote so far) and writes (files on their way to the store).
+    """Counts the bytes held by tables (what an epoch wrote so far) and by writes (files on their way to the store).
 
     A quarter of the limit is for tables: above these `soft_bytes` a task flushes. Half of it is for tables and writes
-    together. A write for which there is no room waits for others to end; where there are none it goes ahead. So a limit
-    that is smaller than a single batch is broken by that batch alone, and nobody waits for what only he himself could
-    give back. The other half is for work, which nobody counts: rows are taken in, and those of the epoch merged, in
-    chunks of `chunk_bytes`, a sixteenth, of which several copies are made.
+    together. A write for which there is no room waits for others to end; where there are none it goes ahead. So only a
+    single batch that is larger than the limit breaks it, and no write waits for itself. The other half is for work,
+    which is not counted: rows are taken in, and those of the epoch merged, in chunks of `chunk_bytes`, a sixteenth, of
+    which several copies are made.
 
-    However much memory there is, neither grows above what gains something: Arrow's offsets of 32 bits reach 2 GiB.
+    Both have an upper bound, however much memory there is: Arrow's 32-bit offsets reach 2 GiB.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -37,7 +37,7 @@ class MemoryBudget:
             return self._held()
 
     def hold(self, table: object, bytes_: int) -> None:
-        """Say how much a table holds now; 0: nothing any more."""
+        """Record how much a table holds now; 0: nothing any more."""
         with self._changed:
             self._tables.pop(table, None)
             if bytes_:
@@ -64,10 +64,10 @@ class MemoryBudget:
         return reservation
 
     def make_room(self, what: str, bytes_: int, timeout_ms: int) -> None:
-        """Wait until work of so many bytes, which nobody counts, fits beside what is held.
+        """Wait until uncounted work of `bytes_` fits beside what is held.
 
-        Only for writes to end: where there are none it goes ahead. Raises `StoreUnavailableError` where they take
-        longer than the timeout.
+        It waits only for writes to end: where there are none it goes ahead. Raises `StoreUnavailableError` where they
+        take longer than the timeout.
         """
         with self._changed:
             fits = self._changed.wait_for(
@@ -77,7 +77,7 @@ class MemoryBudget:
             raise self._too_slow(what, bytes_, timeout_ms)
 
     def hold_write(self, reservation: "Reservation", bytes_: int) -> None:
-        """Say how much a write holds now; 0: nothing any more."""
+        """Record how much a write holds now; 0: nothing any more."""
         with self._changed:
             self._writes.pop(reservation, None)
             if bytes_:
@@ -98,15 +98,15 @@ class MemoryBudget:
 
 
 class Reservation:
-    """The memory of one write. To be given back, however it ends."""
+    """The memory of one write. Give it back however the write ends."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
 
     def shrink_to(self, bytes_: int) -> None:
-        """Say that the write needs no more than this from now on."""
+        """Lower what the write holds to this."""
         self._budget.hold_write(self, bytes_)
 
     def give_back(self) -> None:
-        """Hold nothing any more. A second time changes nothing."""
+        """Hold nothing any more. Idempotent."""
         self._budget.hold_write(self, 0)

@@ -1,4 +1,4 @@
-"""Immutable objects as the state engine writes and reads them: created once, and all there when read."""
+"""Immutable objects as the state engine writes and reads them: created once, read whole."""
 
 import pyarrow as pa
 
@@ -8,12 +8,12 @@ from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectS
 
 
 def create(store: ObjectStore, name: str, data: memoryview) -> None:
-    """Create an object, durable when this returns. The name is one that nobody else has (`FileId`).
+    """Create an object, durable when this returns. The name must be unique (`FileId`).
 
     A crash leaves an object that no manifest names: garbage, and nothing else. Raises `CorruptStateError` where it is
-    gone already: of a writer that was fenced, others collect what it has just written.
+    gone already: the files of a fenced writer are collected while it still writes.
     """
-    # A store whose reply was lost and that tried again by itself finds its own bytes there.
+    # A client that retries after a lost reply finds the bytes of its first try there.
     if not store.put_if_absent(name, data) and _written(store, name) != bytes(data):
         raise CorruptStateError(
             f"a new file's name is taken by other bytes: report this, and do not run two checkouts of dagster-ckpt on "
@@ -32,14 +32,14 @@ def _written(store: ObjectStore, name: str) -> bytes:
 
 
 def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:
-    """All bytes of an object of `size` bytes: mapped where it lies on this host's disk, else read into memory.
+    """All bytes of an object of `size` bytes: mapped where the object is on this host's disk, else read into memory.
 
     Raises `CorruptStateError` where it is missing or has another size, `StoreUnavailableError` where the disk refuses.
-    A writer asks first whether a newer term has begun.
+    A writer checks first whether a newer term has begun.
     """
     path = store.local_path(name)
     if path is None and size > REQUEST_BYTES_MAX:
-        # An answer of any size would have to be held twice, and one that breaks off begun anew.
+        # One large response would be held twice in memory, and restarted whole where it breaks off.
         far = FarBytes(store, name, MemoryPlace(size), FarTraffic())
         far.fetch([(0, size)])
         return far.data

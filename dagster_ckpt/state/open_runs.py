@@ -1,4 +1,4 @@
-"""Runs that this process has opened: a run never changes, so it is opened once."""
+"""The runs that this process has open: a run never changes, so it is opened once."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 _MAPPED_MAX = 1024
 
 _FAR_MAX = 256
-"""Fewer of a far store: in the cache each takes two file descriptors, and a process often may have only 1024."""
+"""Fewer of a remote store: in the cache each takes two file descriptors, and the limit is often 1024."""
 
 _WHOLE_BYTES_MAX = 256 * 1024
-"""A run this small comes whole with its first request."""
+"""A run this small is fetched whole with the first request."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class OpenRuns:
     """Opens the runs of manifests. Those mapped from a local disk stay open, the least recently used go first.
 
     Of runs of a remote store only what is used is read, by `spread`: into the cache, where they stay open too, or into
-    memory for as long as somebody holds the run, who shares it with all who ask for it then. What was checked against
-    its checksums stays checked. Not for use by several threads at once, but for `keep`.
+    memory, shared by all callers for as long as one of them holds the run. What was checked against its checksums stays
+    checked. Not thread-safe, except `keep`.
     """
 
     def __init__(self, mapped_max: int = _MAPPED_MAX, cache: RunCache | None = None, spread: Spread = READERS) -> None:
@@ -67,13 +67,13 @@ class OpenRuns:
         return self._newest(self._local, name, lambda: _opened_local(store, ref, schema), self._mapped_max)
 
     def forget(self, store: ObjectStore, ref: RunRef) -> None:
-        """Let go of a run that is about to be deleted."""
+        """Close a run that is about to be deleted."""
         name = RunId(store.url, ref.name, ref.checksum)
         self._local.pop(name, None)
         self._far.pop(name, None)
 
     def keep(self, store: ObjectStore, path: str, checksum: str, data: pa.Buffer) -> None:
-        """Keep a run that this process has just made durable where reading it again would ask a remote store."""
+        """Cache a run of a remote store that this process has just made durable."""
         if self._cache is not None and store.local_path(path) is None:
             self._cache.keep(RunId(store.url, path, checksum), memoryview(data))
 
@@ -86,7 +86,7 @@ class OpenRuns:
             held = self._held_by_others.get(name)
             if held is not None:
                 return held
-            # What the cache has removed since leaves the disk with the last one who has it mapped.
+            # The disk gets the bytes of a run that the cache has evicted back once it is unmapped everywhere.
             for gone in [other for other, each in opened.items() if not each.lasting]:
                 del opened[gone]
             found = begin()

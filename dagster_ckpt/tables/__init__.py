@@ -1,10 +1,10 @@
 """A stream's table, and what epochs changed in it, read in pieces that fit into memory.
 
-Made by operators from what manifests name; for every reader of it, also in Spark's executors: no Spark, no Dagster.
+Operators make it from what manifests name. For every reader, also in the executors: no Spark, no Dagster.
 
-    table_operator  what makes it of a state table, where it does not only grow
-    share           which part of it one of several readers takes
-    table_changes   what epochs changed: each its own, or net
+    table_operator  the operator that makes it from a state table, where it does not only grow
+    share           the part of it that one of several readers takes
+    table_changes   what epochs changed: epoch by epoch, or net
     table_rows      the table as an epoch shows it
     key_rows        the rows of some keys of it
     read_batches    the batches in which readers get both

@@ -20,7 +20,7 @@ from dagster_ckpt.tables.table_changes import PATIENCE
 from dagster_ckpt.tables.table_operator import table_operator
 
 Keys = Mapping[str, Sequence[object]]
-"""Of each column of the key the values, as many of each: row i of them is a key. Arrow and numpy arrays will do."""
+"""The values of each column of the key, equally many: row i is a key. Arrow and numpy arrays are accepted."""
 
 
 def key_rows(
@@ -34,7 +34,7 @@ def key_rows(
     pipeline = manifest.pipeline
     if pipeline.appends:
         raise InvalidPipelineError(
-            "the rows of a stream that only appends are found under no key: read its table, and filter it. "
+            "a stream that only appends has no key to find rows by: read its table, and filter it. "
             f"operator={pipeline.operator}, stream={manifest.stream!r}"
         )
     operator, logged = table_operator(pipeline)
@@ -49,7 +49,7 @@ def key_rows(
 
 
 def _asked(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.Table:
-    """The keys with the table's own types. Raises `InvalidPipelineError`."""
+    """The keys with the table's types. Raises `InvalidPipelineError`."""
     if isinstance(keys, pa.Table):
         keys = dict(zip(keys.column_names, keys.columns, strict=True))
     if not isinstance(keys, Mapping):
@@ -85,7 +85,7 @@ def _column(values: object, field: pa.Field, stream: str) -> pa.Array:
                 return pa.chunked_array(values).cast(field.type).combine_chunks()
             if hasattr(values, "dtype"):
                 return pa.array(values, field.type)
-            there = list(cast("Iterable[object]", values))  # what is none is refused below
+            there = list(cast("Iterable[object]", values))  # anything else is refused below
             column = pa.array(there, field.type)
             if (cut := next((each for each in there if _is_cut(each, field.type)), None)) is None:
                 return column
@@ -99,7 +99,7 @@ def _column(values: object, field: pa.Field, stream: str) -> pa.Array:
 
 
 def _is_cut(value: object, type_: pa.DataType) -> bool:
-    """Whether Arrow would make less of a Python value of another kind, and find the row of another key."""
+    """Whether Arrow would truncate the value, and so find the row of another key."""
     if isinstance(value, float):
         return pa.types.is_integer(type_) and not value.is_integer() and not isnan(value)
     return isinstance(value, datetime) and pa.types.is_date(type_) and value.time() != time()

@@ -1,4 +1,4 @@
-"""Rows as a reader wants them: his columns, in batches of a size that every reader can hold."""
+"""Rows as a reader wants them: with its columns, in batches of bounded size."""
 
 from collections.abc import Iterator
 

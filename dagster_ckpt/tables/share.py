@@ -10,11 +10,11 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share `number` (from 0) `of` so many: each row is in one of them. Two numbers, so it is sent at no cost.
+    """Share `number` (from 0) of `of` shares: each row is in one of them. Two numbers, cheap to send.
 
     Of a table that is made of state it is a range of key hashes: a key is in the same share at every epoch. Of one that
-    only grows it is some of the files. Shares `n * number` to `n * number + n - 1` of `n * of` are what this one is:
-    a share can be shared again.
+    only grows it is some of the files. Shares `n * number` to `n * number + n - 1` of `n * of` together are this one:
+    a share can be split again.
     """
 
     number: int = 0
@@ -31,7 +31,7 @@ class Share:
     def files(self, refs: Sequence[ChangeRef]) -> list[ChangeRef]:
         """The files of the share, in their order; all shares have about as many bytes."""
         ends = list(accumulate(ref.bytes for ref in refs))
-        # A file belongs where its middle lies in all their bytes: so shares of twice as many are halves of these.
+        # A file belongs where its middle is among all bytes: so with twice as many shares each is half of one of these.
         return [
             ref
             for ref, end in zip(refs, ends, strict=True)

@@ -2,7 +2,7 @@
 
 `manifests` show the epochs `(after, until]`, each one once and in the order of their lineage. `store` is the stream's
 folder. `schema` has any of the table's columns, `_change_type` and, of raw changes, `_epoch`, with the types that the
-reader wants them in; a column that an epoch did not have (it was added later) is null there. `share` is the part of
+reader wants; a column that an epoch did not have (it was added later) is null there. `share` is the part of
 them that is read. All raise `CorruptStateError`.
 """
 
@@ -24,7 +24,7 @@ from dagster_ckpt.tables.share import Share
 from dagster_ckpt.tables.table_operator import table_operator
 
 PATIENCE = Patience(total_ms=30_000)
-"""A table is many requests: all that was read before is lost with the one that fails."""
+"""A table is many requests: one that fails loses all that was read before."""
 
 ALL = Share()
 
@@ -65,7 +65,7 @@ def net_changes(
     if pipeline.appends:
         yield from raw_changes(store, clock, manifests, schema, share, runs)
     elif any(map(_files, manifests)):
-        # Only a release that wrote no logged runs has left them. Nothing in them is sorted by hash: all in one share.
+        # Files are from a release that wrote no logged runs. They are not sorted by hash: all are in one share.
         if share.number == 0:
             yield from batches_of(_net_of_files(store, clock, manifests, runs), schema)
     else:

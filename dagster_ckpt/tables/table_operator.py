@@ -9,5 +9,5 @@ def table_operator(pipeline: Pipeline) -> tuple[Operator, str]:
     assert not pipeline.appends, "a table that only grows is made of its files"
     operator = from_pipeline(pipeline)
     assert not isinstance(operator, AppendOnly), "an append-only stream appends"
-    assert operator.logged is not None, "a stream's table that does not only grow is made of a state table"
+    assert operator.logged is not None, "a table that does not only grow is made of a state table"
     return operator, operator.logged

@@ -1,8 +1,8 @@
-"""Damaged objects: found, and told with a way back.
+"""Damaged objects: found, and reported with a way back.
 
 Reading order
 
     verification    reads every byte that retained epochs and pins need
     needed_objects  which objects those are
-    damage_advice   which epoch does without a damaged object, and how to go back to it
+    damage_advice   which epoch does not need a damaged object, and how to go back to it
 """

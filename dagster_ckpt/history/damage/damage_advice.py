@@ -1,6 +1,6 @@
-"""When an object is damaged: which epoch does without it, and how to go back there. The one place that says so.
+"""When an object is damaged: which epoch does not need it, and how to go back there. The only place that advises.
 
-Only asked after an error, so it may list and look around.
+It is called only after an error, so it may list the store and read manifests.
 """
 
 import shlex
@@ -18,20 +18,20 @@ from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancesto
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import files_of
 
-_SAID = "good_epoch="
+_MARK = "good_epoch="
 
 
 def advised(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
     """The error with what to do about it: the newest epoch that needs nothing it names, and the way back there.
 
-    One that says so already is given back as it is. `root` is the store in which the stream's ancestors are.
+    An error with this advice is returned unchanged. `root` is the store in which the stream's ancestors are.
     """
-    if _SAID in str(error):
+    if _MARK in str(error):
         return error
     try:
         return CorruptStateError(f"{error}, {_advice(root, chain, stream, error)}")
     except StoreUnavailableError:
-        return error  # that something is damaged is the greater news
+        return error  # the damage matters more than the store's outage
 
 
 def _advice(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> str:
@@ -40,17 +40,17 @@ def _advice(root: ObjectStore, chain: ManifestChain, stream: str, error: Corrupt
     except CorruptStateError:
         end = None
     if end is None:
-        return f"{_SAID}none"
+        return f"{_MARK}none"
     broken = isinstance(end, BrokenEnd)
     newest = known(end)
     good = epoch_without(root, chain, newest, error)
     if (why := _lost_ancestor(root, chain, newest, error)) is not None:
-        return f"{_SAID}{'none' if good is None else good}, because={_quoted(why)}"
+        return f"{_MARK}{'none' if good is None else good}, because={_quoted(why)}"
     if good is None:
-        return f"{_SAID}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
+        return f"{_MARK}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
     if good == newest.epoch and not broken:
-        return f"{_SAID}{good}, current={good}"
-    return f"{_SAID}{good}, go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
+        return f"{_MARK}{good}, current={good}"
+    return f"{_MARK}{good}, go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
 
 
 def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:
@@ -65,7 +65,7 @@ def command(chain: ManifestChain, stream: str, *words: str) -> str:
 
 
 def _lost_ancestor(root: ObjectStore, chain: ManifestChain, newest: Manifest, error: CorruptStateError) -> str | None:
-    """Why a file of an ancestor is not what it was, where that stream itself is gone."""
+    """Why a file of an ancestor is damaged, where that stream itself is gone."""
     if f"{ANCESTORS}/" not in str(error):
         return None
     try:
@@ -81,7 +81,7 @@ def epoch_without(root: ObjectStore, chain: ManifestChain, newest: Manifest, err
         try:
             needed = list(_needed(root, chain, chain.read(retained.version)))
         except CorruptStateError:
-            continue  # its own manifest or list is damaged
+            continue  # the epoch's manifest or list is damaged
         # Each name is looked for in the message: nothing is parsed.
         if not any(name in str(error) for name in needed):
             return retained.epoch

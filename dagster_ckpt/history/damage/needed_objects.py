@@ -11,7 +11,7 @@ from dagster_ckpt.protocol.manifest.references import Role, references
 class NeededObjects:
     """Objects by name, and who names each: a manifest or pin, as the caller calls it, or an index object's name.
 
-    What lies in an ancestor's folder has the name by which this stream calls it.
+    An object in an ancestor's folder has the name by which this stream calls it.
     """
 
     files: dict[str, RunRef | ChangeRef] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class NeededObjects:
     files_index: dict[str, IndexRef] = field(default_factory=dict)
     named_by: dict[str, list[str]] = field(default_factory=dict)
     contradicted: set[str] = field(default_factory=set)
-    """Files of which manifests, or places of one, say different sizes or checksums."""
+    """Files that are named with different sizes or checksums."""
 
     def add(self, manifest: Manifest, who: str) -> None:
         for role, ref in references(manifest):

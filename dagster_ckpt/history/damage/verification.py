@@ -1,8 +1,8 @@
-"""Reading all that a stream's epochs and pins need, every byte of it, and telling what is damaged.
+"""Reads every byte that a stream's epochs and pins need, and reports what is damaged.
 
 It works from the newest manifest, and reads each object once however many epochs share it. Beside a live writer an
-object may vanish because its epoch was retired meanwhile: so the newest manifest is looked at again in the end, and
-what no epoch needs any more is nobody's damage.
+object may vanish because its epoch was retired meanwhile: so the newest manifest is read again at the end, and a
+missing object that no epoch needs any more is no damage.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from dagster_ckpt.storage.stores.retrying_store import retrying
 Entry = TypeVar("Entry")
 
 Progress = Callable[[int, int], None]
-"""Told after each piece: the bytes that were read, and those that are known to be needed."""
+"""Called after each piece with the bytes read so far, and the bytes known to be needed."""
 
 _PATIENCE = Patience(total_ms=30_000)
 
@@ -64,7 +64,7 @@ class Finding:
 class Verification:
     """What was read of a stream, and what of it is damaged.
 
-    `epoch` is the current one; None where the newest manifest is damaged, and nobody can say. `good_epoch` is the
+    `epoch` is the current one; None where the newest manifest is damaged. `good_epoch` is the
     newest one that can be gone back to and whose every object is whole, None where there is none; `command` goes back
     to it (or to the empty stream) where the current epoch is damaged. `bytes` counts what was read of all objects.
     """
@@ -206,7 +206,7 @@ class _Check:
 
     def _found_manifest(self, version: Version, wrong: str) -> None:
         epochs = [self._epochs[who]] if (who := f"v{version}") in self._epochs else []
-        # What a rollback has left behind, and nobody can read by its number, is damage that is dealt with.
+        # A rollback has abandoned it, and it cannot be read by number: the damage is dealt with.
         if epochs or (self._broken is not None and version > self._broken.readable.version):
             self._findings.append(Finding(manifest_name(version), wrong, tuple(epochs)))
         elif not is_abandoned(self._newest, version):
@@ -263,7 +263,7 @@ class _Check:
                 self._total -= files[path].bytes - (self._done - before)
 
     def _check_own_pins(self) -> None:
-        """Look whether the pins are there by which a fork keeps what it needs of its ancestors."""
+        """Check that the pins exist by which a fork keeps what it needs of its ancestors."""
         needed = {place[0] for name in self._needs.named_by if (place := parse_ancestors_name(name)) is not None}
         for ancestor in sorted(needed):
             name = name_in_stream(pin_name(fork_pin_name(self._newest.uuid)), ancestor)

@@ -1,9 +1,9 @@
-"""What can be said of a stream without reading its rows.
+"""Facts about a stream that need none of its rows.
 
 Reading order
 
-    epoch_info       of an epoch
-    pin_info         of a pin
-    subscriber_info  of a stream that reads this one
-    writer_info      of the writer, by its lease
+    epoch_info       an epoch
+    pin_info         a pin
+    subscriber_info  a stream that reads this one
+    writer_info      the writer, by its lease
 """

@@ -1,4 +1,4 @@
-"""What can be said of an epoch without reading its rows."""
+"""Facts about an epoch that need none of its rows."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ class EpochInfo:
 
 
 def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
-    """What `shown`, the manifest of a retained epoch, says of it, seen from the stream's newest manifest."""
+    """The facts about a retained epoch from its manifest, `shown`, and the stream's newest manifest."""
     assert shown.epoch == retained.epoch, f"shown={shown.epoch}, retained={retained.epoch}"
     did = shown.statistics
     event_times = [moment_of(time_us) for time_us in shown.event_times_us if time_us is not None]
@@ -82,9 +82,9 @@ def most_runs(manifest: Manifest) -> int:
 
 
 def moment_of(time_us: int) -> datetime:
-    """Microseconds since the Unix epoch as a time in UTC, or the nearest one that Python can spell."""
+    """Microseconds since the Unix epoch as a time in UTC, or the nearest one that Python can represent."""
     try:
         return _UNIX + timedelta(microseconds=time_us)
     except OverflowError:
-        # Real event times are like that: one bad row must not hide the stream.
+        # Such event times occur: one bad row must not hide the stream.
         return datetime.max.replace(tzinfo=UTC) if time_us > 0 else datetime.min.replace(tzinfo=UTC)

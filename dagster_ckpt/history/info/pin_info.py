@@ -1,4 +1,4 @@
-"""What can be said of a pin."""
+"""Facts about a pin."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,10 @@ from dagster_ckpt.protocol.epochs.pin import Pin
 
 @dataclass(frozen=True, slots=True)
 class PinInfo:
-    """A name that keeps an epoch readable. Both times are aware and in UTC, by the clock of whoever wrote them.
+    """A name that keeps an epoch readable. Both times are aware and in UTC, by the clocks of their writers.
 
-    `fork` is the stream for which a fork has pinned the epoch; None for a person's pin. An `orphan` is a fork's that is
-    not there: it was removed, or never came to be. It can be unpinned; another fork to the same name takes it away.
+    `fork` is the stream for which a fork has pinned the epoch; None for a person's pin. An `orphan` is the pin of
+    a fork that does not exist: it was removed or never created. It can be unpinned; a new fork of that name removes it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What can be said of a stream that reads another one."""
+"""Facts about a stream that reads another one."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class SubscriberInfo:
     """How far a stream, `stream`, has read another one; all in epochs of that one.
 
     `read` is what its current epoch has consumed, and `lag` how far that is behind, counted by epoch numbers. The
-    change log is kept for it from `kept_from` on, because the oldest epoch that it may go back to needs it: so many
-    numbers more (`kept_epochs`) than are retained anyway. `cut_off`: what it would read next is gone, and it must be
+    change log is kept for it from `kept_from` on, because the oldest epoch that it may go back to needs it:
+    `kept_epochs` numbers more than are retained anyway. `cut_off`: what it would read next is gone, and it must be
     backfilled. `ahead`: a rollback left behind what it has read, so it stops until it goes back too. `gone`: its stream
     is not in the store, or another one has its name now.
     """
@@ -31,7 +31,7 @@ class SubscriberInfo:
 
 
 def subscriber_info(progress: SubscriberProgress, newest: Manifest, *, cut_off: bool) -> SubscriberInfo:
-    """What can be said of a reader of the stream whose newest manifest this is."""
+    """The facts about a reader of the stream whose newest manifest this is."""
     oldest = min((entry.epoch for entry in newest.retained), default=newest.epoch)
     return SubscriberInfo(
         stream=progress.subscriber.stream,

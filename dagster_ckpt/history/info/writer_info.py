@@ -1,4 +1,4 @@
-"""Who writes a stream, by the lease of its newest term: what a person can be told of it."""
+"""Facts about a stream's writer, from the lease of its newest term."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from dagster_ckpt.storage.leases.process_identity import is_gone
 from dagster_ckpt.storage.stores.retry import Tries
 
 SILENCE_MS_MAX = 30_000
-"""How long a writer whose lease says nothing may be silent; one that says more has its own time."""
+"""How long a writer without a readable lease may be silent; a lease names its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterInfo:
-    """The writer of a stream's newest term. It is advice: what it said with its last beat, and what follows from that.
+    """The writer of a stream's newest term. It is advice: its last heartbeat, and what follows from that.
 
-    `life` is all that is known of it now. `epoch` is the newest it had committed, `work` how far the next one was (None
-    between two epochs, and in their first second), `closed` why it ended. A lease that is missing leaves no name.
+    `life` is its state now. `epoch` is the newest it had committed, `work` how far the next one was (None between two
+    epochs, and in their first second), `closed` why it ended. Without a lease the names are empty.
     """
 
     term: Term
@@ -35,12 +35,12 @@ class WriterInfo:
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to work no more."""
+        """Whether it is known to have ended."""
         return self.life is not Life.BEATING
 
     @property
     def is_known(self) -> bool:
-        """Whether it has said who it is. Right after it has opened the stream it has not yet."""
+        """Whether it has written its lease; not yet right after it has opened the stream."""
         return self.host != ""
 
     def is_same(self, other: "WriterInfo") -> bool:
@@ -51,10 +51,10 @@ class WriterInfo:
 
 
 class WriterWatch:
-    """Looks at a stream's writer again and again: only so can be seen that it has fallen silent."""
+    """Looks at a stream's writer repeatedly: one look cannot show that it has fallen silent."""
 
     def __init__(self, chain: ManifestChain, newest: Callable[[], Manifest]) -> None:
-        """`newest` reads the newest manifest of `chain`; it raises what is to be raised where there is none."""
+        """`newest` reads the newest manifest of `chain`; it raises where there is none."""
         self._chain = chain
         self._newest = newest
         self._watch: Watch | None = None
@@ -70,7 +70,7 @@ class WriterWatch:
 
 
 def lease_of(chain: ManifestChain, term: Term) -> Lease | None:
-    """That term's lease; None where it has none that can be read."""
+    """That term's lease; None where it is missing or cannot be read."""
     return Tries(chain.clock, chain.patience).retry(lambda: read_lease(chain.store, term))
 
 

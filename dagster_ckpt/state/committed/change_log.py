@@ -22,7 +22,7 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 T = TypeVar("T")
 
 BATCH_ROWS = 65_536
-"""At most so many rows are in a batch that a reader is given."""
+"""The most rows in a batch that a reader gets."""
 
 _AT_ONCE_BYTES = 64 * 1024 * 1024
 
@@ -80,7 +80,7 @@ def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) ->
 
 
 def checked(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
-    """The bytes of each of these files, mapped where they lie on this host's disk. Raises `CorruptStateError`."""
+    """The bytes of each of these files, mapped where they are on this host's disk. Raises `CorruptStateError`."""
     return _of_each(store, list(refs), lambda ref: _checked(store, ref))
 
 
@@ -95,7 +95,7 @@ def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _of_each(store: ObjectStore, refs: list[ChangeRef], what: Callable[[ChangeRef], T]) -> list[T]:
-    """What comes of each file, in their order: of a remote store several are read at once."""
+    """The result for each file, in their order: of a remote store several are read at once."""
     found: dict[int, T] = {}
 
     def one(number: int) -> None:

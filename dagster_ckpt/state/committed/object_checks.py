@@ -1,6 +1,6 @@
 """Reading every byte of an object and comparing its checksums: piece by piece, so that no file has to fit into memory.
 
-Each check gives back what is wrong in a few words, None where nothing is. A store that does not answer raises
+Each check returns what is wrong in a few words, None where nothing is. A store that does not answer raises
 `StoreUnavailableError`, an object that a newer release wrote `IncompatibleStateError`.
 """
 
@@ -21,7 +21,7 @@ MISSING = "missing"
 _PIECE_BYTES = 8 * 1024 * 1024
 
 Read = Callable[[int], None]
-"""Told how many more bytes were read."""
+"""Called with the number of bytes just read."""
 
 
 def check_file(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str | None:

@@ -19,8 +19,8 @@ PIECE_BYTES = 64 * 1024 * 1024
 
 
 _HELD_BYTES_MAX = 8 * PIECE_BYTES
-"""How large the files of a remote store may be, together, that are held for the shards to come. Of a file that is
-larger each shard has so much that reading where its part begins and ends twice is little."""
+"""The most bytes of remote files held open for later shards. In a larger file each shard has so much that reading the
+blocks at its edges twice costs little."""
 
 
 def live_rows(
@@ -105,7 +105,7 @@ class _SharedRuns:
                 room -= ref.bytes
 
     def release(self, shard: int) -> None:
-        """Let go of what no later shard reads."""
+        """Close what no later shard reads."""
         for path in [path for path in self._held if self._last[path] <= shard]:
             del self._held[path]
 

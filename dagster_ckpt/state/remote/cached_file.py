@@ -21,22 +21,22 @@ _LIBC.mmap.restype = ctypes.c_void_p
 
 
 class Room(Protocol):
-    """Says what may be written to a cache's disk."""
+    """Limits what is written to a cache's disk."""
 
     def room_for(self, wanted: int) -> bool:
         """Count bytes that are about to be written. False: do not write them."""
         ...
 
     def refused(self, error: OSError) -> None:
-        """Hear that the disk did not take them."""
+        """The disk refused a write."""
         ...
 
 
 class CachedFile:
-    """Implements `far_bytes.Place`.
+    """Implements `remote_bytes.Place`.
 
-    The mapping shows what is written to the file. What the disk does not take is put into memory at the same addresses:
-    page by page, so no page is ever half of each.
+    The mapping shows what is written to the file. What the disk refuses is put into memory at the same addresses, page
+    by page: no page is half file, half memory.
     """
 
     def __init__(self, folder: int, name: str, size: int, room: Room) -> None:
@@ -73,7 +73,7 @@ class CachedFile:
 
     def write(self, start: int, data: memoryview) -> bool:
         """Write bytes to the file, if the cache has room for them. A crash in the middle leaves fewer."""
-        # What is written to a file that was removed is the reader's own, and goes with it.
+        # An evicted file belongs to its reader alone, and goes with it: it is not counted.
         if not self._removed and not self._room.room_for(-(-len(data) // PAGE) * PAGE):
             return False
         try:

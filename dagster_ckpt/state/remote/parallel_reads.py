@@ -7,10 +7,10 @@ from dagster_ckpt.state.remote.remote_bytes import Spread
 
 
 def spread_over(pool: IoPool) -> Spread:
-    """Jobs are done by this pool, which must be one for reads alone.
+    """Runs jobs on this pool, which must be one for reads alone.
 
-    In one with the writes a look-up would wait for files that nobody waits for; and a job of the pool that reads would
-    wait for a thread while it holds one.
+    In a pool shared with writes, a look-up would queue behind files that are not urgent, and a job of the pool that
+    reads would wait for a thread while it holds one.
     """
 
     def spread(jobs: Sequence[Callable[[], None]]) -> None:
@@ -31,4 +31,4 @@ def spread_over(pool: IoPool) -> Spread:
 
 
 READERS = spread_over(IoPool(threads=8))
-"""For those who read whole tables: 8 requests are about what a host's network takes. Its threads begin when needed."""
+"""For readers of whole tables: 8 requests are about what a host's network takes. Its threads start when needed."""

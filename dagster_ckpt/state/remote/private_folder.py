@@ -19,7 +19,7 @@ _REASONS = {
 def refuse_unsafe(folder: Path) -> None:
     """Raise `InvalidPipelineError` where `private_folder` would; nothing is made where there is no such folder.
 
-    A folder that cannot be looked at or used at all is no reason: then there is no cache.
+    A folder that cannot be accessed at all is no error: then there is no cache.
     """
     with suppress(OSError):
         folder.lstat()
@@ -31,12 +31,12 @@ def refuse_unsafe(folder: Path) -> None:
 def private_folder(folder: Path) -> Iterator[int]:
     """A descriptor of the folder, made (0700) where it is not there; names are opened relative to it.
 
-    Raises `InvalidPipelineError` for a folder that somebody else could have prepared or can look into: bytes read from
-    it would be theirs, and the state's bytes written to it too. Anything else is the file system's own `OSError`.
+    Raises `InvalidPipelineError` for a folder that another user could have prepared or can read: that user could then
+    change or read the state's bytes. Any other failure is the file system's `OSError`.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not following a link, and looked at once opened: what was checked is what is used.
+        # No link is followed, and the checks are on the open descriptor: what was checked is what is used.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         reason = _REASONS.get(error.errno or 0)

@@ -1,4 +1,4 @@
-"""The bytes of an object that lies in a remote store: fetched where they are needed, as few requests as that takes."""
+"""The bytes of an object in a remote store: fetched when they are needed, with as few requests as possible."""
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ REQUEST_BYTES_MAX = 8 * 1024 * 1024
 a multiple of it, so no block of a file is in two of them."""
 
 _GAP_BYTES_MAX = 64 * 1024
-"""So little is fetched in vain rather than asked for around it: a request to an object store costs milliseconds."""
+"""A gap this small is fetched too: one more request to an object store costs milliseconds."""
 
 Range = tuple[int, int]
 """Bytes `[start, until)`."""
@@ -30,7 +30,7 @@ Damaged = Callable[[int, memoryview], Sequence[Range]]
 """Which ranges are damaged of bytes that begin at this place of the object."""
 
 Spread = Callable[[Sequence[Callable[[], None]]], None]
-"""Does jobs, several at once if it can; returns when all are done, and raises what the first that failed raised."""
+"""Runs jobs, several at once if it can; returns when all are done, and raises the first failed job's error."""
 
 
 def in_turn(jobs: Sequence[Callable[[], None]]) -> None:
@@ -57,16 +57,16 @@ class Place(Protocol):
 
     @property
     def lasting(self) -> bool:
-        """Whether the bytes may be held on to: they take neither memory nor room on the disk that nobody counts."""
+        """Whether the bytes may be kept: they take neither memory nor uncounted room on the disk."""
         ...
 
     def use(self) -> None:
-        """Say that the bytes are used again, so that others go before them."""
+        """Mark the bytes as recently used, so that others are evicted first."""
         ...
 
 
 class MemoryPlace:
-    """Bytes in memory that nobody keeps: of those never put no memory is used."""
+    """Bytes in memory, not kept beyond their use. Bytes that were never put take no memory."""
 
     def __init__(self, size: int) -> None:
         self._mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -120,34 +120,34 @@ class FarBytes:
         return self._place.data
 
     def fetch(self, ranges: Iterable[Range], damaged: Damaged | None = None) -> None:
-        """Bring the bytes of these ascending ranges that are not there yet, but for those that come damaged.
+        """Fetch the bytes of these ascending ranges that are not there yet; damaged ones are not put.
 
-        What was not asked for stays as it is: it may be trusted already. Others may use the place too, and bring the
-        same at the same time: so what is damaged should be told before it is put over what they trust.
-        Raises `StoreUnavailableError`, and `CorruptStateError` where the object is missing or shorter. Then nothing is
-        wrong here: the same may be tried again.
+        Bytes outside the ranges stay as they are: they may be trusted already. Other processes may share the place and
+        fetch the same bytes at the same time: so `damaged` reports damage before it replaces bytes that they trust.
+        Raises `StoreUnavailableError`, and `CorruptStateError` where the object is missing or shorter. The call may be
+        repeated then.
         """
-        self._bring(
+        self._fetch(
             (missing for pages in _pages(ranges) for run in self._new(pages) for missing in self._place.absent(run)),
             damaged,
         )
 
     def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
-        """Bring these bytes anew: those that are there are damaged. Otherwise as `fetch`."""
+        """Fetch these bytes again: those that are there are damaged. Otherwise as `fetch`."""
         pages = list(_pages(ranges))
         self._traffic.damaged += sum(not self._fetched[start:until].all() for start, until in pages)
-        self._bring((self._bytes(each) for each in pages), damaged)
+        self._fetch((self._bytes(each) for each in pages), damaged)
 
-    def _bring(self, ranges: Iterable[Range], damaged: Damaged | None) -> None:
+    def _fetch(self, ranges: Iterable[Range], damaged: Damaged | None) -> None:
         requests = list(_requests(ranges))
-        self._spread([partial(self._bring_parts, parts, damaged) for parts in requests])
+        self._spread([partial(self._fetch_parts, parts, damaged) for parts in requests])
         for start, until in chain.from_iterable(requests):
             self._fetched[start // PAGE : -(-until // PAGE)] = True
         self._traffic.requests += len(requests)
         self._traffic.bytes += sum(parts[-1][1] - parts[0][0] for parts in requests)
 
-    def _bring_parts(self, parts: Sequence[Range], damaged: Damaged | None) -> None:
-        """Bring parts of the object with one request."""
+    def _fetch_parts(self, parts: Sequence[Range], damaged: Damaged | None) -> None:
+        """Fetch parts of the object with one request."""
         first = parts[0][0]
         data = self._answer(first, parts[-1][1])
         bad = [] if damaged is None else [self._bytes(each) for each in _pages(damaged(first, memoryview(data)))]
@@ -157,7 +157,7 @@ class FarBytes:
     def _answer(self, start: int, until: int) -> bytes:
         data = self._asked(start, until)
         if len(data) != until - start:
-            # A connection that broke may look like an object's end, so one more try; a shorter object stays one.
+            # A broken connection may look like the end of the object, so try once more; a shorter object stays shorter.
             data = self._asked(start, until)
         if len(data) != until - start:
             raise CorruptStateError(

@@ -1,14 +1,14 @@
 """Runs of remote stores on the local disk: a sparse file for each, filled block by block as it is read.
 
-What a file holds is known by the run's own checksums, which every process checks before it believes a byte: so a block
-that a crash left half written, that a disk damaged or that was never fetched is one and the same, and is fetched.
+Every process checks a block against the run's checksums before it uses it. So a block that a crash left half written,
+that the disk damaged or that was never fetched is simply fetched.
 
 Any number of processes of one user share a folder:
 
     lock                   held (flock) while bytes are counted and files removed; holds the bytes counted, 8 of them
     <40 hex digits>.run    a run's file; its time of modification is when it was used last
 
-Removing a file harms nobody: who has it mapped keeps it, and the disk gets its bytes back when the last one lets go.
+Removing a file is safe: a process that has it mapped keeps it, and the disk gets the bytes back after the last unmap.
 """
 
 import fcntl
@@ -33,10 +33,10 @@ _LOCK = "lock"
 _SUFFIX = ".run"
 _COUNT = struct.Struct("<q")
 _DISK_BLOCK_BYTES = 512
-"""The unit of `st_blocks`, whatever the file system's own is."""
+"""The unit of `st_blocks` on every file system."""
 
 _SPARE = 8
-"""Where files must go, this part of the limit is made free, so that not every write has to look for some."""
+"""Eviction frees this fraction of the limit, so that not every write has to evict."""
 
 
 def default_folder() -> Path:
@@ -46,7 +46,7 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RunId:
-    """What tells a run from all others. A stream that was removed and begun again may use a path again."""
+    """The identity of a run. A stream that was removed and created again may reuse a path."""
 
     store: str
     path: str
@@ -62,13 +62,13 @@ class RunId:
 class RunCache:
     """A folder of cached runs which takes at most `limit_bytes` of the disk; the least recently used run goes first.
 
-    One that goes while processes have it mapped takes its room until they have let go of it (`Place.lasting`), which
-    they do as soon as they open another. Whatever the disk refuses, runs stay readable: what it does not take is held
-    in memory while it is used, and a warning says so once.
+    One that is evicted while processes have it mapped keeps its room until they unmap it (`Place.lasting`), which they
+    do as soon as they open another. Runs stay readable whatever the disk refuses: those bytes are held in memory while
+    they are used, and one warning is logged.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
-        """`folder` is absolute. It is looked at when the first run is opened: a local store needs none."""
+        """`folder` is absolute. It is created when the first run is opened: a local store needs none."""
         assert folder.is_absolute(), f"a relative folder would move with the working directory. folder={folder}"
         self._folder = folder
         self._limit_bytes = limit_bytes
@@ -78,7 +78,7 @@ class RunCache:
     def open(self, run: RunId, size: int) -> Place:
         """Where a run's bytes are put, with all that is cached of them.
 
-        Raises `InvalidPipelineError` for a folder that is not this user's own.
+        Raises `InvalidPipelineError` for a folder that does not belong to this user alone.
         """
         if not self._looked:
             self.room_for(0)
@@ -92,7 +92,7 @@ class RunCache:
             return MemoryPlace(size)
 
     def keep(self, run: RunId, data: memoryview) -> None:
-        """Cache the whole file of a run that this process has just made durable: never a reason to fail any more."""
+        """Cache the whole file of a run that this process has just made durable. Never fails."""
         if len(data) > self._limit_bytes:
             return
         try:
@@ -103,9 +103,9 @@ class RunCache:
             self.refused(error)
 
     def room_for(self, wanted: int) -> bool:
-        """Count bytes that are about to be written, and remove runs where the limit asks for it. False: do not write.
+        """Count bytes that are about to be written, and evict runs where the limit requires it. False: do not write.
 
-        The count is put right whenever files are looked at: at first, and where the limit is met. Until then it may be
+        The count is corrected whenever the folder is scanned: first, and at the limit. Until then it may be
         too high by what a killed process counted and never wrote, or too low by what others were about to write then.
         """
         if wanted > self._limit_bytes:
@@ -124,7 +124,7 @@ class RunCache:
         return True
 
     def refused(self, error: OSError | InvalidPipelineError) -> None:
-        """Say once that the disk does not take what should be cached."""
+        """Warn once that the disk refuses what should be cached."""
         if not self._warned:
             self._warned = True
             _LOG.warning(
@@ -136,7 +136,7 @@ class RunCache:
 
     @contextmanager
     def _locked(self) -> Iterator[tuple[int, int]]:
-        """Descriptors of the folder and its lock, opened anew each time: a forked child would share an open one."""
+        """Descriptors of the folder and its lock, opened each time: a forked child would share an open one."""
         with private_folder(self._folder) as folder:
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
             try:
@@ -146,7 +146,7 @@ class RunCache:
                 os.close(lock)
 
     def _made_room(self, folder: int, bytes_max: int) -> int:
-        """Remove runs until all take at most `bytes_max`. What they take then."""
+        """Evict runs until all take at most `bytes_max`; returns what they take then."""
         files = _files(folder)
         total = sum(file.bytes for file in files)
         if total <= bytes_max:

@@ -1,7 +1,7 @@
-"""Giving a stream another number of shards, by a person's word, outside of any Dagster run.
+"""Gives a stream another number of shards, at a person's request, outside of any Dagster run.
 
-Tables sorted by hash change hands by the manifest alone. Timelines are written anew before it, by a writer whose lease
-beats meanwhile: so nobody else opens the stream while it takes its time, unless he is told to take over.
+Tables sorted by hash are reassigned by the manifest alone. Timelines are rewritten before it, by a writer whose lease
+beats meanwhile: so no other writer opens the stream until it is done, unless it is asked to take over.
 
     a crash                         leaves
     before the stream was opened    nothing
@@ -38,7 +38,7 @@ from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many are written anew."""
+"""Called with the bytes rewritten so far, and the bytes to rewrite in all."""
 
 
 def reshard(
@@ -70,7 +70,7 @@ def reshard(
     pulse = Pulse(chain.clock, engine.io.timeout_ms)
     writer = open_stream(chain.store, opening_by_hand(chain, end, "reshard", take_over), chain.clock, pulse)
     try:
-        _check(writer.manifest, shards)  # somebody may have been quicker
+        _check(writer.manifest, shards)  # another process may have been quicker
         behind = _Behind(writer.manifest, progress, pulse)
         manifest = writer.reshard(shards, runs_of(writer.manifest, _rewrite(root, writer, shards, engine), behind))
     except BaseException as error:
@@ -81,15 +81,15 @@ def reshard(
 
 
 def _check(newest: Manifest, shards: int) -> None:
-    """Whether the stream can have so many shards and has not; before anybody is fenced."""
+    """Check that the stream can have this number of shards and has not; before any writer is fenced."""
     if newest.shards == shards:
         raise InvalidPipelineError(
-            f"the stream has so many shards already; nothing was changed. stream={newest.stream}, shards={shards}"
+            f"the stream already has this number of shards; nothing changed. stream={newest.stream}, shards={shards}"
         )
     for spec in _timelines(newest):
         if KEY_HASH not in spec.schema.names and any(newest.runs[spec.name]):
             raise InvalidPipelineError(
-                f"the stream's state was begun by a release that could not reshard it: begin it anew with rollback(0) "
+                f"the stream's state was begun by a release that could not reshard it: start it over with rollback(0) "
                 f"and the release that is installed now. stream={newest.stream}, table={spec.name}"
             )
     runs = _without_timelines(newest, shards)
@@ -99,7 +99,7 @@ def _check(newest: Manifest, shards: int) -> None:
 def runs_of(shown: Manifest, rewrite: TimelineRewrite, behind: Callable[[int], None]) -> dict[str, RunLists]:
     """The runs of all tables for the number of shards that the rewrite is for, every new file durable.
 
-    `behind` is told how many bytes of timelines are, piece by piece. Raises `CorruptStateError`.
+    `behind` is called with the bytes of timelines rewritten, piece by piece. Raises `CorruptStateError`.
     """
     runs = _without_timelines(shown, rewrite.shards)
     for spec in _timelines(shown):
@@ -127,7 +127,7 @@ def _timelines(shown: Manifest) -> list[StateTableSpec]:
 
 @dataclass
 class _Behind:
-    """Counts the bytes of timelines that are behind, and signs that the work goes on."""
+    """Counts the bytes of timelines that are done, and signals progress to the lease."""
 
     shown: Manifest
     progress: Progress | None

@@ -1,7 +1,7 @@
-"""A timeline written anew for another number of shards: its rows are split by their key's hash, or brought together.
+"""Rewrites a timeline for another number of shards: its rows are split by their key's hash, or brought together.
 
 A timeline's file is sorted by time, so no clip can say which of its rows are one shard's. That is why it is rewritten,
-and tables sorted by hash are not. What expired is left out, and what comes of it is all bottom.
+and tables sorted by hash are not. Expired rows are left out, and all new runs are at the bottom.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ _PIECES_IN_SOFT_BYTES = 2
 
 @dataclass(frozen=True)
 class TimelineRewrite:
-    """Rewrites timelines of a stream with so many shards for `shards`; both numbers are powers of two."""
+    """Rewrites timelines for `shards` shards; the old number and the new one are powers of two."""
 
     store: ObjectStore
     engine: Engine
@@ -42,8 +42,8 @@ class TimelineRewrite:
     def rewritten(self, spec: StateTableSpec, lists: RunLists, done: Callable[[int], None]) -> RunLists:
         """The new lists of a timeline, every file of which is durable.
 
-        Only a piece is in memory at once. `done` is told how many bytes of the files there were are behind after each
-        piece. Raises `CorruptStateError`. A crash leaves files that no manifest names.
+        Only a piece is in memory at once. `done` is called after each piece with the bytes of old files that it has
+        rewritten. Raises `CorruptStateError`. A crash leaves files that no manifest names.
         """
         groups = min(len(lists), self.shards)
         new: list[list[WrittenRun]] = [[] for _ in range(self.shards)]
@@ -75,7 +75,7 @@ class TimelineRewrite:
 def _rows(layers: Sequence[Views], piece: HashRange, spec: StateTableSpec, rows_max: int) -> Iterator[Run]:
     """All rows of a piece of time, ascending. Where these are far more than `rows_max`, a share of the keys at a time.
 
-    So it is where very many rows have one time, as the ends of windows do. No key is in two of the old shards.
+    That happens where very many rows have one time, as the ends of windows do. No key is in two of the old shards.
     """
     count = sum(len(part) for views in layers for view in _every(views) for part in view.slices(piece.lo, piece.hi))
     shares = -(-count // rows_max) if count > 2 * rows_max else 1
@@ -92,7 +92,7 @@ def _rows(layers: Sequence[Views], piece: HashRange, spec: StateTableSpec, rows_
 
 @dataclass(frozen=True)
 class _Share:
-    """One of several shares of the keys in a piece of time, told by the true keys: a tombstone has nothing else."""
+    """One of several shares of the keys in a piece of time, chosen by the true keys: a tombstone has nothing else."""
 
     piece: HashRange
     keys: Sequence[str]

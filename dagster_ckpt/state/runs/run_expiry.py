@@ -19,7 +19,7 @@ def narrowed(ref: RunRef, spec: StateTableSpec, since_us: int) -> RunRef | None:
     """The reference without rows whose time is before `since_us`; None: none is left.
 
     The time of a key never decreases, and a tombstone has the time of the row that it hides. So where a row or a
-    tombstone has expired, all that older runs say of its key has too.
+    tombstone has expired, all older versions of its key have too.
     """
     assert ref.times is not None, f"a run of a table with times has none. file={ref.name}"
     if ref.times.greatest_us < since_us:

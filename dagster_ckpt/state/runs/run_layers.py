@@ -1,4 +1,4 @@
-"""The runs of one table that lie beneath what is in memory: those this epoch has written, then those before it."""
+"""The runs of one table beneath its memtable: those this epoch has written, then those before it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class EpochLevel:
 class Layers:
     """`lists` are the runs of adjacent shards with these hash ranges in the epoch before; opened when first needed.
 
-    `own` are the levels of this epoch, newest first. Whatever opens a run may raise `CorruptStateError`, and for a run
-    of this epoch what went wrong when it was written.
+    `own` are the levels of this epoch, newest first. Any call that opens a run may raise `CorruptStateError`, and for a
+    run of this epoch the error of its write.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 class Level(IntEnum):
-    """What became of the rows of a run since they came in."""
+    """How far compaction has moved the rows of a run."""
 
     FRESH = 0
     """Nothing yet."""
@@ -58,7 +58,7 @@ class WrittenRun:
 
     def rows(self) -> Run:
         """The run, which must still be in memory."""
-        assert self._run is not None, "it was let go"
+        assert self._run is not None, "the run was released"
         return self._run
 
     def is_encoded(self, run: Run) -> None:
@@ -72,7 +72,7 @@ class WrittenRun:
 
 @dataclass(frozen=True)
 class Folder:
-    """Whose runs lie together: those of one table and these adjacent shards of `of` in all."""
+    """Names the folder of runs: one table, and these adjacent shards of `of` in all."""
 
     spec: StateTableSpec
     shards: Sequence[Shard]
@@ -92,12 +92,12 @@ class RunWriter:
         self._written: list[WrittenRun] = []
 
     def write(self, run: Run, folder: Folder, clip: HashRange, level: Level) -> WrittenRun:
-        """Have a run of at least one row written. Waits where too much is on its way already.
+        """Queue a run of at least one row to be written. Waits where too much is on its way already.
 
         `clip` are the hashes for which it is written.
         """
         file = next(self._files)
-        # A merge may leave a run as it was: unchecked offsets tell no size, and other threads must not read on in it.
+        # A merge may return a run of a file: unchecked offsets give no size, and other threads must not read from it.
         run = run.loaded()
         foreseen = RunRef(
             path=state_name(folder.spec.name, folder.shards, folder.of, file),
@@ -137,16 +137,16 @@ class RunWriter:
             written.ref()
 
     def delete_later(self, ref: RunRef) -> None:
-        """Delete a file of this very epoch that nobody will name. Whether that succeeds matters to nobody.
+        """Delete a file of this epoch that no manifest will name. It may fail without harm.
 
-        Where the pool is busy it stays, as it does after a crash: an ACK waits for no deletion.
+        Where the pool is busy the file stays, as it does after a crash: an ACK waits for no deletion.
         """
-        # Its room on the disk comes back only when nobody has it mapped any more.
+        # The disk gets its room back only once the file is unmapped.
         self._engine.runs.forget(self._store, ref)
         self._engine.io.submit_if_idle(f"deleting {ref.path}", lambda: self._store.delete(ref.path))
 
     def _create(self, written: WrittenRun, spec: StateTableSpec, reservation: Reservation) -> RunRef:
-        # The bottom is asked last, for keys that are mostly there: a Bloom filter pays only where a look is far.
+        # The bottom is searched last, for keys that are mostly there: a Bloom filter pays only for a remote store.
         bloom = written.foreseen.level != Level.BOTTOM or self._store.local_path(written.path) is None
         encoded = encode(written.rows(), FileLayout(spec.sort, spec.time, bloom))
         written.is_encoded(decode(written.path, encoded.data, encoded.checksum, spec.schema))

@@ -51,12 +51,12 @@ class ShardedTable:
 
 
 class TableRuns:
-    """Writes what is new, carries out merges, and says at the end what each shard's list is then."""
+    """Writes new runs, carries out merges, and returns each shard's run list at the end."""
 
     def __init__(
         self, table: ShardedTable, layers: Layers, writer: RunWriter, piece_bytes: int, merge_bytes: int
     ) -> None:
-        """About how much is worked at a time, and how large the files become that come of it.
+        """About how many bytes are worked at a time, and so how large new files become.
 
         `piece_bytes` while rows are taken in. `merge_bytes` before that, when memory holds nothing yet: larger, since
         the files of a compaction stay, and each costs every look-up a little.
@@ -78,10 +78,10 @@ class TableRuns:
         return self._table.spec.name
 
     def compact(self, limits: CompactionLimits, clock: Clock) -> int:
-        """Merge what the choice says of the runs there are. Look-ups go on in those, which say the same.
+        """Merge runs as compaction chooses. Look-ups go on in the inputs, which show the same rows.
 
         Of a table whose rows expire once all was added, since it is known then what has expired; else before that.
-        Returns for how many milliseconds of it the epoch waits because there are far too many runs.
+        Returns for how many milliseconds of it the epoch stalled because there were far too many runs.
         """
         expires = self._table.expires
         if expires:
@@ -95,7 +95,7 @@ class TableRuns:
         return stall_ms
 
     def rewrite(self, run: Run, limits: CompactionLimits) -> bool:
-        """Write all of a table whose rows expire, with all that the epoch said, where that pays; whether it was."""
+        """Rewrite a table whose rows expire, with the epoch's changes, where that pays; returns whether it did."""
         if self.layers.own or not is_rewritten(self._lists, self._table.ranges, len(run), limits):
             return False
         now = self.layers.now
@@ -106,11 +106,11 @@ class TableRuns:
         return True
 
     def add(self, delta: Delta) -> None:
-        """Have what an epoch said written, above all that was written before."""
+        """Write an epoch's changes as a run above all others."""
         self.layers.own.insert(0, EpochLevel((self._write(self._run_of(delta), self._table.within, Level.FRESH),)))
 
     def merge_own(self, levels_max: int) -> bool:
-        """Merge levels of this epoch where so many are of one tier; whether they were."""
+        """Merge levels of this epoch where `levels_max` are of one tier; returns whether it did."""
         own = self.layers.own
         tier = own[0].tier if own else 0
         count = next((at for at, level in enumerate(own) if level.tier != tier), len(own))
@@ -127,7 +127,7 @@ class TableRuns:
         return pieces_of(runs, within, self._rows_in(self._piece_bytes))
 
     def deltas(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Delta]:
-        """What runs of this epoch say of the keys with these hashes."""
+        """The deltas of runs of this epoch, for these hashes."""
         views = [self.layers.view(each) for each in written]
         if self._table.logged:
             return [delta_of_run(view.run, piece, self._table.spec) for view in views]
@@ -155,7 +155,7 @@ class TableRuns:
         return [written for level in self.layers.own for written in level.runs]
 
     def _enter_news(self) -> None:
-        """Put what this epoch has written into the lists, once, and show no longer what has expired in it."""
+        """Enter what this epoch has written into the lists, once, and drop what has expired in it."""
         if not self._has_news:
             for level in reversed(self.layers.own):
                 self._lists = with_news(self._lists, self._table.ranges, [each.foreseen for each in level.runs])
@@ -167,7 +167,7 @@ class TableRuns:
     def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
         views = self.layers.views(levels_of(self._lists, self._table.ranges), (*self._outputs, *self._own))
         level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
-        # What is still to be written of this epoch lies in memory.
+        # Before that, what the epoch has still to write is in memory.
         bytes_ = self._piece_bytes if self._has_news else self._merge_bytes
         yield from self._outputs_of(merge, views, level, bytes_)
 
@@ -180,7 +180,7 @@ class TableRuns:
             yield self._write(run, piece, level)
 
     def _take(self, merge: SliceMerge | TierMerge, outputs: Sequence[WrittenRun]) -> None:
-        """Put what a merge has written in the place of what it read."""
+        """Replace the inputs of a merge by its outputs."""
         self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
         self._outputs.extend(outputs)
 
@@ -192,7 +192,7 @@ class TableRuns:
                 yield self._write(self._run_of(delta), piece, Level.MERGED)
 
     def _rows_in(self, bytes_: int) -> int:
-        """About how many rows of the table have so many bytes."""
+        """About how many rows of the table take `bytes_`."""
         before = (ref for refs in self._table.lists for ref in refs)
         files = (*before, *(written.foreseen for written in self._own))
         return rows_in(bytes_, files, self._table.spec.schema)
@@ -203,7 +203,7 @@ class TableRuns:
     def _run_of(self, delta: Delta) -> Run:
         if not self._table.logged:
             return delta.run
-        assert delta.before is not None, "a change log tells what was before"
+        assert delta.before is not None, "a change log needs the rows before"
         return with_before_images(delta.run, delta.before, self._table.spec.keys)
 
     def _write(self, run: Run, clip: HashRange, level: Level) -> WrittenRun:
@@ -211,7 +211,7 @@ class TableRuns:
 
 
 def held_rows(lists: RunLists, ranges: Sequence[HashRange]) -> int:
-    """About how many rows these lists show, where nobody has counted them: a key that is in two runs counts twice.
+    """About how many rows these lists show, where they were not counted: a key that is in two runs counts twice.
 
     Rounded for each shard, so that the sum over shards is the same however tasks share them.
     """

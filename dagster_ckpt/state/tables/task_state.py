@@ -1,4 +1,4 @@
-"""The state of one task within one epoch: all shards that it works, together, and how they become durable."""
+"""The state of one task within one epoch: all of its shards together, and how they become durable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ from dagster_ckpt.state.tables.timeline_table import TaskTimeline
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _PIECE_BYTES_MAX = 512 * 1024 * 1024
-"""However much memory there is: an Arrow column of strings holds 2 GiB, and a file this large gains nothing more."""
+"""However much memory there is: an Arrow column of strings holds 2 GiB, and a larger file gains nothing."""
 
 _COPIES = 2
-"""So many copies of a table's rows in memory there are for a moment while they are put together and sorted."""
+"""How many copies of a table's rows are in memory for a moment, while these are merged and sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def open_state(
 ) -> "TaskState":
     """The state of adjacent shards as `manifest` shows it, to be changed in the epoch of `file`.
 
-    `store` is the stream's folder. New files are named by `file`, with ascending numbers from its own on; nobody else
-    may use them. `logged` is the keyed table whose runs are the epoch's change log. Nothing is read before it is
-    needed: a task without rows in an epoch opens no file.
+    `store` is the stream's folder. New files are named by `file`, with ascending numbers from that one on; no
+    other task may use them. `logged` is the keyed table whose runs are the epoch's change log. Nothing is read before
+    it is needed: a task without rows in an epoch opens no file.
     """
     assert list(shards) == list(range(shards[0], shards[-1] + 1)), f"a task's shards are adjacent. shards={shards}"
     return TaskState(store, manifest, shards, file, engine, logged)
@@ -72,7 +72,7 @@ class TaskState:
     """Implements `lsm.table.State`. Belongs to one task, one epoch and one thread.
 
     Call `compact` first, `relieve` after each chunk of rows, `flush` last; `log` and `metrics` are whole after that.
-    Use it as a context: whatever happens, its memory is given back.
+    Use it as a context manager: its memory is given back on every exit.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TaskState:
         return TaskTimeline(spec, [part.table for part in self._parts_of(spec)], firsts)
 
     def compact(self) -> None:
-        """Merge what the choice says, of the runs of the epoch before; their files are written while rows come in.
+        """Merge runs of the epoch before, as compaction chooses; the files are written while rows come in.
 
         Tables whose rows expire are merged at the epoch's end.
         """
@@ -126,7 +126,7 @@ class TaskState:
                     self._stalled(part.runs.compact(self._limits, self._engine.clock))
 
     def relieve(self) -> None:
-        """Flush tables while memory is above the soft limit. To be called after each chunk of rows."""
+        """Flush tables while memory is above the soft limit. Call it after each chunk of rows."""
         clock = self._engine.clock
         for part in self._all_parts():
             self._engine.budget.hold(part.table, part.table.nbytes)
@@ -141,7 +141,7 @@ class TaskState:
         """Write what is still in memory and wait for every write; once, at the epoch's end.
 
         Returns each shard's complete new lists of runs. All new files are durable when this returns. Files that a merge
-        made superfluous stay: the epochs before still read them. A crash leaves new files that no manifest names.
+        has replaced stay: older epochs still read them. A crash leaves new files that no manifest names.
         """
         for part in self._all_parts():
             self._make_room(part)
@@ -163,7 +163,7 @@ class TaskState:
         return {shard: tuple(tables) for shard, tables in lists.items()}
 
     def close(self) -> None:
-        """Give back all memory; after `flush`, or instead of it. What is being written gives back its own."""
+        """Give back all memory; after `flush`, or instead of it. A write gives back its memory when it ends."""
         for part in self._all_parts():
             self._engine.budget.hold(part.table, 0)
         self._parts.clear()
@@ -179,7 +179,7 @@ class TaskState:
         return self._metrics
 
     def _make_room(self, part: _Part) -> None:
-        """Wait for files on their way where what is in memory could not be put together beside them."""
+        """Wait for files on their way where there is no room beside them to merge what is in memory."""
         bytes_ = _COPIES * part.table.nbytes
         self._engine.budget.make_room(f"a run of {part.runs.name}", bytes_, self._engine.io.timeout_ms)
 

@@ -34,7 +34,7 @@ def test_programs_learn_what_the_stream_shows(command: Command) -> None:
 @pytest.mark.parametrize(
     ("number", "status", "told"),
     [
-        ("2", 1, "so many shards already; nothing was changed"),
+        ("2", 1, "already has this number of shards; nothing changed"),
         ("3", 2, "a power of two"),
         ("8192", 2, "from 1 to 4096"),
     ],

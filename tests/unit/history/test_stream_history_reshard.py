@@ -202,7 +202,7 @@ def test_a_live_writer_is_not_disturbed(stream: MadeStream, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("shards", "told"),
     [
-        (2, r"so many shards already; nothing was changed\. stream=delays, shards=2"),
+        (2, r"the stream already has this number of shards; nothing changed\. stream=delays, shards=2"),
         (0, "power of two"),
         (6, "power of two"),
         (8192, "from 1 to 4096"),
