@@ -1,4 +1,4 @@
-"""Streams that read streams, made without Spark: what they have consumed is said, not read."""
+"""Streams that read streams, made without Spark: what they have consumed is declared, not read."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

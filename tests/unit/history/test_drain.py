@@ -1,4 +1,4 @@
-"""`StreamHistory.drain`: a person asks; the writer ends at its next epoch; nobody else is meant."""
+"""`StreamHistory.drain`: a person asks; the writer ends at its next epoch; no other writer does."""
 
 import time
 from dataclasses import replace
@@ -36,7 +36,7 @@ def is_asked(stream: MadeStream) -> bool:
 
 
 def holder_elsewhere(stream: MadeStream, timeout_ms: int) -> None:
-    """The writer's lease as if it were a silent process that nobody here can look up."""
+    """The writer's lease as if it were a silent process on another host."""
     stream.writer.heartbeat.stop()
     now = stream.writer.heartbeat.lease
     process = ProcessId("elsewhere", "boot", "pid:[1]", 4242, 99)

@@ -1,4 +1,4 @@
-"""A snapshot of several streams: which epochs it shows, what is left out, and what is said where there is none."""
+"""A snapshot of several streams: which epochs it shows, what is left out, and the error where there is none."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -150,10 +150,10 @@ def test_where_the_consumed_epoch_is_retired_the_edge_is_named_with_what_helps(s
     # A pin keeps it.
     assert aligned(streams, "b", "a") == {"b": 2, "a": 2}
     CheckpointStore(streams.url).stream("a").unpin("before-migration")
-    said = refusal(streams, "b", "a")
-    assert "Epoch 2 of b has consumed epoch 2 of a, which is retired: a keeps none before 5" in said
-    assert "run b once more" in said
-    assert "reason='retired'" in said
+    message = refusal(streams, "b", "a")
+    assert "Epoch 2 of b has consumed epoch 2 of a, which is retired: a keeps none before 5" in message
+    assert "run b once more" in message
+    assert "reason='retired'" in message
 
 
 def test_where_one_has_forgotten_how_it_was_the_slow_one_is_named(streams: MadeStreams) -> None:
@@ -162,9 +162,9 @@ def test_where_one_has_forgotten_how_it_was_the_slow_one_is_named(streams: MadeS
     slow.read(a)
     streams.commit(a)
     quick.read(a)
-    said = refusal(streams, "slow", "quick", "a")
-    assert "of quick has consumed epoch 3 of a, while slow goes with epoch 2" in said
-    assert "run slow once more" in said
+    message = refusal(streams, "slow", "quick", "a")
+    assert "of quick has consumed epoch 3 of a, while slow goes with epoch 2" in message
+    assert "run slow once more" in message
 
 
 def test_an_upstream_that_was_rolled_back_takes_those_that_read_it_with_it(streams: MadeStreams) -> None:

@@ -104,7 +104,7 @@ def test_the_beginning_is_there_however_often_the_stream_was_opened_before_it(ur
     stream.commit(departures({"UA": [1]}))
     stream.close()
     chain = ManifestChain(stream.writer.store, SystemClock())
-    for version in range(1, 6):  # retired before anybody had written a row
+    for version in range(1, 6):  # retired before any row was written
         chain.store.delete(manifest_name(Version(version)))
     assert len(of(history(url), 0, None)) == 1
 

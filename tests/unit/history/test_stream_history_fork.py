@@ -80,7 +80,7 @@ def test_both_live_their_own_lives(stream: MadeStream, store: CheckpointStore) -
     stream.commit(departures({"WN": [2.0]}))
     assert flights(fork) == {"UA": 3, "AA": 3, "DL": 1}
     assert flights(store.stream(ORIGIN)) == {"UA": 3, "AA": 3, "WN": 1}
-    assert made.writer.manifest.owner.asset_key == FORK, "it belongs to whoever opened it first"
+    assert made.writer.manifest.owner.asset_key == FORK, "it belongs to its first writer"
     assert flights(fork, 1) == {"UA": 2, "AA": 2}
     assert fork.get({"carrier": ["AA"]}, 1)["flights"].to_pylist() == [2]
     assert {row["carrier"] for row in fork.changes(1).to_pylist()} == {"UA", "DL", "AA"}

@@ -62,7 +62,7 @@ def test_keys_come_as_lists_or_as_arrow(flights: StreamHistory, keys: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         ({"carier": ["UA"]}, "Did you mean 'carrier'"),
         ({}, r"missing=\['carrier'\]"),
@@ -71,28 +71,28 @@ def test_keys_come_as_lists_or_as_arrow(flights: StreamHistory, keys: Any) -> No
         (["UA"], "keys are columns with values"),
     ],
 )
-def test_keys_that_cannot_be_the_tables_are_refused(flights: StreamHistory, keys: Any, told: str) -> None:
-    with pytest.raises(InvalidPipelineError, match=told) as refused:
+def test_keys_that_cannot_be_the_tables_are_refused(flights: StreamHistory, keys: Any, message: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=message) as refused:
         flights.get(keys)
     assert f"stream='{NAME}'" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("number", "day", "told"),
+    ("number", "day", "message"),
     [
         (1.5, date(2013, 1, 1), r"column='number'.*1\.5 would have to be cut"),
         (1.0, datetime(2013, 1, 1, 5, tzinfo=UTC), r"column='day'.*would have to be cut"),
         (1.0, datetime(2013, 1, 1, tzinfo=UTC), None),
     ],
 )
-def test_no_value_is_cut_to_the_key_of_another_row(url: str, number: float, day: date, told: str | None) -> None:
+def test_no_value_is_cut_to_the_key_of_another_row(url: str, number: float, day: date, message: str | None) -> None:
     schema = pa.schema([("number", pa.int64()), ("day", pa.date32()), ("carrier", pa.string())])
     of_day = RunningAggregate.build(("number", "day"), {"flights": agg.count()}, InputSpec((SOURCE,), schema))
     MadeStream(url, NAME, of_day).close()
-    if told is None:
+    if message is None:
         assert history(url).get({"number": [number], "day": [day]}).num_rows == 0
         return
-    with pytest.raises(InvalidPipelineError, match=told):
+    with pytest.raises(InvalidPipelineError, match=message):
         history(url).get({"number": [number], "day": [day]})
 
 

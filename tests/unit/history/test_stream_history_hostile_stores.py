@@ -1,4 +1,4 @@
-"""A checkpoint is data. Whatever somebody wrote into it by hand, reading it runs no code and leaves no folder."""
+"""A checkpoint is data. Whatever was written into it by hand, reading it runs no code and leaves no folder."""
 
 import ast
 import gzip
@@ -37,7 +37,7 @@ OUTSIDE = [
 @pytest.fixture(params=["keyed", "append"])
 def stream(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MadeStream:
     monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)
-    (tmp_path / "secret.arrow").write_bytes(b"what lies outside")
+    (tmp_path / "secret.arrow").write_bytes(b"what is outside")
     made = (
         MadeStream(tmp_path.as_uri(), NAME)
         if request.param == "keyed"
@@ -58,7 +58,7 @@ def history(stream: MadeStream) -> StreamHistory:
 
 
 def rewrite(path: Path, edit: Callable[[Any], object]) -> None:
-    """Change an object as somebody would by hand: it is valid gzip over valid JSON again."""
+    """Change an object by hand: it is valid gzip over valid JSON again."""
     fields = json.loads(gzip.decompress(path.read_bytes()))
     edit(fields)
     path.write_bytes(gzip.compress(json.dumps(fields).encode(), mtime=0))

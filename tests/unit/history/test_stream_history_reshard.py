@@ -111,11 +111,11 @@ def test_going_back_brings_the_number_back_that_the_epoch_had(stream: MadeStream
 @pytest.mark.parametrize("shards", [1, 8])
 def test_timelines_are_written_anew_and_go_on(timed: MadeStream, shards: int) -> None:
     history = of(timed)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     before = history.manifest()
-    history.reshard(shards, progress=lambda done, all_: told.append((done, all_)))
+    history.reshard(shards, progress=lambda done, all_: reported.append((done, all_)))
     after = history.manifest()
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported[-1][0] == reported[-1][1] > 0
     for table in (ENDS, late_table(0)):
         old, new = ({run.path for refs in each.runs[table] for run in refs} for each in (before, after))
         assert old.isdisjoint(new), "a timeline's file has the rows of one shard alone"
@@ -149,7 +149,7 @@ def test_a_crash_while_timelines_are_written_leaves_the_stream_as_it_was(
             history.reshard(8)
     garbage = {file for file in files(timed) if file.split("/")[-1].startswith("5-")}
     assert garbage
-    assert history.reshard(8).shards == 8, "its lease says that it was interrupted: nobody waits"
+    assert history.reshard(8).shards == 8, "its lease shows that it was interrupted: no wait"
     history.collect_garbage()
     assert garbage.isdisjoint(files(timed))
     timed.open()
@@ -200,7 +200,7 @@ def test_a_live_writer_is_not_disturbed(stream: MadeStream, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("shards", "told"),
+    ("shards", "message"),
     [
         (2, r"the stream already has this number of shards; nothing changed\. stream=delays, shards=2"),
         (0, "power of two"),
@@ -208,9 +208,9 @@ def test_a_live_writer_is_not_disturbed(stream: MadeStream, monkeypatch: pytest.
         (8192, "from 1 to 4096"),
     ],
 )
-def test_a_number_that_cannot_be_is_refused(stream: MadeStream, shards: int, told: str) -> None:
+def test_a_number_that_cannot_be_is_refused(stream: MadeStream, shards: int, message: str) -> None:
     before = sorted(stream.writer.store.list(""))
-    with pytest.raises(InvalidPipelineError, match=told):
+    with pytest.raises(InvalidPipelineError, match=message):
         of(stream).reshard(shards)
     assert sorted(stream.writer.store.list("")) == before
 

@@ -254,7 +254,7 @@ def epoch_of_many_writes(epochs: Epochs) -> None:
 
 
 class CollectedAtOnce(MemoryObjectStore):
-    """Its reply was lost and it tried again by itself; meanwhile somebody took the new object for garbage."""
+    """Its reply was lost and it retried by itself; meanwhile a collector took the new object for garbage."""
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         return False

@@ -109,7 +109,7 @@ def test_a_run_stays_open_while_the_cache_keeps_it(tmp_path: Path, store: FarSto
     for number in range(4):
         assert same(read(process, store, stored(store, f"state/groups/{number}.arrow", RUN)), RUN)
     assert read(process, store, ref) is not run
-    assert same(run, RUN), "whoever still has it reads on"
+    assert same(run, RUN), "a run that is still held stays readable"
 
 
 def test_a_run_for_which_the_cache_has_no_room_is_read_all_the_same(tmp_path: Path, store: FarStore) -> None:
@@ -121,7 +121,7 @@ def test_a_run_for_which_the_cache_has_no_room_is_read_all_the_same(tmp_path: Pa
     held = weakref.ref(run)
     del run
     gc.collect()
-    assert held() is None, "its bytes are in memory: they go with whoever uses them"
+    assert held() is None, "its bytes are in memory: they go with the last reader"
 
 
 def test_bytes_damaged_in_the_cache_are_fetched_again_and_counted(tmp_path: Path, store: FarStore) -> None:

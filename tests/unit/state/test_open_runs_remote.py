@@ -69,7 +69,7 @@ def test_ten_keys_of_a_million_need_a_few_per_cent_of_its_bytes(tmp_path: Path, 
 def test_a_look_up_goes_to_the_store_a_few_times_and_asks_for_all_it_knows_of_each_time(
     tmp_path: Path, store: FarStore, ref: RunRef
 ) -> None:
-    """Requests one after another are what a far store makes slow: each needs what the one before told."""
+    """A remote store makes dependent requests slow: each needs the answer of the one before."""
     steps: list[int] = []
 
     def count(jobs: Sequence[Callable[[], None]]) -> None:

@@ -61,8 +61,8 @@ def flip(path: Path, bit: int) -> None:
 
 
 def test_a_whole_stream_is_whole_and_every_byte_of_it_was_read(stream: MadeStream) -> None:
-    told: list[tuple[int, int]] = []
-    found = history(stream).verify(lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    found = history(stream).verify(lambda done, total: reported.append((done, total)))
     assert found.whole
     assert (found.stream, found.epoch, found.good_epoch, found.command) == (stream.name, 6, 6, None)
     assert (found.manifests, found.pins, found.index_objects > 0) == (6, 1, True)
@@ -70,9 +70,9 @@ def test_a_whole_stream_is_whole_and_every_byte_of_it_was_read(stream: MadeStrea
     everything = sum(path.stat().st_size for path in needed(stream))
     # Index objects that were merged into larger ones are needed by older epochs only.
     assert found.bytes == everything
-    assert told[-1] == (everything, everything)
-    assert all(done <= total for done, total in told)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert reported[-1] == (everything, everything)
+    assert all(done <= total for done, total in reported)
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
 
 
 def test_any_flipped_bit_is_found_and_the_object_named(stream: MadeStream) -> None:
@@ -103,7 +103,7 @@ def test_any_missing_or_shorter_object_is_found(stream: MadeStream, damage: Call
         damage(path)
         objects = {finding.object for finding in history(stream).verify().findings}
         if path.parent.name == "pins" and not path.exists():
-            assert objects == set(), "unpinned, as far as anybody knows"
+            assert objects == set(), "the pin may be gone by now"
         else:
             assert str(path.relative_to(folder(stream))) in objects
         path.write_bytes(data)
@@ -180,7 +180,7 @@ def test_a_lost_mark_of_what_was_retired_is_not_mistaken_for_lost_manifests(stre
     for _ in range(30):
         stream.commit(departures({"UA": [1.0]}))
     stream.close()
-    # It waits a second longer than it is told.
+    # It waits a second longer than asked.
     Collector(ManifestChain(stream.writer.store, SystemClock()), open_store(stream.url), grace_ms=-1_000).collect()
     assert history(stream).verify().whole
     (folder(stream) / TRIMMED).unlink()

@@ -1,4 +1,4 @@
-"""However many shards share it: their parts of a run lie side by side, in one file."""
+"""However many shards share it: their parts of a run are side by side, in one file."""
 
 import gc
 import weakref

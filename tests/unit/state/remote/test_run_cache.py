@@ -39,7 +39,7 @@ def lasts(place: Place) -> bool:
 
 
 def wait_for_the_next_tick(folder: Path) -> None:
-    """File systems tell the time by a coarse clock: what happens within one tick happens at once."""
+    """File systems have a coarse clock: what happens within one tick happens at once."""
     probe = folder / "probe"
     probe.touch()
     first = probe.stat().st_mtime_ns
@@ -159,7 +159,7 @@ def test_a_run_that_is_used_outlives_those_that_are_only_open(tmp_path: Path) ->
         assert on_disk(folder) <= limit
     assert lasts(places[0])
     assert lasts(places[39])
-    assert not lasts(places[1]), "whoever has it open hears that it was removed"
+    assert not lasts(places[1]), "a reader that has it open sees that it was removed"
     assert [place.data.to_pybytes() == DATA for place in places] == [True] * 40, "and reads it all the same"
 
 
@@ -183,7 +183,7 @@ def test_a_run_beyond_the_limit_is_read_all_the_same(tmp_path: Path) -> None:
     place.put(0, DATA)
     assert place.data.to_pybytes() == DATA
     assert on_disk(tmp_path / "cache") == 0
-    assert not lasts(place), "it is held in memory, which nobody counts: so not for long"
+    assert not lasts(place), "it is held in uncounted memory: so not for long"
 
 
 def test_a_full_disk_takes_nothing_from_readers_and_says_so_once(

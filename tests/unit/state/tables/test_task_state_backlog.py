@@ -11,7 +11,7 @@ LIMIT_MIB = 32
 BESIDE_MIB = 56
 """What libraries and threads take, however small the limit: in all 72 MiB are held of the 97 that may be.
 
-Whoever keeps so much as one number of every row holds 44 MiB more, and fails.
+A table that keeps a single number of every row holds 44 MiB more, and fails.
 """
 GIVEN_BACK_AT_ONCE = {"MIMALLOC_PURGE_DELAY": "0", "MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "1000000"}
 """What the engine holds is measured, not what allocators keep of what it gave back."""

@@ -13,7 +13,7 @@ from tests.worlds.clock import StillClock
 
 @dataclass
 class Ticking(StillClock):
-    """Time passes whenever somebody looks at it."""
+    """Time passes at each read of the clock."""
 
     def __post_init__(self) -> None:
         super().__init__()
