@@ -74,7 +74,7 @@ class CheckpointStore:
         A stream whose table is still being created from its upstream's is left out, unless `include_creating`.
 
         Raises `InvalidPipelineError` for an unknown stream or epoch, and where no epochs that are retained or pinned
-        belong together: it says which do not, why, and what helps.
+        belong together: the error names them, the reason and what helps.
         """
         if isinstance(streams, str) or not streams:
             raise InvalidPipelineError(f"streams is a list of names, one at least. streams={streams!r}")

@@ -68,7 +68,7 @@ def take_snapshot(streams: Mapping[str, StreamHistory], choosing: Choosing) -> S
             continue
         if isinstance(found, Snapshot):
             return found
-        # A stream may have consumed what its upstream, looked at before it, had committed since: so once more.
+        # A stream may have consumed epochs that its upstream, read before it, has committed since: read again.
         refused = found, newest
     if refused is not None:
         raise InvalidPipelineError(_why(refused[0], list(streams)))
@@ -131,7 +131,7 @@ class _Search:
         """The manifests of the newest aligned cut, or why there is none."""
         answer = self._search(candidates)
         if isinstance(answer, NoCut):
-            # Pins are older than all that is retained: where there is a cut without them, none with them is newer.
+            # Pins are older than every retained epoch: a cut with them is never newer than one without.
             answer = self._search(self._with_pinned(candidates))
         if isinstance(answer, NoCut):
             return answer
@@ -158,7 +158,7 @@ class _Search:
         )
 
     def _with_pinned(self, candidates: Mapping[str, list[Retained]]) -> dict[str, list[Retained]]:
-        """The candidates and the pinned epochs below them. A pin holds the manifest: it need not be there any more."""
+        """The candidates and the pinned epochs below them. A pin holds a copy of its manifest, which may be gone."""
         pinned = _each(self._streams, StreamHistory.pinned_manifests)
         more = dict(candidates)
         for name, manifests in pinned.items():

@@ -211,7 +211,7 @@ class StreamHistory:
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
 
-        Raises `InvalidPipelineError` where the stream's step does not say `late="keep"`.
+        Raises `InvalidPipelineError` where the stream's step does not have `late="keep"`.
         """
 
         def rows(newest: Manifest) -> pa.Table:

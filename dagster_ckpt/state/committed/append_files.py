@@ -1,6 +1,6 @@
 """Files of an append-only stream's table, made fewer: several are read, one is written, with the same rows.
 
-`append_merges` says which. All that is held in memory at a time: the bytes of the files where they come from a
+`append_merges` chooses them. Held in memory at a time: the bytes of the files where they come from a
 remote store, those of the new one, and one chunk of rows.
 """
 

@@ -74,7 +74,7 @@ def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) ->
         for data in checked(store, some):
             with pq.ParquetFile(pa.BufferReader(data)) as file:
                 there = _there(file, schema)
-                # Without a column Arrow would not say how many rows there are.
+                # Without a column Arrow loses the number of rows.
                 for batch in file.iter_batches(BATCH_ROWS, columns=there or [EPOCH]):
                     yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
 

@@ -63,7 +63,7 @@ def live_pieces(
 ) -> Iterator[pa.Table]:
     """The rows with these hashes (None: all), a piece that fits into memory at a time; none is empty."""
     within = within or HashRange()
-    # Clips say what of the runs is the shard's.
+    # Clips limit the runs to the shard's hashes.
     lists = tuple(
         refs if any(ref.clip.lo <= within.hi and within.lo <= ref.clip.hi for ref in refs) else ()
         for refs in manifest.runs.get(table, ())
@@ -113,7 +113,7 @@ class _SharedRuns:
 def _of_shard(
     store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], within: HashRange, runs: OpenRuns
 ) -> Iterator[pa.Table]:
-    # Clips say what of the runs is the shard's.
+    # Clips limit the runs to the shard's hashes.
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
     for piece in pieces_of(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):

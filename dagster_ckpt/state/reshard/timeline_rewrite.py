@@ -1,6 +1,6 @@
 """Rewrites a timeline for another number of shards: its rows are split by their key's hash, or brought together.
 
-A timeline's file is sorted by time, so no clip can say which of its rows are one shard's. That is why it is rewritten,
+A timeline's file is sorted by time, so no clip can select the rows of one shard. That is why it is rewritten,
 and tables sorted by hash are not. Expired rows are left out, and all new runs are at the bottom.
 """
 

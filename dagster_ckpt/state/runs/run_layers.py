@@ -28,7 +28,7 @@ class Views:
 
 @dataclass(frozen=True)
 class EpochLevel:
-    """Runs that this epoch has written, no key in two of them. `tier` says how often their rows were merged in it."""
+    """Runs that this epoch has written, no key in two of them. `tier` counts how often their rows were merged in it."""
 
     runs: tuple[WrittenRun, ...]
     tier: int = 0
