@@ -1,8 +1,8 @@
-"""What a JVM of Spark must have done once, so that an archive of its classes serves a stream that starts again.
+"""Loads the classes that a restarted stream needs, so that Spark's JVM can archive them.
 
     python -m dagster_ckpt.runtime.class_training
 
-Runs a stream of one file through a Spark of its own, and waits for its JVM to end: only then is an archive whole.
+Starts Spark, runs a stream of one file, and waits for the JVM to end: only then is the archive complete.
 """
 
 import os
@@ -37,7 +37,7 @@ def main() -> None:
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         spark = builder.config("spark.local.dir", folder).config("spark.pyspark.python", sys.executable).getOrCreate()
         _run_a_stream(spark, Path(folder))
-        gateway = spark.sparkContext._gateway  # noqa: SLF001  (nothing else knows the JVM's process)
+        gateway = spark.sparkContext._gateway  # noqa: SLF001  (only the gateway has the JVM's process)
         assert gateway is not None, "a session that was just made has a JVM"
         spark.stop()
         gateway.shutdown()

@@ -1,10 +1,10 @@
-"""How long a stream's run goes on: the one word of it that the Dagster surface and the Spark driver share."""
+"""When a stream's run ends: shared by the Dagster integration and the Spark driver."""
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """`AVAILABLE_NOW`: work through what is there, then end. `CONTINUOUS`: an epoch every interval until told."""
+    """`AVAILABLE_NOW`: process all available input, then end. `CONTINUOUS`: an epoch every interval until stopped."""
 
     AVAILABLE_NOW = "available_now"
     CONTINUOUS = "continuous"

@@ -14,6 +14,6 @@ def drop(folder: Path, number: int, rows: pa.Table) -> Path:
     folder.mkdir(exist_ok=True)
     hidden = folder / f".{number}"
     pq.write_table(rows, hidden)
-    # Files of one modification time have no order: give each a second of its own.
+    # Files of one modification time have no order: give each another second.
     os.utime(hidden, (START_S + number, START_S + number))
     return hidden.rename(folder / f"{number:05d}.parquet")

@@ -29,7 +29,7 @@ Function = Callable[[SparkSession], Stream]
 
 @dataclass
 class StreamUnderTest:
-    """One stream in a store of its own. `epochs` are those its runs were told of."""
+    """One stream in a new store. `epochs` are those that its hooks got."""
 
     spark: SparkSession
     root: Path

@@ -1,4 +1,4 @@
-"""SIGKILL of the JVM in the middle of a run, in a process of its own: the run ends with a clear error, and soon."""
+"""SIGKILL of the JVM in the middle of a run, in a subprocess: the run soon ends with a clear error."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Spark's own side of the scratch folder: what is forged is exactly where it goes on, whatever the source."""
+"""Spark resumes exactly where the built scratch folder ends, whatever the source."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -
 
 
 def run(frame: DataFrame, standing: Standing, batches_max: int = 99) -> tuple[Standing, list[set[int]]]:
-    """Work at most so many batches, as one query; returns where it stands and the values of each batch."""
+    """Run at most that many batches, as one query; returns the positions and the values of each batch."""
     sources = found_sources(frame.sparkSession, frame)
     scratch = forged(frame.sparkSession, sources, standing)
     seen: list[set[int]] = []

@@ -1,4 +1,4 @@
-"""How a run ends: because its time is up, it was told to, it was interrupted; and what it leaves then."""
+"""How a run ends: its time is up, it was stopped, it was interrupted; and what it leaves behind."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_a_run_that_is_drained_by_a_word_in_the_store_ends_and_the_next_one_does
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    # Spark's own handler, set when its context began, cancels all jobs of the process.
+    # Spark's handler, set when its context began, cancels all jobs of the process.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

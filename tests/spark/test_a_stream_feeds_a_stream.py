@@ -141,14 +141,14 @@ def test_rows_of_an_upstream_that_only_grows_come_once(chain: Chain) -> None:
     assert by_key(chain.down) == {"a": 17, "b": 1}
 
 
-def test_the_change_log_tells_every_epoch_and_begins_with_the_table(chain: Chain) -> None:
-    def told(spark: SparkSession) -> Stream:
+def test_the_change_log_has_every_epoch_and_begins_with_the_table(chain: Chain) -> None:
+    def changes(spark: SparkSession) -> Stream:
         return Stream(chain.changes(spark).withColumnsRenamed({"_epoch": "epoch", "_change_type": "what"}))
 
     chain.feed([("a", 1), ("b", 2)])
-    chain.down.run(told, PATIENT)
+    chain.down.run(changes, PATIENT)
     chain.feed([("a", 1)], [("a", 1)])
-    chain.down.run(told, PATIENT)
+    chain.down.run(changes, PATIENT)
     one, two, three = (info.epoch for info in reversed(chain.up.history().epochs()))
     found = [(row["epoch"], row["what"], row["k"], row["total"]) for row in chain.down.table().to_pylist()]
     assert sorted(found) == [

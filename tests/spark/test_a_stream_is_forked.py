@@ -1,4 +1,4 @@
-"""A fork of a stream on Spark goes on where its origin stood, and each is what batch makes of its own input."""
+"""A fork of a stream continues where its origin was, and each equals a batch over its input."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A stream as a batch DataFrame: what Spark's tasks read is what the history says."""
+"""A stream as a batch DataFrame: Spark's tasks read what `StreamHistory` reads."""
 
 from pathlib import Path
 

@@ -70,7 +70,7 @@ def test_a_keyed_stream_on_s3_restarts_where_it_was_and_equals_a_batch(
 
 
 def test_a_stream_on_s3_feeds_another(spark_of_all: SparkSession, tmp_path: Path, s3_server: S3Server) -> None:
-    """Spark's processes that plan and read get the storage options without anybody being shown them."""
+    """Spark's processes that plan and read get the storage options without showing them."""
     store = s3_server.empty()
     down = StreamUnderTest(spark_of_all, tmp_path, "down", shards=2, elsewhere=store)
     reads = Downstream(store, folder_of(("down",)), epochs_max=100, tasks=2)

@@ -56,7 +56,7 @@ def shown(table: pa.Table, names: list[str]) -> list[dict[str, object]]:
 
 
 def every_reader(stream: StreamUnderTest, spark: SparkSession, names: list[str]) -> None:
-    """The table of `2 * ROWS` rows is the same whoever reads it."""
+    """Every reader gets the same table of `2 * ROWS` rows."""
     table = stream.table()
     assert set(names) <= set(table.column_names)
     assert shown(table, names) == expected(names)
@@ -69,8 +69,8 @@ def every_reader(stream: StreamUnderTest, spark: SparkSession, names: list[str])
     newest = {row[names[0]]: row for row in stream.history().changes(0).to_pylist()}
     assert [{name: newest[value][name] for name in names} for value in sorted(newest)] == expected(names)
     for words in (["read"], ["changes", "--after", "0"]):
-        said = CliRunner().invoke(main, ["--store", stream.address.url, words[0], stream.name, *words[1:], "--json"])
-        assert said.exit_code == 0, said.output
+        result = CliRunner().invoke(main, ["--store", stream.address.url, words[0], stream.name, *words[1:], "--json"])
+        assert result.exit_code == 0, result.output
         assert (
             CliRunner().invoke(main, ["--store", stream.address.url, words[0], stream.name, *words[1:]]).exit_code == 0
         )
@@ -93,9 +93,9 @@ def test_keys_and_aggregates(
     history = stream.history()
     assert shown(history.get({name: [4, 5] for name in NAMES}), NAMES) == expected(NAMES)[4:]
     keys = [word for name in NAMES for word in ("--key", f"{name}=4")]
-    said = CliRunner().invoke(main, ["--store", stream.address.url, "get", stream.name, *keys, "--json"])
-    assert said.exit_code == 0, said.output
-    [row] = json.loads(said.output)["data"]
+    result = CliRunner().invoke(main, ["--store", stream.address.url, "get", stream.name, *keys, "--json"])
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(result.output)["data"]
     assert {row[name] for name in NAMES} == {4}
 
 

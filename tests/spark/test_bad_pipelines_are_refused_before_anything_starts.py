@@ -122,11 +122,11 @@ def test_a_pipeline_that_cannot_work_leaves_nothing_behind(stream: StreamUnderTe
             begun = replace(begun, frame=begun.frame.drop("span"))
         return change(begun)
 
-    with pytest.raises(InvalidPipelineError, match=message) as told:
+    with pytest.raises(InvalidPipelineError, match=message) as raised:
         stream.run(function)
     # Dagster's innermost error is the one that names the asset.
-    assert "asset=flights/delays" in str(told.value)
-    assert not isinstance(told.value.__cause__, InvalidPipelineError)
+    assert "asset=flights/delays" in str(raised.value)
+    assert not isinstance(raised.value.__cause__, InvalidPipelineError)
     assert not stream.folder.exists()
 
 
@@ -209,7 +209,7 @@ def test_spark_started_with_other_settings_is_refused_with_the_line_to_add(
         open_session(spark_of_all)
 
 
-def test_each_lost_shuffle_fails_the_job_also_one_lost_with_an_executor_that_was_told_to_leave(
+def test_every_lost_shuffle_fails_the_job_even_with_a_decommissioned_executor(
     spark_of_all: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jvm: Any = spark_of_all._jvm

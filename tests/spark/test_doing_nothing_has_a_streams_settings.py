@@ -1,4 +1,4 @@
-"""A trigger that does nothing tells our own share only under the settings that a stream of ours really runs under."""
+"""A trigger that does nothing measures our overhead only under the settings of a real stream."""
 
 from pathlib import Path
 

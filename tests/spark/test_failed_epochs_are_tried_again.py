@@ -1,4 +1,4 @@
-"""The same micro-batch, tried again by a new writer each time, `tolerable_failures` times in a row."""
+"""A failed micro-batch is retried, each time by a new writer, up to `tolerable_failures` times in a row."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -36,7 +36,7 @@ def fails_twice_a_batch(tries: Path) -> Callable[[DataFrame], DataFrame]:
     return lambda frame: frame.mapInArrow(step, frame.schema)
 
 
-def test_each_try_is_a_new_writers_and_a_committed_epoch_gives_all_tries_back(
+def test_each_retry_has_a_new_writer_and_a_committed_epoch_resets_the_count(
     stream: StreamUnderTest, inbox: Path, tmp_path: Path
 ) -> None:
     fill(inbox, 0, 2)
@@ -56,7 +56,7 @@ def test_one_failure_more_than_is_tolerated_ends_the_run(stream: StreamUnderTest
     assert stream.rows() == []
 
 
-def test_a_process_of_sparks_that_comes_up_too_late_costs_none_of_the_tries(
+def test_a_spark_process_that_starts_too_late_costs_no_retry(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(inbox, 0, 1)
@@ -81,7 +81,7 @@ def test_a_process_of_sparks_that_comes_up_too_late_costs_none_of_the_tries(
 
 
 class Refuses:
-    """A call that the store refuses the first so many times."""
+    """A call that the store refuses the first `times` times."""
 
     def __init__(self, call: Callable[..., Any], times: int) -> None:
         self.call, self.left, self.made = call, times, 0

@@ -30,7 +30,7 @@ ONCE = replace(FAST, tolerable_failures=0)
 
 
 class Crash(BaseException):
-    """What a process would die of."""
+    """Stands for the death of the process."""
 
 
 def files(spark: SparkSession, folder: Path) -> DataFrame:
@@ -132,7 +132,7 @@ def test_a_union_keeps_the_place_of_each_source_also_when_they_change_places(
 
 
 def fails_once(marker: Path, how: Callable[[], None]) -> Callable[[DataFrame], DataFrame]:
-    """A step of the user's in which one task does something bad, the first time only."""
+    """A user's step in which one task fails, the first time only."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -192,9 +192,7 @@ def test_a_task_that_is_silent_for_too_long_is_named_and_the_epoch_given_up(
     assert stream.rows() == expected(0)
 
 
-def test_of_an_epoch_that_is_late_only_the_shards_still_at_work_are_named(
-    stream: StreamUnderTest, inbox: Path, tmp_path: Path
-) -> None:
+def test_a_late_epoch_names_only_the_shards_still_running(stream: StreamUnderTest, inbox: Path, tmp_path: Path) -> None:
     fill(inbox, 0, 1)
 
     def sleep() -> None:

@@ -92,7 +92,7 @@ def test_rollback_to_epoch_0_reads_a_source_of_latest_from_where_the_stream_bega
 def test_where_a_source_begins_is_committed_also_where_no_row_comes(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
-    """Kafka's `latest` on a quiet topic; here an empty folder, told of as such a source would be."""
+    """Kafka's `latest` on a quiet topic; here an empty folder, presented as such a source."""
     monkeypatch.setattr(SparkCheckpoint, "initials", lambda scratch: ("here",))
     asked: list[None] = []
 

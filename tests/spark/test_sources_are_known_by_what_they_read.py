@@ -84,7 +84,7 @@ def test_a_source_that_cannot_be_read_again_is_refused(spark: SparkSession, inbo
         found(spark, parquet(spark, inbox, cleanSource="delete"))
 
 
-def test_a_token_in_an_address_is_no_part_of_the_source(spark: SparkSession, inbox: Path) -> None:
+def test_a_token_in_an_address_is_not_part_of_the_source(spark: SparkSession, inbox: Path) -> None:
     folder = inbox / "day?sig=abc&v=1"
     folder.mkdir()
     [source] = found(spark, parquet(spark, folder))

@@ -1,4 +1,4 @@
-"""Steps that work in event time, through Spark: several inputs, epochs of the driver's own, late rows, idle inputs."""
+"""Event-time steps on Spark: several inputs, epochs without input, late rows, idle inputs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def test_a_sentinel_at_an_end_of_64_bits_is_a_late_row_and_does_not_move_the_wat
     assert manifest.event_times_us == (int(minute(2).timestamp() * 1_000_000),)
 
 
-def test_windows_come_out_in_an_epoch_of_the_drivers_own_when_no_more_data_comes(
+def test_windows_are_emitted_by_an_epoch_without_input_when_no_more_data_comes(
     stream: StreamUnderTest, inbox: Path
 ) -> None:
     drop(inbox, 0, rows(("a", 1, 1), ("b", 4, 2), ("a", 4.9, 4)))
@@ -86,7 +86,7 @@ def test_windows_come_out_in_an_epoch_of_the_drivers_own_when_no_more_data_comes
     assert counted(stream) == [("a", 0, 2, 5), ("a", 5, 2, 24), ("b", 0, 1, 2)]
 
 
-def test_the_end_of_the_input_flushes_what_waits_if_it_is_told_to(stream: StreamUnderTest, inbox: Path) -> None:
+def test_the_end_of_the_input_flushes_what_waits_with_on_end_flush(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, rows(("a", 1, 1), ("b", 4, 2)))
     manifest = stream.run(by_five_minutes(inbox, on_end="flush")).manifest
     assert counted(stream) == [("a", 0, 1, 1), ("b", 0, 1, 2)]
@@ -98,9 +98,7 @@ def test_the_end_of_the_input_flushes_what_waits_if_it_is_told_to(stream: Stream
     assert last.statistics.total_late_rows == 1
 
 
-def test_a_continuous_stream_lets_windows_out_after_an_interval_without_data(
-    stream: StreamUnderTest, inbox: Path
-) -> None:
+def test_a_continuous_stream_emits_windows_after_an_interval_without_data(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, rows(("a", 1, 1)))
     drop(inbox, 1, rows(("a", 7, 8)))
 
@@ -113,7 +111,7 @@ def test_a_continuous_stream_lets_windows_out_after_an_interval_without_data(
     assert stream.epochs[-1].manifest.statistics.rows_in == 0
 
 
-def test_late_rows_are_counted_and_kept_to_be_looked_at(stream: StreamUnderTest, inbox: Path) -> None:
+def test_late_rows_are_counted_and_kept_for_inspection(stream: StreamUnderTest, inbox: Path) -> None:
     function = by_five_minutes(inbox, late="keep")
     late = [("a", 1.0, 7), ("a", 1.0, 7), ("b", None, 9)]
     drop(inbox, 0, rows(("a", 6, 1)))
@@ -258,7 +256,7 @@ def test_rows_that_wait_behind_a_slow_epoch_are_not_those_of_an_idle_input(
     assert pairs_of(stream) == [("a", 1, 10), ("a", 2, 10), ("a", 3, 10)]
 
 
-def test_of_each_key_the_newest_row_is_kept_until_it_expires(stream: StreamUnderTest, inbox: Path) -> None:
+def test_the_newest_row_of_each_key_is_kept_until_it_expires(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, rows(("a", 3, 1), ("a", 1, 2), ("b", 1, 3)))
     drop(inbox, 1, rows(("a", 4, 4), ("b", 0.5, 5)))
     drop(inbox, 2, rows(("c", 12, 6)))
@@ -284,9 +282,9 @@ def test_a_key_that_was_silent_for_long_leaves_an_aggregate(stream: StreamUnderT
     assert stream.rows() == [{"k": "a", "total": 13}]
 
 
-def test_a_process_function_of_the_users_own_keeps_state_and_sets_timers(stream: StreamUnderTest, inbox: Path) -> None:
+def test_a_process_function_keeps_state_and_sets_timers(stream: StreamUnderTest, inbox: Path) -> None:
     class Silence(ProcessFunction):
-        """Tells of each key that was silent for five minutes."""
+        """Emits each key without a row for five minutes."""
 
         output = pa.schema([("k", pa.string()), ("since", pa.timestamp("us", "UTC"))])
         state = {"last": ValueState(pa.schema([("at", pa.timestamp("us", "UTC"))]))}  # noqa: RUF012 (as users write it)
@@ -301,8 +299,8 @@ def test_a_process_function_of_the_users_own_keeps_state_and_sets_timers(stream:
         def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
             last = state.value("last").get(timers.select(["k"]))
             due = pc.equal(pc.add(last.column("at"), timedelta(minutes=5)), timers.column("_time"))
-            told = pa.table({"k": timers.column("k"), "since": last.column("at")}, schema=self.output)
-            return told.filter(due)
+            silent = pa.table({"k": timers.column("k"), "since": last.column("at")}, schema=self.output)
+            return silent.filter(due)
 
     def function(spark: SparkSession) -> Stream:
         return read(spark, inbox).process(Silence())
@@ -336,7 +334,7 @@ def test_a_process_function_of_the_users_own_keeps_state_and_sets_timers(stream:
         ),
     ],
 )
-def test_what_a_process_function_does_wrong_is_told_and_nothing_is_lost(
+def test_an_error_of_a_process_function_is_reported_and_nothing_is_lost(
     stream: StreamUnderTest, inbox: Path, made: Callable[[pa.Table], Any], error: type[Exception], said: str
 ) -> None:
     class Passing(ProcessFunction):

@@ -6,6 +6,6 @@ Reading order
     declared_sources  sources declared by name
     row_conditions    conditions on the rows of an updating table
     pipeline          from a `Stream` to a checked operator
-    query_plan        the plan as Spark has analysed it
-    sources           what makes a source the same one after a restart
+    query_plan        the plan that Spark has analysed
+    sources           the identity of a source, and how far it was read
 """

@@ -11,14 +11,14 @@ Reader = Callable[[SparkSession], DataFrame]
 
 @runtime_checkable
 class ReadsDeclared(Protocol):
-    """A session that reads declared sources in a way of its own."""
+    """A session that replaces the readers of declared sources."""
 
     def read_declared(self, name: str, reader: Reader) -> DataFrame: ...
 
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """A source with a name. Called with the asset's session it is what its reader reads."""
+    """A source with a name. Call it with the asset's session to read it."""
 
     name: str
     reader: Reader
@@ -30,11 +30,11 @@ class DeclaredSource:
 
 
 def source(name: str, reader: Reader) -> DeclaredSource:
-    """Declare a source of streaming assets by a name.
+    """Declare a named source for streaming assets.
 
         departures = source("departures", lambda spark: spark.readStream.schema(SCHEMA).parquet("data/departures"))
 
-    An asset reads it by calling it with its session: `Stream(departures(spark))`. `testing.run_batches` puts a test's
-    batches in its place, by its name.
+    An asset calls it with its session: `Stream(departures(spark))`. `testing.run_batches` replaces it, by name, with a
+    test's batches.
     """
     return DeclaredSource(name, reader)

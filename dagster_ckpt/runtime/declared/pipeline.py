@@ -22,13 +22,13 @@ _INSTEAD = {
     "geography": "ST_AsBinary({column})",
     "time": "CAST({column} AS STRING), which keeps the order, or the microseconds of the day as a BIGINT",
 }
-"""Types of Spark's that Arrow takes for others, or that do not come back from it, and what to select instead."""
+"""Spark types that Arrow maps to other types, or that do not survive the way back, and what to select instead."""
 
 
 def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
-    """The operator that the stream's steps name, its columns and types checked. Raises `InvalidPipelineError`.
+    """The operator for the stream's steps, with its columns and types checked. Raises `InvalidPipelineError`.
 
-    `sources` says for each input what it reads.
+    `sources` has, for each input, what it reads.
     """
     if stream.keys and stream.step is None:
         raise InvalidPipelineError(
@@ -39,7 +39,7 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
     if stream.step is None:
         with naming(asset=asset):
             return AppendOnly.build(inputs[0].spec)
-    with naming(operator=stream.step.name, asset=asset):  # an operator does not know by which word the user called it
+    with naming(operator=stream.step.name, asset=asset):  # an operator does not know the method that the user called
         operator = stream.step.build(inputs)
     for number, each in enumerate(stream.inputs):
         _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
@@ -57,7 +57,7 @@ def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> Ste
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
     """A DataFrame's columns as Arrow brings them to a task.
 
-    Each may be null, and all within it: what Spark says of that can change, and does not hold within a null.
+    Every column, and every field within one, is nullable: Spark's nullability can change, and does not hold in a null.
     """
     fields = []
     for field in schema.fields:
@@ -83,7 +83,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
 
 
 def _unsupported(type_: DataType) -> str | None:
-    """The first type in it that a stream cannot keep as what it is, by Spark's name; None: there is none."""
+    """Spark's name of the first type within `type_` that a stream cannot keep; None: there is none."""
     if (name := type_.typeName()) in _INSTEAD:
         return name
     within: list[DataType] = []
@@ -97,7 +97,7 @@ def _unsupported(type_: DataType) -> str | None:
 
 
 def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:
-    """No text that is compared has a collation: Arrow does not know of them, so a task compares bytes."""
+    """Refuse collations on compared text columns: Arrow has none, so a task compares bytes."""
     for field in stream.frame.schema.fields:
         type_ = field.dataType
         if field.name in compared and isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():

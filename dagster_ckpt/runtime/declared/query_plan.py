@@ -1,4 +1,4 @@
-"""The user's DataFrame as Spark has analysed it: which sources it reads, and that no step of it keeps state."""
+"""The analysed plan of the user's DataFrame: which sources it reads, and that no step of it keeps state."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,15 +38,15 @@ _STATEFUL = {
     "TransformWithStateInPySpark": ("transformWithState() or transformWithStateInPandas()", _PROCESSES),
     "Window": ("a function over(Window)", _COUNTS),
 }
-"""Spark's steps that keep state or need the whole stream, by the name of their logical plan; and ours instead."""
+"""Spark's steps that keep state or need the whole stream, by the name of their plan node; and what to use instead."""
 
 
 @dataclass(frozen=True)
 class Leaf:
     """One streaming relation of the plan, in the order in which Spark writes their offsets.
 
-    `number` is the folder below `sources/` in Spark's checkpoint. A relation that the plan uses twice is two leaves of
-    one number.
+    `number` is the folder below `sources/` in Spark's checkpoint. A relation that the plan uses twice is two leaves
+    with one number.
     """
 
     relation: Any
@@ -54,7 +54,7 @@ class Leaf:
 
 
 def analysed_plan(asset: str, frame: object) -> Any:
-    """Spark's analysed logical plan of a DataFrame. Raises `InvalidPipelineError` for one that does not stream."""
+    """Spark's analysed plan of a DataFrame. Raises `InvalidPipelineError` for one that does not stream."""
     if not isinstance(frame, DataFrame):
         raise InvalidPipelineError(
             "Stream takes a DataFrame of a classic SparkSession, made from the `spark` that the asset's function gets. "
@@ -68,7 +68,7 @@ def analysed_plan(asset: str, frame: object) -> Any:
 
 
 def refuse_stateful_steps(asset: str, plan: Any) -> None:
-    """Raise `InvalidPipelineError` if a step over a stream keeps state: no checkpoint of ours would hold it."""
+    """Raise `InvalidPipelineError` if a streaming step keeps state: our checkpoints would not hold it."""
     for node in _nodes(plan):
         if not node.isStreaming():
             continue
@@ -80,21 +80,21 @@ def refuse_stateful_steps(asset: str, plan: Any) -> None:
 
 
 def check_streams(frame: AnyDataFrame) -> None:
-    """Raise Spark's `AnalysisException` where it would refuse to start the DataFrame as a query that appends.
+    """Raise Spark's `AnalysisException` where it would refuse to start the DataFrame as a query in append mode.
 
-    Not where the user has told Spark to check nothing.
+    Not where the user has switched that check off.
     """
     session = frame.sparkSession
     if str(session.conf.get(_CHECKS, "true")).lower() == "false":
         return
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
     checker.checkForStreaming(plan, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
 
 
 def refuse_unknown_state(asset: str) -> None:
-    """Raise for a step that no list here names, found by the state it was about to write."""
+    """Raise for a stateful step that is missing from `_STATEFUL`, found by the state folder that Spark created."""
     _refuse(asset, "a step that keeps state", "one of Stream's own steps")
 
 
@@ -104,7 +104,7 @@ def leaves(plan: Any) -> tuple[Leaf, ...]:
     for node in _nodes(plan):
         if not node.getClass().getSimpleName().startswith("StreamingRelation"):
             continue
-        # As Spark does: relations that are equal share one source, and sources are numbered as they are first met.
+        # As Spark does: equal relations share one source, and sources are numbered in order of first use.
         twins = [leaf.number for leaf in found if leaf.relation.equals(node)]
         number = twins[0] if twins else len({leaf.number for leaf in found})
         found.append(Leaf(node, number))

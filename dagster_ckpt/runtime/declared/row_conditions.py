@@ -1,4 +1,4 @@
-"""A condition on the rows of a table that changes: as text, and whether it always says the same of the same row."""
+"""A condition on the rows of an updating table: its text, and whether it depends on the row's values alone."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
-"""Expressions that Spark calls deterministic, because within one micro-batch they are."""
+"""Expressions that Spark calls deterministic, because they are within one micro-batch."""
 _OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
-"""Expressions that ask other rows, which may be others later."""
+"""Expressions that read other rows, which may change."""
 _ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
-"""What Java calls the zone of no offset, once it has taken away the names that it goes by."""
+"""Java's normalized name of the zone without offset."""
 
 
 def text_of(condition: "str | Column") -> str:
-    """The condition as people read it."""
+    """The condition as text."""
     if isinstance(condition, str):
         return condition
     column: Any = condition
@@ -31,20 +31,20 @@ def text_of(condition: "str | Column") -> str:
 def fingerprint_of(filtered: "DataFrame", condition: "str | Column") -> str:
     """The condition as the stream's fingerprint has it. `filtered` is the DataFrame that it was just applied to.
 
-    Where it says another thing of a row in another time zone, it names the session's, unless that is UTC: a row must be
-    judged in one zone when it comes and when it goes.
+    Where its result depends on the time zone, the text includes the session's, unless that is UTC: a row's insertion
+    and its deletion must be evaluated in the same zone.
     """
     text, session = text_of(condition), filtered.sparkSession
     if not _depends_on_zone(filtered):
         return text
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(session.conf.get(_ZONE))
     name = str(zone.normalized().getId())
     return text if name == _UTC else f"{text} [in time zone {name}]"
 
 
 def check_judges_by_values(filtered: "DataFrame", condition: "str | Column") -> None:
-    """Raise `InvalidPipelineError` for a condition that could say one thing of a row when it comes, another later.
+    """Raise `InvalidPipelineError` for a condition that may match a row when it is inserted, but not when deleted.
 
     `filtered` is the DataFrame that it was just applied to.
     """
@@ -77,9 +77,9 @@ def _depends_on_zone(filtered: "DataFrame") -> bool:
     aware = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
     for node in _nodes(plan.condition()):
         name = str(node.getClass().getSimpleName())
-        if name == "Literal":  # of a time as text nothing but the moment is left
+        if name == "Literal":  # a time given as text is only an instant here
             depends = str(node.dataType().simpleString()) == "timestamp"
-        elif name == "Cast":  # aware of the zone whatever it casts
+        elif name == "Cast":  # time-zone-aware whatever it casts
             depends = bool(node.needsTimeZone())
         else:
             depends = name == "CurrentTimeZone" or is_instance_of(context._gateway, node, aware)  # noqa: SLF001

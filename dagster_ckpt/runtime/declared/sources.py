@@ -1,4 +1,4 @@
-"""The inputs of a stream: what makes a source the same one after a restart, and how far each has been read."""
+"""The sources of a stream: the identity of each across restarts, and how far it was read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ _CHOOSING = {
     "rate": ("rowspersecond", "rampuptime"),
     "rate-micro-batch": ("rowsperbatch", "starttimestamp"),
 }
-"""The options that choose what a source reads, by its format. A source of an unknown format is known by its address
-alone: any option of it could be a secret. How a source is reached is never in here: brokers move."""
+"""The options that select what a source reads, by its format. A source of an unknown format is identified by its
+address alone: any of its options could be a secret. How a source is reached is never included: brokers move."""
 
 _CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
 _BROKERS = {"kafka": "kafka.bootstrap.servers"}
-"""How a source is reached that is known by its options alone: its address only where two read the same."""
+"""How to reach a source that is identified by its options: the address counts only where two have equal options."""
 
 _NOT_REPLAYABLE = ("socket", "textsocket")
 
@@ -42,7 +42,7 @@ class Source:
 
     `number` is its folder below `sources/` in Spark's checkpoint, `lines` its places in Spark's offset log (a plan that
     uses a source twice writes its offset twice). A file source keeps its positions as the files it has seen.
-    `path` is the address that those have in common as it was given, secrets and all: it is never written anywhere.
+    `path` is their common address as it was given, with secrets: it is never written anywhere.
     """
 
     identity: SourceIdentity
@@ -53,7 +53,7 @@ class Source:
 
 
 def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
-    """The distinct sources of a plan, in the order in which it first names them.
+    """The distinct sources of a plan, in order of first use.
 
     Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
     """
@@ -74,7 +74,7 @@ def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tup
 
 
 def _known_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentity]:
-    """Those that their options tell from all others: two clusters may have topics of one name."""
+    """Those that their options alone identify: two clusters may have topics of one name."""
     reached: dict[SourceIdentity, set[str]] = {}
     for identity in identities:
         if identity.format in _BROKERS:
@@ -84,10 +84,10 @@ def _known_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentit
 
 
 def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[SourcePosition, ...]:
-    """The position of each source of the plan, in the plan's order: that of the manifest, whatever the order there.
+    """The manifest's position of each source, in the plan's order.
 
-    Raises `IncompatibleStateError` where the stream has read other sources than these. At epoch 0 it has read none: of
-    those that it knows from before a rollback it knows only where they begin.
+    Raises `IncompatibleStateError` where the stream has read other sources than these. At epoch 0 it has read none:
+    after a rollback there, the manifest has only the sources' initial positions.
     """
     known = {position.source: position for position in manifest.sources}
     wanted = [source.identity for source in sources]
@@ -103,9 +103,9 @@ def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[
 
 
 def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Moves:
-    """Old and new addresses as the user has said them, as identities spell them.
+    """The user's old and new addresses, spelled as in identities.
 
-    Raises `InvalidPipelineError` for what no folder is.
+    Raises `InvalidPipelineError` for a pattern in place of a folder.
     """
     for address in (*moved, *moved.values()):
         if _PATTERN.search(address):
@@ -117,8 +117,8 @@ def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Mov
 
 
 def spelled_by_spark(session: SparkSession, address: str) -> str:
-    """An address as Spark spells those of files: some letters of a path are encoded."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    """An address as Spark spells those of files: some characters of a path are encoded."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     return str(jvm.org.apache.hadoop.fs.Path(address).toUri().toString())
 
 
@@ -162,8 +162,8 @@ def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
 
 
 def _qualified(session: SparkSession, path: str) -> str:
-    """The path as Hadoop spells it in full: a relative one must not become another source in another working folder."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    """The path, fully qualified by Hadoop: a relative one must not be another source in another working folder."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
     file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     return str(file_system.makeQualified(hadoop_path).toString())

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _EXPIRING = ("aggregate", "process")
-"""The steps to which `key_by(..., expire_after=...)` says something. The others have their own words for it."""
+"""The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
 
 
 class OnEnd(StrEnum):
-    """What becomes of rows that still wait for the watermark when an `available_now` run has worked all its input."""
+    """What happens to rows that wait for the watermark when an `available_now` run has processed all its input."""
 
     KEEP = "keep"
     FLUSH = "flush"
@@ -39,9 +39,9 @@ class OnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Which column tells when a row happened, and how much later than the newest one a row may still come.
+    """The column with a row's event time, and how much later than the newest one a row may still come.
 
-    An input that shows no row for `idle_after_ms` is not waited for; None: it always is.
+    An input without a row for `idle_after_ms` no longer holds the watermark back; None: it always does.
     """
 
     column: str
@@ -51,10 +51,10 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What a `Stream` that is another stream's table knows of it.
+    """The upstream of a `Stream` that reads another stream's table.
 
-    `row_key` tells the rows of the table apart; it is empty where rows only come (`updating` is False). `where` is the
-    text of the condition that rows must match, None for all.
+    `row_key` identifies a row of the table; it is empty for a table that only grows (`updating` is False). `where` is
+    the text of the condition that rows must match, None for all.
     """
 
     name: str
@@ -63,13 +63,13 @@ class Upstream:
 
     @property
     def updating(self) -> bool:
-        """Whether rows of the table change and go. Then the frame has `_change_type` too."""
+        """Whether rows of the table are updated and deleted. The frame then has `_change_type` too."""
         return bool(self.row_key)
 
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """One input of a step as its operator sees it. `upstream` is the stream that it is, None for a source."""
+    """One input of a step as its operator sees it. `upstream` is the stream that it reads, None for a source."""
 
     spec: InputSpec
     keys: tuple[str, ...]
@@ -81,9 +81,9 @@ class StepInput:
 class StatefulStep:
     """The stateful step of a stream.
 
-    `name` is the method that made it. `build` makes the operator of its inputs, and raises `InvalidPipelineError` where
-    they do not fit. `compared` are the columns of the first input, besides its keys, that are compared as texts. `code`
-    is the user's own.
+    `name` is the method that made it. `build` makes the operator from its inputs, or raises `InvalidPipelineError`.
+    `compared` are the columns of the first input, besides its keys, that are compared as text. `code` is the user's
+    function.
     """
 
     name: str
@@ -101,8 +101,8 @@ class Stream:
     Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
     joins with static tables; one that keeps state is refused before the first epoch.
 
-    As a parameter of a streaming function it is the table of another stream, whose name the parameter has: of one that
-    updates and deletes rows, `.where(...)` and `.key_by(...).aggregate(...)` follow that.
+    As a parameter of a streaming function it is the table of the stream with the parameter's name: if that updates and
+    deletes rows, `.where(...)` and `.key_by(...).aggregate(...)` follow.
     """
 
     frame: "DataFrame"
@@ -114,7 +114,7 @@ class Stream:
 
     @property
     def inputs(self) -> tuple["Stream", ...]:
-        """The streams whose rows the stateful step takes in; this one is the first."""
+        """The streams that the stateful step reads; this one is the first."""
         return (self, *(self.step.others if self.step else ()))
 
     @property
@@ -131,7 +131,7 @@ class Stream:
         return self.upstream is not None and self.upstream.updating
 
     def mirrored(self) -> "Stream":
-        """The stream as it runs: what reads an updating table, and does no more than that, keeps a table like it."""
+        """The stream as it runs: one that reads an updating table without a stateful step mirrors that table."""
         if self.step is not None or self.upstream is None or not self.updating or self.keys:
             return self
 
@@ -144,8 +144,8 @@ class Stream:
     def where(self, condition: "str | Column") -> "Stream":
         """The rows that match a condition, in Spark's SQL or as a Column. Null is no match.
 
-        Of an upstream whose table changes, a row that no longer matches leaves this one too. There the condition must
-        judge a row by its values alone, so that it says the same of it each time.
+        If the upstream's table updates rows, a row that no longer matches is deleted here too. The condition must then
+        depend on the row's values alone, so that its result is the same each time.
         """
         self._refuse_after_step("where")
         frame = self.frame.where(condition)
@@ -157,10 +157,10 @@ class Stream:
         return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
-        """The column with a row's event time, and how late a row may come.
+        """Declare the column with a row's event time, and how late a row may come.
 
-        Of several inputs the slowest holds the watermark back; one that brings no row for `idle_after` is left out
-        until its next row. What becomes of a row without an event time, the step says.
+        Of several inputs the slowest holds the watermark back; one without a row for `idle_after` is left out until its
+        next row. Each step documents what it does with a row without an event time.
         """
         self._refuse_after_step("with_watermark")
         _refuse_updating(self, "with_watermark")
@@ -174,8 +174,8 @@ class Stream:
     def key_by(self, *columns: str, expire_after: Duration | None = None) -> "Stream":
         """Bring the rows of one key together. Null is a key like any other.
 
-        What is kept of a key is forgotten when so much event time has passed since its last row; None: never. Windows
-        and joins know by themselves when they are done with a row.
+        A key's state is dropped when that much event time has passed since its last row; None: never. Windows and joins
+        know by themselves when they are done with a row.
         """
         self._refuse_after_step("key_by")
         if not columns:
@@ -218,10 +218,10 @@ class Stream:
     ) -> "WindowedStream":
         """Group each key's rows by windows of event time: `tumbling(size)`, `hopping(size, slide)` or `session(gap)`.
 
-        Call `aggregate` on what this returns. A window's row is final and comes out when the watermark passes its end;
+        Call `aggregate` on what this returns. A window's row is emitted, final, when the watermark passes its end;
         with `early` it is there from its first row on and changes until then. Rows that come after all their windows
-        were closed are counted; `late="keep"` keeps them to be looked at. `on_end="flush"` closes all windows when an
-        available_now run has worked all there is; `"keep"` leaves those open that the watermark has not passed.
+        were closed are counted; `late="keep"` also keeps them for inspection. `on_end="flush"` closes all windows when
+        an available_now run has processed all its input; `"keep"` leaves those open that the watermark has not passed.
         """
         return WindowedStream(self, window, early, late, OnEnd(on_end))
 
@@ -238,8 +238,8 @@ class Stream:
         """Rows of both with equal keys where `self.time + lower <= other.time <= self.time + upper`.
 
         `lower` and `upper` may be negative: `interval_join(weather, "-1 hour", "0s")` finds the weather of the hour
-        before. `how`: inner, left, right, full, semi or anti; a row without a match comes out, beside nulls, once the
-        watermark says that none can come any more. Keys are compared in the order of the two `key_by`; null equals
+        before. `how`: inner, left, right, full, semi or anti; a row without a match is emitted, with nulls, once the
+        watermark shows that none can come any more. Keys are compared in the order of the two `key_by`; null equals
         nothing.
         """
         lower_us, upper_us = microseconds(lower, "lower"), microseconds(upper, "upper")
@@ -314,8 +314,8 @@ class Stream:
         `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
         the first of them decides, then the next. Ties go by the event time, then by the other columns in their order.
 
-        With `expire_after` a key is forgotten that much event time after its row. Then of `"first"` the table grows by
-        a row for each life of a key, and of `"last"` the row leaves the table.
+        With `expire_after` a key is forgotten that much event time after its row. With `"first"` the table then grows
+        by a row for each life of a key; with `"last"` the row leaves the table.
         """
         expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
         order = () if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -333,7 +333,7 @@ class Stream:
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """Your own operator: Arrow tables in and out, with typed state for each key and timers of event time.
+        """Run your own operator: Arrow tables in and out, with typed state for each key and event-time timers.
 
         With `key_by(..., expire_after=...)` a key's state is forgotten when that much event time has passed without a
         row of it.
@@ -347,7 +347,7 @@ class Stream:
         return self._with_step(StatefulStep("process", build, on_end=OnEnd(on_end), code=function))
 
     def _with_step(self, step: StatefulStep) -> "Stream":
-        """This stream with its stateful step. Raises `InvalidPipelineError` where that cannot be one."""
+        """This stream with a stateful step. Raises `InvalidPipelineError` where the step is not possible."""
         self._refuse_after_step(step.name)
         for number, stream in enumerate((self, *step.others)):
             _refuse_updating(stream, step.name)
@@ -414,7 +414,7 @@ def _where(rows: StepInput) -> str | None:
 def _sides(
     inputs: Sequence[StepInput],
 ) -> tuple[list[InputSpec], list[tuple[str, ...]], list[str | None]]:
-    """What a join takes of its inputs."""
+    """The specs, keys and event times of a join's inputs."""
     return [each.spec for each in inputs], [each.keys for each in inputs], [each.event_time for each in inputs]
 
 
@@ -425,7 +425,7 @@ def _check_some(aggregations: Mapping[str, Aggregation]) -> None:
 
 
 def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
-    """The columns whose values are compared, also where they are texts. A count compares none."""
+    """The columns whose values are compared. A count compares none."""
     named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
     valued = [one for one in named if one.function is not Function.COUNT]
     return tuple(name for one in valued for name in (one.column, one.by) if name is not None)

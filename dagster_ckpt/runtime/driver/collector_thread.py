@@ -1,4 +1,4 @@
-"""A stream's garbage is collected beside its work, by its own writer: in a thread that nothing waits for."""
+"""The writer collects its stream's garbage in a background thread that nothing waits for."""
 
 import logging
 import threading
@@ -23,18 +23,18 @@ _CUT_OFF = (
 )
 _GONE = (
     "streams that have read this one are not in the store, and its change log is kept for them: bring their folders "
-    "back, or let them go with unsubscribe."
+    "back, or remove them with unsubscribe."
 )
 
 
 class CollectorThread:
-    """Makes a pass now and then, the first one at once if nobody has made one lately. A failed pass is tried again.
+    """Runs a collector pass at intervals, the first at once if none was made lately. Retries a failed pass.
 
-    Nothing here ever raises into the writer's work, nor stops it.
+    It never raises into the writer's work and never stops it.
     """
 
     def __init__(self, collector: Collector, clock: Clock, term: Callable[[], Term]) -> None:
-        """`collector` is the stream's, `term` says what its writer's term is now."""
+        """`collector` is the stream's; `term` returns its writer's current term."""
         self._collector = collector
         grace_ms = collector.grace_ms
         self._pause_ms = min(max(grace_ms // _PASSES_PER_GRACE, _PAUSE_MS_MIN), _PAUSE_MS_MAX)
@@ -47,7 +47,7 @@ class CollectorThread:
         self._thread.start()
 
     def end(self) -> None:
-        """No further pass; one at work is waited for a little. One that is left goes on, or dies: both are harmless."""
+        """Start no further pass. Waits up to 5 s for one in progress; one that goes on, or dies, is harmless."""
         self._ended.set()
         self._thread.join(_END_S_MAX)
 
@@ -60,24 +60,21 @@ class CollectorThread:
     def _collect(self) -> None:
         try:
             collected = self._collector.collect(self._term())
-        except Exception as error:  # noqa: BLE001  (the next pass may do better, and the stream needs none)
+        except Exception as error:  # noqa: BLE001  (the next pass may succeed, and the stream needs none)
             _log.warning(
                 "garbage was not collected; the stream goes on, and a later pass tries again. store=%s, reason=%s",
                 self._collector.chain.store.url,
                 error,
             )
             return
-        for told, subscribers in (
-            (_CUT_OFF, collected.cut_off),
-            (_GONE, collected.gone),
-        ):
+        for message, subscribers in ((_CUT_OFF, collected.cut_off), (_GONE, collected.gone)):
             if subscribers:
-                _log.warning("%s store=%s, subscribers=%s", told, self._collector.chain.store.url, [*subscribers])
+                _log.warning("%s store=%s, subscribers=%s", message, self._collector.chain.store.url, [*subscribers])
         if collected != Collected():
             _log.info("garbage was collected. store=%s, removed=%s", self._collector.chain.store.url, collected)
 
     def _until_due_ms(self) -> int:
-        """How long until a pass is due, counted from the last one that anybody made. Only a courtesy to the store."""
+        """How long until the next pass is due, counted from the last one by any process. Only saves requests."""
         try:
             last_ms = self._collector.chain.store.modified_ms(COLLECTOR)
         except (ObjectMissingError, CheckpointError):

@@ -1,4 +1,4 @@
-"""The driver's side of an epoch: one of Spark's micro-batches in, one manifest out, or nothing of it."""
+"""The driver of an epoch: one micro-batch in, one manifest out, or nothing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -46,9 +46,9 @@ _FINAL: dict[str, type[CheckpointError]] = {
 class CommittedEpoch:
     """An epoch that has just become visible.
 
-    `commit_ms` is what its manifest took, `epoch_ms` the whole epoch from Spark's hand-over on; `lag_seconds` how long
-    ago the oldest input file of the epoch was written, or, for other sources, its micro-batch planned. `counters` are
-    what the operator counted.
+    `commit_ms` is the time for the manifest, `epoch_ms` for the whole epoch since Spark handed the micro-batch over.
+    `lag_seconds` is the age of the epoch's oldest input file, or, for other sources, the time since its micro-batch was
+    planned. `counters` are the operator's.
     """
 
     manifest: Manifest
@@ -63,8 +63,8 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `watermarks` says for each input how its rows move the watermark. `horizon_us` is the operator's: None where nothing
-    waits for the watermark. `pulse` gets a sign of each step that an epoch comes further.
+    `watermarks` has each input's effect on the watermark. `horizon_us` is the operator's: None where nothing waits for
+    the watermark. `pulse` gets a sign at each step of an epoch.
     """
 
     asset: str
@@ -90,9 +90,9 @@ class EpochDriver:
         self._offsets = setup.checkpoint.offsets(self._last_batch)
 
     def work(self, frame: DataFrame, batch_id: int) -> None:
-        """Make an epoch of a micro-batch. When this returns it is committed; when it raises, perhaps nothing is.
+        """Make an epoch from a micro-batch. It is committed when this returns; when this raises, it may not be.
 
-        A crash before the commit leaves files that nobody names, one after it a committed epoch: the next start goes on
+        A crash before the commit leaves unreferenced files, a crash after it a committed epoch: the next start resumes
         from the newest manifest either way.
         """
         setup = self._setup
@@ -104,14 +104,14 @@ class EpochDriver:
         advances = setup.checkpoint.advances(batch_id)
         for advance in advances:
             refuse_files_read_twice(setup.asset, advance.files)
-        self.commit_beginnings()
+        self.commit_initial_positions()
         acks = self._acks(frame)
         made = self._made(acks, self._positions(advances), batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
-        self._show(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
+        self._report(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
 
     def emit_due(self, frame: DataFrame) -> None:
-        """Make an epoch of the driver's own, of no row, in which all comes out that waited for the watermark.
+        """Make an epoch without input, which emits everything that waited for the watermark.
 
         `frame` is `shard_replies_of_own_epoch`. As safe as `work`.
         """
@@ -119,18 +119,18 @@ class EpochDriver:
         began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
         acks = self._acks(frame)
-        self._show(self._made(acks, self._known_positions(), self._last_batch, began_ms), lag_ms=0)
+        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms), lag_ms=0)
 
     @property
     def is_due(self) -> bool:
-        """Whether the watermark has moved since tasks have worked, so that rows may wait to come out."""
+        """Whether the watermark has moved since the last tasks ran, so that rows may be due."""
         manifest = self._setup.writer.manifest
         return self._setup.horizon_us is not None and manifest.harvested_us != manifest.watermark_us
 
-    def commit_beginnings(self) -> None:
-        """Commit where the sources begin, as an epoch without rows, once they know it; not while `work` runs.
+    def commit_initial_positions(self) -> None:
+        """Commit the sources' initial positions as an epoch without rows, once known; not while `work` runs.
 
-        Before a source's first row is worked, and also where none comes: after a restart `latest` would be elsewhere.
+        Done before a source's first row, and also where none comes: after a restart `latest` would be elsewhere.
         """
         positions, initials = self._known_positions(), self._setup.checkpoint.initials()
         if all(position.initial == initial for position, initial in zip(positions, initials, strict=True)):
@@ -141,10 +141,10 @@ class EpochDriver:
         )
         self._commit_without_work(begun)
 
-    def leave_idle_inputs(self) -> None:
-        """Move the watermark on, by an epoch without rows, where it waited only for inputs that are idle now.
+    def advance_past_idle_inputs(self) -> None:
+        """Advance the watermark, by an epoch without rows, where it waited only for inputs that are idle now.
 
-        To be called when Spark has looked for rows since the last epoch and found none.
+        Call it when Spark has looked for rows since the last epoch and found none.
         """
         setup = self._setup
         idle = setup.watermarks.idle_at(setup.clock.monotonic_ms())
@@ -152,7 +152,7 @@ class EpochDriver:
             self._commit_without_work(self._known_positions(), idle=idle)
 
     def commit_end_of_input(self) -> None:
-        """Move the watermark past all that waits, by an epoch without rows: what was taken in is all there is."""
+        """Advance the watermark past everything that waits, by an epoch without rows: the input has ended."""
         manifest, horizon_us = self._setup.writer.manifest, self._setup.horizon_us
         times_us = [time_us for time_us in manifest.event_times_us if time_us is not None]
         if horizon_us is None or not times_us:
@@ -162,7 +162,7 @@ class EpochDriver:
             self._commit_without_work(self._known_positions(), at_least_us=end_us)
 
     def abort(self, reason: str) -> None:
-        """Give up the epoch in work, from another thread: `work` raises soon."""
+        """Abort the epoch in progress, from another thread: `work` raises soon."""
         job = self._job
         if job is not None:
             job.abort(reason)
@@ -192,8 +192,8 @@ class EpochDriver:
             counters=_counted(acks),
         )
 
-    def _show(self, made: CommittedEpoch, lag_ms: int) -> None:
-        """Tell of an epoch that was committed."""
+    def _report(self, made: CommittedEpoch, lag_ms: int) -> None:
+        """Report a committed epoch."""
         self._setup.writer.check_term()
         self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
         self._setup.pulse.sign()
@@ -218,7 +218,7 @@ class EpochDriver:
         )
 
     def _check_is_next(self, batch_id: int) -> None:
-        """Spark must go on exactly where the manifest ends: anything else would lose rows or count them twice."""
+        """Spark must resume exactly where the manifest ends: anything else would lose rows or count them twice."""
         found = self._setup.checkpoint.offsets(batch_id - 1)
         if batch_id != self._last_batch + 1 or found != self._offsets:
             raise CheckpointDeclinedError(
@@ -227,13 +227,13 @@ class EpochDriver:
             )
 
     def _acks(self, frame: DataFrame) -> tuple[ShardAck, ...]:
-        """Have every shard do its part; one ACK of each, in order. Raises where the coordinator gives the epoch up."""
+        """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up."""
         setup = self._setup
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
-        tell = partial(self._tell_progress, epoch, setup.clock.monotonic_ms())
-        self._job = EpochJob(frame, order, setup.assignment, f"dagster-ckpt-{setup.clock.unique()}", tell)
+        on_progress = partial(self._report_progress, epoch, setup.clock.monotonic_ms())
+        self._job = EpochJob(frame, order, setup.assignment, f"dagster-ckpt-{setup.clock.unique()}", on_progress)
         try:
             outcome = self._job.run(setup.coordinator.timeout_ms)
         finally:
@@ -244,8 +244,8 @@ class EpochDriver:
         except CheckpointError as error:
             raise self._error(outcome, error) from outcome.error
 
-    def _tell_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
-        """Have the lease say how far the epoch is, from its next beat on."""
+    def _report_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
+        """Report the epoch's progress in the lease, from its next beat on."""
         clock, slowest = self._setup.clock, progress.slowest
         self._setup.writer.heartbeat.works(
             EpochProgress(
@@ -259,7 +259,7 @@ class EpochDriver:
         )
 
     def _error(self, outcome: JobOutcome, error: CheckpointError) -> CheckpointError:
-        """What to raise for an epoch that was given up: trying again mends no damage and no release."""
+        """What to raise for an epoch that was given up: no retry mends damage or a too old release."""
         final = final_error(outcome.replies)
         if final is not None:
             # A file may be missing because another writer has retired it.
@@ -267,7 +267,7 @@ class EpochDriver:
             error = final
         elif _store_did_not_answer(outcome.replies):
             error = StoreUnavailableError(str(error))
-        # Tasks do not know what the stream is called.
+        # Tasks do not know the asset's name.
         return type(error)(f"{error}, asset={self._setup.asset}")
 
     def _commit(self, edit: EpochEdit) -> Manifest:
@@ -301,7 +301,7 @@ class EpochDriver:
 
 
 def final_error(replies: Iterable[Reply]) -> CheckpointError | None:
-    """What a shard declined for, where no later try can do better."""
+    """The reason why a shard declined, where no retry can succeed."""
     for reply in replies:
         if isinstance(reply, ShardDecline) and reply.error in _FINAL:
             return _FINAL[reply.error](reply.reason)
@@ -309,7 +309,7 @@ def final_error(replies: Iterable[Reply]) -> CheckpointError | None:
 
 
 def _store_did_not_answer(replies: Iterable[Reply]) -> bool:
-    """Whether every shard that declined did so because of the store: that is no fault of the stream's."""
+    """Whether every shard that declined did so because of the store: the stream is not at fault then."""
     declined = [reply.error for reply in replies if isinstance(reply, ShardDecline)]
     return bool(declined) and all(error == StoreUnavailableError.__name__ for error in declined)
 
@@ -332,7 +332,7 @@ def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
 def acks_of(
     coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, assignment: ShardAssignment
 ) -> tuple[ShardAck, ...]:
-    """Tell the coordinator how the job ended; the ACKs to commit. Raises where it gives the epoch up."""
+    """Report the job's outcome to the coordinator; returns the ACKs to commit. Raises where it gives the epoch up."""
     if outcome.silent is not None:
         shards = sorted({shard for task in outcome.silent for shard in task.shards})
         coordinator.timeout(epoch, tuple(task.name for task in outcome.silent), tuple(shards))
@@ -350,7 +350,7 @@ def acks_of(
 
 
 def _whole(outcome: JobOutcome, assignment: ShardAssignment) -> Iterable[Reply]:
-    """A reply for each shard. Only that of a shuffled stream's tasks can be missing, for each shard has one."""
+    """A reply for each shard. Only a shuffled stream's can be missing: each of its shards has one task."""
     replies = outcome.replies
     if assignment.tasks is not None and outcome.had_tasks:
         return replies

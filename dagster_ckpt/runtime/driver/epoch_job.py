@@ -1,4 +1,4 @@
-"""One epoch's Spark job: run it with a time limit, cancel it, and say in one line why it failed."""
+"""One epoch's Spark job: run it with a timeout, cancel it, and report in one line why it failed."""
 
 import logging
 import re
@@ -22,20 +22,20 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 _LOG = logging.getLogger(__name__)
 
 _CANCEL_AGAIN_S = 1.0
-_LOOK_S = 1.0
+_PROGRESS_EVERY_S = 1.0
 _REASON_LENGTH_MAX = 1000
 _FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)*")
-"""A Python traceback down to the error itself, which is the first line behind it that is not indented."""
+"""A Python traceback up to the error itself, which is the first line after it that is not indented."""
 _JAVA_FRAME = re.compile(r"at [\w.$]+\(")
 _TASKS_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How the job ended. `replies` are what the tasks said, none where it failed: `error` is why, `reason` in one line.
+    """How the job ended. `replies` are the tasks', none where it failed: `error` is why, `reason` the same in one line.
 
-    `silent` are the tasks that were silent for too long; `aborted` says why we cancelled it ourselves. `had_tasks` is
-    false where Spark knew from the plan alone that there are no rows, and so started no task.
+    `silent` are the tasks that did not reply before the timeout; `aborted` is why we cancelled the job ourselves.
+    `had_tasks` is false where Spark concluded from the plan alone that there are no rows, and started no task.
     """
 
     replies: tuple[ShardAck | ShardDecline, ...] = ()
@@ -47,9 +47,9 @@ class JobOutcome:
 
 
 class EpochJob:
-    """The Spark job that makes one epoch's ACKs. `tag` is a name that no other job of the process has.
+    """The Spark job that makes one epoch's ACKs. `tag` is unique among the process's jobs.
 
-    `on_progress` is told every second how far it is, from its first second on and never after `run` has returned.
+    `on_progress` gets the progress every second, the first time after one second and never after `run` has returned.
     """
 
     def __init__(
@@ -65,26 +65,28 @@ class EpochJob:
         self._assignment = assignment
         self._tag = tag
         self._on_progress = on_progress
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._done = threading.Event()
         self._silent: tuple[RunningTask, ...] | None = None
         self._aborted: str | None = None
 
     def run(self, timeout_ms: int) -> JobOutcome:
-        """Run it, in the thread of `foreachBatch`."""
+        """Run the job, in the thread of `foreachBatch`."""
         context = self._frame.sparkSession.sparkContext
         watch = threading.Thread(target=self._watch, args=(context, timeout_ms), name=self._tag, daemon=True)
         context.setLocalProperty(ORDER_PROPERTY, self._order.encode())
         context.addJobTag(self._tag)
         watch.start()
-        threading.Thread(target=self._look_on, args=(context,), name=f"{self._tag}-progress", daemon=True).start()
+        threading.Thread(
+            target=self._report_progress, args=(context,), name=f"{self._tag}-progress", daemon=True
+        ).start()
         try:
             rows = self._frame.collect()
             had_tasks = bool(rows) or self._frame.rdd.getNumPartitions() > 0
         except (Py4JError, PySparkException) as error:
             return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
         finally:
-            with self._telling:
+            with self._reporting:
                 self._done.set()
             context.removeJobTag(self._tag)
         return JobOutcome(tuple(decode_reply(row["reply"]) for row in rows), had_tasks=had_tasks)
@@ -101,27 +103,27 @@ class EpochJob:
             self._cancel(context)
 
     def _cancel(self, context: SparkContext) -> None:
-        # Again and again: Spark may not have begun the job yet.
+        # Repeated, since Spark may not have started the job yet.
         while not self._done.is_set():
             context.cancelJobsWithTag(self._tag)
             self._done.wait(_CANCEL_AGAIN_S)
 
     def _running_tasks(self, context: SparkContext) -> tuple[RunningTask, ...]:
-        """The tasks that have not answered, their hosts and shards."""
+        """The tasks that have not replied, their hosts and shards."""
         try:
             return tuple(islice(running_tasks(context, self._tag, self._assignment), _TASKS_SHOWN_MAX))
         except (Py4JError, PySparkException) as error:
             return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
 
-    def _look_on(self, context: SparkContext) -> None:
-        """Tell how far the job is, in a thread of its own: Spark may hang, and nothing else may wait for it then."""
-        while not self._done.wait(_LOOK_S):
+    def _report_progress(self, context: SparkContext) -> None:
+        """Report progress from a separate thread: Spark may hang, and nothing else may wait for it then."""
+        while not self._done.wait(_PROGRESS_EVERY_S):
             try:
                 progress = progress_of(context, self._tag, self._assignment)
             except (Py4JError, PySparkException, ConnectionError) as error:
-                _LOG.debug("Spark did not say how far the epoch is; asked again soon. reason=%s", error)
+                _LOG.debug("Spark did not report the epoch's progress; it is asked again in a second. reason=%s", error)
                 continue
-            with self._telling:
+            with self._reporting:
                 if not self._done.is_set():
                     self._on_progress(progress)
 

@@ -1,4 +1,4 @@
-"""What Spark's own status store says of a running job: the only place that knows its tasks while they work."""
+"""A running job in Spark's status store: the only place that has its tasks while they run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SHARDS_SHOWN_MAX = 8
 
 @dataclass(frozen=True)
 class RunningTask:
-    """A task at work, in words, and the shards that it works (none: it reads input)."""
+    """A running task: a description, and the shards that it works on (none: it reads input)."""
 
     name: str
     shards: tuple[Shard, ...] = ()
@@ -22,9 +22,9 @@ class RunningTask:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How many of a job's tasks have ended, and which of those at work began first, and when (None: none works).
+    """How many of a job's tasks have ended; of those that run, which started first (None: none runs) and when.
 
-    `tasks` are those of the stages that Spark knows of by now. `began_ms` are milliseconds since the Unix epoch.
+    `tasks` counts those of the stages that Spark has planned so far. `began_ms` is milliseconds since the Unix epoch.
     """
 
     tasks_done: int
@@ -34,7 +34,7 @@ class JobProgress:
 
 
 def running_tasks(context: SparkContext, tag: str, assignment: ShardAssignment) -> Iterator[RunningTask]:
-    """The tasks at work of the jobs with that tag. Raises what Spark does where it does not answer."""
+    """The running tasks of the jobs with that tag. Raises Spark's error where it does not answer."""
     store = _status_store(context)
     for stage, is_last in _stages(context, tag):
         tasks = store.taskList(stage, 0, 2**31 - 1).iterator()
@@ -45,9 +45,9 @@ def running_tasks(context: SparkContext, tag: str, assignment: ShardAssignment) 
 
 
 def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) -> JobProgress:
-    """How far the jobs with that tag are: a few calls for each stage, however many tasks it has.
+    """The progress of the jobs with that tag: a few calls for each stage, however many tasks it has.
 
-    Raises what Spark does where it does not answer.
+    Raises Spark's error where it does not answer.
     """
     store, done, known = _status_store(context), 0, 0
     slowest: RunningTask | None = None
@@ -65,12 +65,12 @@ def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) ->
 
 
 def _status_store(context: SparkContext) -> Any:
-    scala: Any = context._jsc.sc()  # noqa: SLF001  (Spark shows its status store nowhere else)
+    scala: Any = context._jsc.sc()  # noqa: SLF001  (Spark exposes its status store nowhere else)
     return scala.statusStore()
 
 
 def _stages(context: SparkContext, tag: str) -> Iterator[tuple[int, bool]]:
-    """The stages of the jobs with that tag; of each whether it is its job's last, whose tasks work the shards."""
+    """The stages of the jobs with that tag, each with whether it is the last of its job: its tasks work on shards."""
     tracker: Any = context._jsc.sc().statusTracker()  # noqa: SLF001
     for job in tracker.getJobIdsForTag(tag):
         stages = list(tracker.getJobInfo(job).get().stageIds())
@@ -79,12 +79,12 @@ def _stages(context: SparkContext, tag: str) -> Iterator[tuple[int, bool]]:
 
 
 def _oldest_running(context: SparkContext, stage: int, attempt: int) -> Any:
-    """The task at work with the least number: it was begun first."""
+    """The running task with the lowest number: it started first."""
     jvm: Any = context._jvm  # noqa: SLF001
-    words = jvm.org.apache.spark.status.api.v1
+    api = jvm.org.apache.spark.status.api.v1
     running = jvm.java.util.ArrayList()
-    running.add(words.TaskStatus.RUNNING)
-    tasks = _status_store(context).taskList(stage, attempt, 0, 1, words.TaskSorting.ID, running)
+    running.add(api.TaskStatus.RUNNING)
+    tasks = _status_store(context).taskList(stage, attempt, 0, 1, api.TaskSorting.ID, running)
     return tasks.head() if tasks.nonEmpty() else None
 
 

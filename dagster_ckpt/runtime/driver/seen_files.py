@@ -1,12 +1,12 @@
 """The files that a file source has seen, as Spark's checkpoint must spell them now.
 
-Spark takes a file for a new one where its address is not in that log, letter by letter. A manifest keeps addresses
-without what may be a secret, and from before a folder was moved. So, of all that were seen, a piece at a time:
+Spark takes a file for new unless its exact address is in that log. A manifest keeps addresses without secrets, and from
+before a folder was moved. So each address is completed, one piece of the list at a time:
 
-    moved       the address begins with where the folder is now
-    user        before the host stands what the source's own address has there today
-    parameters  (`part.csv?sig=...`) their values are not known any more. The source is listed, and a file there was
-                seen if it is spelled the same but for the values, and was modified at the same time
+    moved       the prefix becomes the folder's present address
+    user        the part before the host is taken from the source's present address
+    parameters  (`part.csv?sig=...`) their values are not kept. The source is listed: a file there was seen if it has
+                the same address apart from the values, and the same modification time
 """
 
 import re
@@ -29,7 +29,7 @@ _USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@"
 _NO_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)"
 _QUERY = r"(?i)\?|%3F"
 _PATTERN = re.compile(r"[*?{}\[\]\\]|%(?:2A|3F|5B|5C|5D|7B|7D)", re.IGNORECASE)
-"""What Spark takes for a pattern in a path, as its source log spells it."""
+"""What Spark takes for a pattern in a path, as its source log spells the path."""
 
 
 def refuse_files_read_twice(asset: str, files: Sequence[FileSeen]) -> None:
@@ -58,8 +58,8 @@ def spelled_now(
 ) -> Iterator[pa.Table]:
     """The files seen, of `SEEN`, a table for each piece of the list: `path` as Spark spells it today.
 
-    Lists the source where it must, after all pieces. Raises `IncompatibleStateError` where several files differ in
-    nothing but the values of their parameters, and only some of them were seen.
+    Lists the source where necessary, after all pieces. Raises `IncompatibleStateError` where several files differ only
+    in the values of their parameters, and only some of them were seen.
     """
     user, at = user_of(source.path), 0
     moves = [(_pattern(session, each.old), _prefix(session, each.new), each.entries) for each in moved]
@@ -80,9 +80,9 @@ def spelled_now(
 
 
 def found_again(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) -> list[FileSeen]:
-    """Of the files that are there those that were seen, of which `seen` has the redacted addresses.
+    """Those of the files in `there` that were seen; `seen` has their redacted addresses.
 
-    Raises `IncompatibleStateError` where that cannot be known.
+    Raises `IncompatibleStateError` where that is ambiguous.
     """
     alike: dict[FileSeen, list[FileSeen]] = defaultdict(list)
     for file in there:
@@ -92,7 +92,7 @@ def found_again(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) 
     for redacted, files in alike.items():
         if len(files) > seen[redacted]:
             raise IncompatibleStateError(
-                "only some of these files were read, and which is not known: they differ in nothing but what comes "
+                "only some of these files were read, and which is not known: they differ only in what comes "
                 "after the question mark in their names, which is never kept, since it may be a secret. Give those "
                 "that are new other names, or another modification time. "
                 f"asset={asset}, file={redacted.path}, there={len(files)}, read={seen[redacted]}"
@@ -107,8 +107,8 @@ def table_of(files: Iterable[FileSeen]) -> pa.Table:
 
 
 def listed(session: SparkSession, source: Source) -> list[FileSeen]:
-    """The files that a file source would read now, listed and spelled as Spark's own source does it."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    """The files that a file source would read now, listed and spelled as Spark's source does."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     path = jvm.org.apache.hadoop.fs.Path(source.path)
     file_system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     folders = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(file_system, path)
@@ -138,7 +138,7 @@ _MODIFIED = re.compile(r"; modification_time=(-?\d+);")
 
 
 def _moved_on(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, int]]) -> pa.ChunkedArray:
-    """The addresses where each move that came after them has brought them; `at` is how many came before these."""
+    """The addresses after each later move; `at` is how many addresses precede these in the list."""
     for pattern, prefix, entries in moves:
         count = min(max(entries - at, 0), len(paths))
         if count:

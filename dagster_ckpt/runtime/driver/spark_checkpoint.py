@@ -1,13 +1,13 @@
-"""Spark's checkpoint folder as scratch: made from the manifest as a query starts, read after each batch, then removed.
+"""Spark's checkpoint folder as scratch: built from the manifest when a query starts, read after each batch, removed.
 
-Nothing of it is ever truth: a crash at any point leaves a folder that the next run on this host removes. The layout is
-Spark 4.2's, kept in this one file:
+It is never truth: a crash at any point leaves a folder that the next run on this host removes. The layout is Spark
+4.2's, and only this file knows it:
 
     metadata             {"id": ...}
     offsets/<batch>      v1, a line of metadata, then a line for each streaming relation ("-": no position yet)
     commits/<batch>      v1, {}
     sources/<n>/<m>      a file source's log: the files of its m-th batch; <m>.compact has those of all batches up to m
-    sources/<n>/0        of any other source: where it began, if it keeps that
+    sources/<n>/0        of any other source: its initial position, if it keeps one
 """
 
 import fcntl
@@ -34,19 +34,19 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _VERSION = "v1"
 _NO_POSITION = "-"
 _FIRST_BATCH = 1
-"""The batch a new stream's folder claims to have done. Not 0: Spark then plans a batch before the first one again."""
+"""The batch that a new stream's folder claims as done. Not 0: Spark then plans a batch before the first one again."""
 
-_FORGED_LOG = 999_999
-"""The number under which a file source's log begins. Spark compacts a log at every multiple of the number of its last
-compact file, plus one: with this one it never does in the life of a folder."""
+_SEEN_LOG = 999_999
+"""The first number of a file source's log. Spark compacts a log at every multiple of the number of its last compact
+file, plus one: with this number it never does in the life of a folder."""
 
-_FORGED_OFFSET = f'{{"logOffset":{_FORGED_LOG}}}'
-"""As Spark writes it: it compares offsets as texts, and a space more would be a batch without a row."""
+_SEEN_OFFSET = f'{{"logOffset":{_SEEN_LOG}}}'
+"""As Spark writes it: it compares offsets as texts, and one more space would cause a batch without rows."""
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What one batch read of one source: `current` is Spark's offset after it, `files` those that are new with it."""
+    """What one batch read of one source: `current` is Spark's offset after it, `files` are its new files."""
 
     current: str | None
     initial: str | None
@@ -54,7 +54,7 @@ class Advance:
 
 
 class SparkCheckpoint:
-    """One query's checkpoint folder: private to this process, on the local disk, gone when the query is."""
+    """One query's checkpoint folder: private to this process, on the local disk, removed with the query."""
 
     def __init__(self, root: Path, lock: IO[bytes], sources: Sequence[Source], last_batch: int) -> None:
         self._root = root
@@ -65,11 +65,11 @@ class SparkCheckpoint:
 
     @property
     def location(self) -> str:
-        """What Spark calls the checkpoint location."""
+        """Spark's `checkpointLocation`."""
         return (self._root / "checkpoint").as_uri()
 
     def has_spark_state(self) -> bool:
-        """Whether Spark keeps state of its own: it makes that folder before it hands over the first batch."""
+        """Whether Spark itself keeps state: it creates that folder before it hands over the first batch."""
         return (self._root / "checkpoint" / "state").exists()
 
     def offsets(self, batch_id: int) -> tuple[str | None, ...]:
@@ -100,11 +100,11 @@ class SparkCheckpoint:
         )
 
     def initials(self) -> tuple[str | None, ...]:
-        """Where each source began, as Spark spells it; None: it does not keep that, or has not begun yet."""
+        """Each source's initial position, as Spark spells it; None: it keeps none, or has not begun yet."""
         return tuple(None if source.reads_files else self._initial(source) for source in self._sources)
 
     def remove(self) -> None:
-        """Remove the folder. What cannot be removed is left to the next run."""
+        """Remove the folder. The next run removes what cannot be removed now."""
         shutil.rmtree(self._root, ignore_errors=True)
         self._lock.close()
 
@@ -120,7 +120,7 @@ class SparkCheckpoint:
     def _files_of(self, source: Source, number: int) -> list[FileSeen]:
         log = self._folder(source) / str(number)
         if not log.exists():
-            # Spark found the time to compact: that file holds the older batches' files too.
+            # Spark has compacted the log: that file holds the older batches' files too.
             log = log.with_suffix(".compact")
         version, *lines = log.read_text(encoding="utf-8").split("\n")
         assert version == _VERSION, f"another layout of Spark's file log. version={version}"
@@ -136,11 +136,11 @@ class SparkCheckpoint:
 
 
 def conf_of(session: SparkSession) -> dict[str, str]:
-    """The settings that Spark writes down with a query's offsets, as the session has them now."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    """The settings that Spark records with a query's offsets, as the session has them now."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
     written = json.loads(metadata.apply(0, 0, session._jsparkSession.conf()).json())  # noqa: SLF001
-    # Spark takes the partitions from a setting of its own, which it makes from this one as a query begins.
+    # Spark takes the partitions from an internal setting, which it derives from this one when a query starts.
     return {**written["conf"], _PARTITIONS: str(session.conf.get(_PARTITIONS))}
 
 
@@ -152,21 +152,20 @@ def build_checkpoint(
     conf: Mapping[str, str],
     unique: str,
 ) -> SparkCheckpoint:
-    """A folder from which Spark goes on after `batch_id` (None: the stream has done no batch yet) from these positions.
+    """Build a folder from which Spark resumes after `batch_id` (None: the stream has no batch yet) at these positions.
 
     `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen,
     spelled as Spark does (`seen_files`), in pieces: no more than one is held.
-    `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` are 32 hexadecimal digits nobody
-    else draws.
+    `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` is 32 unique hexadecimal digits.
     """
     root, lock = _own_folder()
-    made = SparkCheckpoint(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
+    checkpoint = SparkCheckpoint(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
     try:
-        _fill(root / "checkpoint", made.last_batch, sources, positions, files, conf, unique)
+        _fill(root / "checkpoint", checkpoint.last_batch, sources, positions, files, conf, unique)
     except BaseException:
-        made.remove()
+        checkpoint.remove()
         raise
-    return made
+    return checkpoint
 
 
 def _fill(
@@ -182,8 +181,8 @@ def _fill(
     for index, (source, position) in enumerate(zip(sources, positions, strict=True)):
         offset = position.current
         if source.reads_files and offset is not None:
-            offset = _FORGED_OFFSET
-            _write_seen(folder / "sources" / str(source.number) / f"{_FORGED_LOG}.compact", files[index])
+            offset = _SEEN_OFFSET
+            _write_seen(folder / "sources" / str(source.number) / f"{_SEEN_LOG}.compact", files[index])
         if position.initial is not None:
             _write(folder / "sources" / str(source.number) / "0", [position.initial])
         for line in source.lines:
@@ -192,14 +191,14 @@ def _fill(
     uuid = "-".join("".join(next(digits) for _ in range(length)) for length in (8, 4, 4, 4, 12))
     _write(folder / "metadata", [json.dumps({"id": uuid})])
     log = [_VERSION, json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}), *lines]
-    # Spark asks for the batch before the last one too, and only for its offsets' being there.
+    # Spark also checks that the offsets of the batch before the last exist.
     for batch in (last_batch - 1, last_batch):
         _write(folder / "offsets" / str(batch), log)
     _write(folder / "commits" / str(last_batch), [_VERSION, "{}"])
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of this user's dead processes. Those of living ones are locked, and left alone."""
+    """Remove the folders of this user's dead processes. Those of live ones are locked and stay."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if root.is_symlink() or root.stat().st_uid != os.geteuid():
@@ -208,17 +207,17 @@ def remove_abandoned() -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(root, ignore_errors=True)
         except OSError:
-            # Alive, or another process removes it this moment.
+            # Its process is alive, or another one removes it right now.
             continue
 
 
 def _own_folder() -> tuple[Path, IO[bytes]]:
-    """A new folder that nobody else removes while its lock is held: as long as this process lives, however it dies."""
+    """A new folder, locked until this process ends in any way. No other process removes it while it is locked."""
     while True:
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = (root / _LOCK).open("wb")
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Before it was locked, the folder looked abandoned: somebody may have removed it.
+        # Before it was locked, the folder looked abandoned: another process may have removed it.
         if os.fstat(lock.fileno()).st_nlink:
             return root, lock
         lock.close()
@@ -239,7 +238,7 @@ def _write_seen(path: Path, pieces: Iterable[pa.Table]) -> None:
             else:
                 quoted = pc.binary_join_element_wise('"', paths, '"', "")
             times = piece["modified_ms"].cast(pa.string())
-            tail = f', "batchId": {_FORGED_LOG}}}'
+            tail = f', "batchId": {_SEEN_LOG}}}'
             lines = pc.binary_join_element_wise('\n{"path": ', quoted, ', "timestamp": ', times, tail, "")
             log.writelines(lines.to_pylist())
 

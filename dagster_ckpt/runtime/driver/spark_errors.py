@@ -1,4 +1,4 @@
-"""Errors of Spark's as errors of ours: they name the asset, what could not be read, and what to do."""
+"""Spark's errors as ours: with the asset, what could not be read, and what to do."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLST
 
 
 def explained(asset: str, sources: Sequence[Source], error: Exception, session: SparkSession) -> Exception:
-    """What to raise for an error that ended the query of a stream; one that is no error of Spark's is raised as it is.
+    """The error to raise for one that ended a stream's query; an error that is not from Spark is returned unchanged.
 
-    Of a folder that is gone Spark says several things, some of which name no path ("Option 'basePath' not found"): so
-    the folders are looked for.
+    Spark reports a missing folder in several ways, some without a path ("Option 'basePath' not found"): so the folders
+    are looked for.
     """
     if not isinstance(error, PySparkException):
         return error
@@ -38,7 +38,7 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
 
 @contextmanager
 def missing_input_named(asset: str) -> Iterator[None]:
-    """Within it an input that is not there is an error that names the asset and the path."""
+    """Within it a missing input raises an error with the asset and the path."""
     try:
         yield
     except AnalysisException as error:
@@ -58,8 +58,8 @@ def _missing(asset: str, paths: Sequence[str]) -> CheckpointError:
 
 
 def _missing_folders(sources: Sequence[Source], session: SparkSession) -> Iterator[str]:
-    """The folders and patterns of file sources that match nothing now, as far as Hadoop answers."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+    """The folders and patterns of file sources that match nothing now, as far as Hadoop can list them."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     for address in (source.path or source.identity.address for source in sources if source.reads_files):
         with suppress(Py4JError):

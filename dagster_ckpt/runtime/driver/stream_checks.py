@@ -1,4 +1,4 @@
-"""All that can be found wrong with a stream before anything of it is opened or written."""
+"""Checks of a stream before anything is opened or written."""
 
 from dataclasses import dataclass
 from itertools import accumulate
@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 @dataclass(frozen=True)
 class CheckedStream:
-    """A stream that was found to be in order, as it runs."""
+    """A stream that passed the checks, as it runs."""
 
     stream: Stream
     sources: tuple[Source, ...]
@@ -30,7 +30,7 @@ class CheckedStream:
 
 
 def check_stream(job: StreamJob) -> CheckedStream:
-    """The stream's sources and its operator. Raises `InvalidPipelineError`; nothing was started then."""
+    """Return the stream with its sources and operator. Raises `InvalidPipelineError` before anything is started."""
     if not isinstance(job.stream, Stream):
         raise InvalidPipelineError(
             "a streaming asset's function returns a Stream: write Stream(df). "
@@ -40,7 +40,7 @@ def check_stream(job: StreamJob) -> CheckedStream:
     plans = [analysed_plan(job.asset, stream.frame) for stream in running.inputs]
     session = running.frame.sparkSession
     for stream in running.inputs:
-        # A session of the stream's, and for all inputs the same: they are read by one query.
+        # One session that `open_session` made, for all inputs: one query reads them.
         own = stream.frame.sparkSession
         if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
             raise InvalidPipelineError(
@@ -50,7 +50,7 @@ def check_stream(job: StreamJob) -> CheckedStream:
     scheme = job.address.url.split(":", maxsplit=1)[0]
     if scheme == "memory":
         raise InvalidPipelineError(
-            f"Spark's workers are processes of their own and cannot reach a memory: store. asset={job.asset}"
+            f"Spark's workers are other processes and cannot reach a memory: store. asset={job.asset}"
         )
     if scheme == "file" and not is_local(session):
         raise InvalidPipelineError(
@@ -72,12 +72,12 @@ def check_stream(job: StreamJob) -> CheckedStream:
 
 
 def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
-    """What Spark finds wrong with a plan, as one of our errors."""
+    """Spark's error about a plan, as one of ours."""
     return InvalidPipelineError(f"Spark cannot run this as a stream. asset={asset}, reason={error}")
 
 
 def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
-    """Have Spark analyse the whole plan that will run, and check it as a streaming one; only its layout is made up."""
+    """Have Spark analyse and check the whole plan that will run; only the shard assignment is a dummy."""
     layout = ShardAssignment.keyed(1, 1) if pipeline.keys else ShardAssignment.unkeyed(1)
     setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
     frames = [stream.frame for stream in running.inputs]
@@ -89,13 +89,13 @@ def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
         if type(error).__name__ != "PicklingError":  # of a module that nothing here may import
             raise
         raise InvalidPipelineError(
-            "the process function cannot be sent to Spark's tasks: leave out what lives in one process, such as locks, "
+            "the process function cannot be sent to Spark's tasks: leave out what is tied to a process, such as locks, "
             f"connections and sessions, and open it in on_rows. reason={error}, asset={job.asset}"
         ) from error
 
 
 def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:
-    """What each input reads, of which `lines` says how many of the plan's streaming relations are its own."""
+    """What each input reads. `lines` has how many of the plan's streaming relations each input has."""
     ends = list(accumulate(lines))
     return [
         tuple(source.identity for source in sources if any(end - count <= line < end for line in source.lines))

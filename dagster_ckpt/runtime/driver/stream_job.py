@@ -1,4 +1,4 @@
-"""What is run and how: the words between the Dagster surface, or a test, and the runtime."""
+"""A job: what the Dagster integration, or a test, gives the runtime and gets back."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from dagster_ckpt.storage.writer.opening import Opening
 class JobOptions:
     """How a stream is run.
 
-    An epoch that takes longer than `timeout_ms` is given up. Work that shows no sign of progress for `slack_ms` longer
-    than that hangs where no time-out reaches it, and its lease stops beating: what surrounds an epoch's job waits for a
-    store, a database or Spark, none of which may take that long.
+    An epoch that takes longer than `timeout_ms` is given up. Work without a sign of progress for `slack_ms` longer than
+    that counts as hung, and its lease stops beating: around an epoch's job, calls to a store, a database or Spark have
+    no timeout, and none of them may take that long.
 
-    `tolerable_failures` is how many times in a row an epoch may fail and be tried again, each time after `pause_ms`.
-    `drain_ms` is how long the epoch in work may go on when the run is interrupted. `tasks_max` is how many tasks an
-    epoch has at most, None: as many as the application's executors may come to run at once. `grace_ms` is for how long
-    an epoch can still be read after it ceased to be retained; `max_lag` how many epochs a stream that reads this one
-    may be behind before the change log is no longer kept for it. `engine` is how each of Spark's Python workers works.
+    `tolerable_failures` is how many times in a row an epoch may fail and be retried, each time after `pause_ms`.
+    `drain_ms` is how long the epoch in progress may continue when the run is interrupted. `tasks_max` bounds an epoch's
+    tasks (None: the task slots of all executors that the application is allowed). `grace_ms` is how long an epoch can
+    still be read after it was retired; `max_lag` how many epochs a downstream may be behind before the change log is no
+    longer kept for it. `engine` is for each Python worker.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
@@ -46,14 +46,14 @@ class JobOptions:
 
     @property
     def coordination(self) -> CoordinatorOptions:
-        """Their part for the coordinator. What works through what is there has no interval."""
+        """The coordinator's part of them. An `AVAILABLE_NOW` run has no interval."""
         interval_ms = None if self.mode is Mode.AVAILABLE_NOW else self.checkpoint_interval_ms
         return CoordinatorOptions(interval_ms, self.timeout_ms, self.tolerable_failures)
 
     def pause_ms(self, failures: int, chance: float) -> int:
-        """How long to wait after so many failures in a row: `backoff_ms`, then twice that and so on, up to a bound.
+        """How long to wait after `failures` in a row: `backoff_ms`, then twice that and so on, up to a bound.
 
-        Half of it is `chance`, in [0, 1], so that streams which failed together do not come back together.
+        Half of it is scaled by `chance`, in [0, 1], so that streams which failed together do not retry together.
         """
         longest_ms: int = min(self.backoff_ms * 2 ** min(failures - 1, 32), self.backoff_ms_max)
         return round(longest_ms * (0.5 + chance / 2))
@@ -63,9 +63,9 @@ class JobOptions:
 class StreamJob:
     """What is run: the user's stream and where it lives.
 
-    `asset` is its name for people, `folder` its folder in the store. `opening` completes the writer's words with the
-    pipeline, which is known only once the stream was looked at. `moved` says for folders that sources were read from
-    where those are now.
+    `asset` is its display name, `folder` its folder in the store. `opening` makes the writer's opening from the
+    pipeline, which is known only once the stream is checked. `moved` maps folders that sources were read from to where
+    they are now.
     """
 
     asset: str
@@ -82,10 +82,10 @@ def _ignore(epoch: CommittedEpoch) -> None: ...
 
 @dataclass(frozen=True)
 class JobHooks:
-    """What a run calls: `on_commit` after every epoch, in a thread of Spark's, and `on_open` once the stream is open.
+    """What a run calls: `on_commit` after every epoch, in a Spark thread, and `on_open` once the stream is open.
 
-    The others are called about every 200 ms in the thread that runs the job. `stop_reason` says why to end cleanly
-    after the epoch in work, None to go on.
+    The others are called about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly
+    after the epoch in progress, None to continue.
     """
 
     on_commit: Callable[[CommittedEpoch], None] = _ignore
@@ -104,7 +104,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a run ended, the newest manifest then, and, where it was told to stop, why."""
+    """How a run ended, the newest manifest then, and, where it was stopped, why."""
 
     ending: Ending
     manifest: Manifest

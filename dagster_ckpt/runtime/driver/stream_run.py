@@ -1,4 +1,4 @@
-"""A stream's run: open it, make epochs until there is a reason to end, try again what may be tried, leave it clean."""
+"""A stream's run: open it, make epochs until there is a reason to end, retry failures, end cleanly."""
 
 import logging
 from collections.abc import Callable
@@ -65,25 +65,25 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
-_TRIED_AGAIN = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
+_RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
-_LOOK_MS_MAX = 2_000
-"""So long may Spark take to list what is new and to plan a batch of it, before an input counts as silent."""
+_PLANNING_MS_MAX = 2_000
+"""How long Spark may take to list new input and plan a batch, before an input counts as idle."""
 _OPENING_MS_MAX = 60_000
-"""So long after its first try a stream's opening is tried again: a run that has not opened its stream three minutes
-after its start is taken for dead, and a store that cannot be written to takes no beat that says otherwise."""
+"""How long a stream's opening is retried. A run that has not opened its stream three minutes after its start counts as
+dead, and a store that cannot be written to takes no heartbeat to prove the contrary."""
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
-"""What trying again cannot mend."""
+"""What no retry can mend."""
 
 
 def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
-    """Run a stream until its input is done, its time is up or `stop_reason` has one. Blocks.
+    """Run a stream until its input is done, its time is up or `stop_reason` returns one. Blocks.
 
     Raises what ended it otherwise: `FencedError`, `InvalidPipelineError` and so on. An exception raised into this
-    thread (an interrupt) ends it too, once the epoch in work was finished or given up; the lease is closed then. After
-    an error the lease is left to lapse, so that the sensor sees a stream that must be recovered. `CorruptStateError`
-    says how to go back to an epoch that does without what is damaged.
+    thread (an interrupt) ends it too, once the epoch in progress is finished or given up; the lease is closed then.
+    After an error the lease is left to lapse, so that the sensor sees a stream to recover. `CorruptStateError` names
+    the command that goes back to an epoch without the damaged object.
     """
     with secrets_left_out():
         return _run_stream(job, hooks, clock)
@@ -102,15 +102,15 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
     run = _Run(job, checked, upstreams, hooks, clock, pulse)
     try:
-        return run.to_the_end(root, partial(open_stream, store, opening, clock, pulse))
+        return run.to_end(root, partial(open_stream, store, opening, clock, pulse))
     except CorruptStateError as error:
-        # In its place, not caused by it: who looks at the innermost error alone must see the way back.
+        # In its place, not caused by it: a reader of the innermost error alone must see the way back.
         better = advised(root, ManifestChain(store, clock), job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
 
 
 class _Run:
-    """One run: a writer and a query, or several of both, one after another, where epochs failed."""
+    """One run: a writer and a query, or several of both in turn, where epochs failed."""
 
     _root: ObjectStore
     _writer: StreamWriter
@@ -138,12 +138,14 @@ class _Run:
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
 
-    def to_the_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
+    def to_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
         self._root = root
         options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
         collector = Collector(chain, root, options.grace_ms, options.max_lag)
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
-        self._writer = self._open(opened)  # nothing between here and the try, or an interrupt would leave it beating
+        self._writer = self._open(
+            opened
+        )  # no line between this and the try: an interrupt there would leave the heartbeat on
         try:
             self._hooks.on_open()
             check_ancestors(root, self._clock, self._writer.manifest)
@@ -154,9 +156,9 @@ class _Run:
             collecting.begin()
             result = self._try()
             while result is None:
-                # A new term: what the old one's tasks and its last commit may still do is unknown.
+                # A new term: tasks and the last commit of the old one may still take effect.
                 result = self._reopen() or self._try()
-            # What the run tells at its end is told as the stream's writer, also where it had nothing to commit.
+            # The result is the writer's to report, also where there was nothing to commit.
             self._writer.check_term()
             self._writer.close(result.reason or result.ending)
         except Exception:
@@ -170,7 +172,7 @@ class _Run:
         return result
 
     def _open(self, opened: Callable[[], StreamWriter]) -> StreamWriter:
-        """The run's first writer. A store that does not answer costs a try, as it does an epoch."""
+        """The run's first writer. A store that does not answer counts as one failure, as with an epoch."""
         tolerated, late_ms = self._job.options.tolerable_failures, self._clock.monotonic_ms() + _OPENING_MS_MAX
         for failures in count(1):
             try:
@@ -178,13 +180,13 @@ class _Run:
             except StoreUnavailableError as error:
                 if failures > tolerated or self._clock.monotonic_ms() >= late_ms:
                     raise
-                _LOG.warning(_TRIED_AGAIN, "the stream's opening", self._job.asset, failures, tolerated, error)
+                _LOG.warning(_RETRIED, "the stream's opening", self._job.asset, failures, tolerated, error)
                 if self._pause(failures, self._hooks.stop_reason) is not None:
                     raise
-        raise AssertionError("counting has no end")
+        raise AssertionError("count() does not end")
 
     def _reopen(self) -> JobResult | None:
-        """Begin a new term; the result where there is a reason to end before the store has answered."""
+        """Begin a new term; returns the result where there is a reason to end before the store answers."""
         while True:
             try:
                 self._writer = self._writer.reopen()
@@ -198,36 +200,36 @@ class _Run:
                 return result
 
     def _may_try_again(self, what: str, error: Exception) -> bool:
-        """Count one more failure in a row. Whether it is tolerated."""
+        """Count one more failure in a row; returns whether it is tolerated."""
         coordinator = self._coordinator
         coordinator.fail_try(str(error))
         if coordinator.may_try_again:
             failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
-            _LOG.warning(_TRIED_AGAIN, what, self._job.asset, failures, tolerated, redacted_text(str(error)))
+            _LOG.warning(_RETRIED, what, self._job.asset, failures, tolerated, redacted_text(str(error)))
         return coordinator.may_try_again
 
     def _try(self) -> JobResult | None:
-        """How the run ended; None where it may be tried again."""
+        """How the run ended; None where it may be retried."""
         self._coordinator.reset(self._writer.manifest.shards, self._clock.monotonic_ms())
         self._pulse.sign()
         try:
             self._upstreams.prepare(self._writer.manifest)
-            return self._query_to_the_end()
+            return self._query_to_end()
         except _FINAL:
             raise
         except Exception as error:
             with suppress(StoreUnavailableError):
-                # Of an error in a process of its own Spark keeps only the text.
-                self._upstreams.look_into(self._writer.manifest, f"{error} {error.__cause__}")
+                # Of an error in another process Spark keeps only the text.
+                self._upstreams.diagnose(self._writer.manifest, f"{error} {error.__cause__}")
             if not is_alive(self._job.stream.frame.sparkSession):
                 raise CheckpointError(
-                    "Spark's JVM is gone, and with it all that this process could do; nothing of the epoch in work was "
-                    f"committed. Start again. asset={self._job.asset}, reason={error}"
+                    "Spark's JVM is gone, and this process cannot go on without it; nothing of the epoch in progress "
+                    f"was committed. Start again. asset={self._job.asset}, reason={error}"
                 ) from error
             if self._is_only_slow(error):
                 _LOG.warning(
-                    "Spark's process that reads the upstream took more than 10 s to start, so busy is this host: tried "
-                    "again. asset=%s",
+                    "Spark's process that reads the upstream took more than 10 s to start, since this host is busy: "
+                    "it is tried again. asset=%s",
                     self._job.asset,
                 )
                 return self._back_off()
@@ -237,7 +239,7 @@ class _Run:
             return self._back_off()
 
     def _is_only_slow(self, error: Exception) -> bool:
-        """Whether the query's own process was not there in time, for no longer than an epoch may take."""
+        """Whether the query's Python process was not up in time, for no longer than an epoch may take."""
         if not did_not_start(error):
             return False
         now_ms = self._clock.monotonic_ms()
@@ -245,16 +247,16 @@ class _Run:
             self._slow_since = self._writer.manifest.epoch, now_ms
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
-    def _query_to_the_end(self) -> JobResult:
-        self._assignment = self._laid_out()  # once: an epoch of our own has the tasks that the query has
+    def _query_to_end(self) -> JobResult:
+        self._assignment = self._assigned()  # once: an epoch without input has the query's tasks
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
         query = EpochQuery(driver.work)
         try:
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
-            ending, reason = self._watched(query, driver)
-            query.beside(driver.commit_beginnings)
+            ending, reason = self._wait(query, driver)
+            query.run_if_idle(driver.commit_initial_positions)
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._emit_remaining(query, driver) or (ending, reason)
         except AnalysisException as error:
@@ -268,10 +270,10 @@ class _Run:
         query.raise_failure()
         return JobResult(ending, self._writer.manifest, reason)
 
-    def _watched(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
-        """Wait until the query has ended or has to; then no epoch is in work."""
+    def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
+        """Wait until the query has ended or must end; no epoch is in progress then."""
         while not query.wait(_TICK_S):
-            query.beside(partial(self._rest, query, driver))
+            query.run_if_idle(partial(self._between_epochs, query, driver))
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
@@ -281,41 +283,43 @@ class _Run:
                 return end
         query.raise_failure()
         if self._job.options.mode is Mode.CONTINUOUS or not query.found_no_more():
-            raise CheckpointDeclinedError(f"somebody stopped the query that runs the stream. asset={self._job.asset}")
+            raise CheckpointDeclinedError(
+                f"the query that runs the stream was stopped from outside. asset={self._job.asset}"
+            )
         return Ending.INPUT_DONE, None
 
-    def _rest(self, query: EpochQuery, driver: EpochDriver) -> None:
-        """No epoch is in work: that is no hanging, as long as the store and Spark answer."""
+    def _between_epochs(self, query: EpochQuery, driver: EpochDriver) -> None:
+        """Between epochs: sign of life, as long as the store and Spark answer."""
         self._takeover_watch.look(self._writer)
-        driver.commit_beginnings()
+        driver.commit_initial_positions()
         now_ms = self._clock.monotonic_ms()
-        # Rows may have come while an epoch was worked: only when Spark has looked again is an input known to be silent.
+        # Rows may have come during an epoch: an input is known to be idle only when Spark has looked again.
         if (
             self._coordinator.should_checkpoint(now_ms, intervals=2)
-            and self._coordinator.quiet_ms(now_ms) >= _LOOK_MS_MAX
+            and self._coordinator.quiet_ms(now_ms) >= _PLANNING_MS_MAX
         ):
-            driver.leave_idle_inputs()
-        query.ask()
+            driver.advance_past_idle_inputs()
+        query.ping()
         self._pulse.sign()
 
     def _emit_if_due(self, query: EpochQuery, driver: EpochDriver) -> None:
-        """Let out what waits for a watermark that has moved, by an epoch of our own, where no batch came to do it."""
+        """Where no batch came to do it, emit what the watermark has made due, by an epoch without input."""
         if driver.is_due and self._coordinator.should_checkpoint(self._clock.monotonic_ms()):
-            query.between(partial(self._emit_due, driver))
+            query.start_if_idle(partial(self._emit_due, driver))
 
     def _emit_remaining(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
-        """Let come out what waits for the watermark that the last rows have moved; with `on_end="flush"`, all.
+        """Emit what the last rows' watermark has made due; with `on_end="flush"`, everything that waits.
 
-        The ending where there is a reason to end before all of it is out: the next run goes on with it.
+        Returns the ending where there is a reason to end before all is emitted: the next run emits the rest.
         """
         if self._job.stream.flushes:
-            query.beside(driver.commit_end_of_input)
+            query.run_if_idle(driver.commit_end_of_input)
         while driver.is_due:
             end = self._reason_to_end()
             if end is not None:
                 return end
-            query.between(partial(self._emit_due, driver))
-            while not query.rests(_TICK_S):
+            query.start_if_idle(partial(self._emit_due, driver))
+            while not query.is_idle(_TICK_S):
                 self._hooks.on_idle()
             query.raise_failure()
         return None
@@ -332,12 +336,12 @@ class _Run:
         return None
 
     def _back_off(self) -> JobResult | None:
-        """Wait before the next try; the result where there is a reason to end instead."""
+        """Wait before the next try; returns the result where there is a reason to end instead."""
         end = self._pause(max(1, self._coordinator.failures_in_a_row), self._reason_to_end)
         return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
 
     def _pause(self, failures: int, reason_to_end: Callable[[], T | None]) -> T | None:
-        """Wait before the next try after so many failures in a row; or until there is a reason to end: that one."""
+        """Wait before the next try after `failures` in a row; returns a reason to end, if there is one meanwhile."""
         chance = int(self._clock.unique()[:4], 16) / 0xFFFF
         until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(failures, chance)
         while True:
@@ -398,7 +402,7 @@ class _Run:
             code=self._job.stream.code,
         )
 
-    def _laid_out(self) -> ShardAssignment:
+    def _assigned(self) -> ShardAssignment:
         if not self._checked.operator.pipeline.keys:
             return ShardAssignment.unkeyed(self._writer.manifest.shards)
         tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)

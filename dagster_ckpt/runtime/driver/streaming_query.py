@@ -1,4 +1,4 @@
-"""A streaming query and its end: between Spark's thread, which hands over micro-batches, and the thread that waits."""
+"""A streaming query and its end: Spark's thread hands over micro-batches, the caller's thread waits."""
 
 import threading
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _STOP_S_MAX = 30.0
 class EpochQuery:
     """Runs `work` for each micro-batch until it fails, the input ends or `stop` is called.
 
-    A failed micro-batch neither returns to Spark nor raises there. If it returned, Spark would tell the source that its
-    rows are done with, and some sources forget such rows; if it raised, pages of stack traces would hide the reason. It
-    waits until the query is stopped, which drops it.
+    A failed micro-batch neither returns to Spark nor raises there. If it returned, Spark would commit its rows to the
+    source, and some sources forget such rows; if it raised, pages of stack traces would hide the reason. It waits until
+    the query is stopped, which drops it.
     """
 
     def __init__(self, work: Work) -> None:
@@ -39,54 +39,54 @@ class EpochQuery:
         self._query: StreamingQuery | None = None
 
     def start(self, writer: DataStreamWriter) -> None:
-        """Start the query. Raises what Spark finds wrong with its plan."""
+        """Start the query. Raises Spark's errors about its plan."""
         self._query = writer.foreachBatch(self._hand_over).start()
         threading.Thread(target=self._await_end, args=(self._query,), name="query-end", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the query has ended, or will not work another batch; waits that long for it."""
+        """Whether the query has ended, or will run no further batch; waits up to `timeout_s`."""
         return self._ended.wait(timeout_s)
 
-    def beside(self, act: Callable[[], None]) -> None:
-        """Do something else while no batch can be worked; nothing where one is."""
+    def run_if_idle(self, act: Callable[[], None]) -> None:
+        """Call `act` while no batch can run; do nothing while one runs."""
         if self._at_work.acquire(blocking=False):
             try:
                 act()
             finally:
                 self._at_work.release()
 
-    def between(self, act: Callable[[], None]) -> None:
-        """Do something in a thread of its own while no batch can be worked; nothing where one is.
+    def start_if_idle(self, act: Callable[[], None]) -> None:
+        """Call `act` in a new thread while no batch can run; do nothing while one runs.
 
-        It is drained, given up and fails as a batch is and does.
+        It drains, aborts and fails as a batch does.
         """
         if not self._closed and self._at_work.acquire(blocking=False):
             threading.Thread(target=self._act, args=(act,), name="between-batches", daemon=True).start()
 
-    def rests(self, timeout_s: float) -> bool:
-        """Whether nothing is in work; waits that long for it."""
+    def is_idle(self, timeout_s: float) -> bool:
+        """Whether nothing is in progress; waits up to `timeout_s`."""
         if self._at_work.acquire(timeout=timeout_s):
             self._at_work.release()
             return True
         return False
 
-    def ask(self) -> None:
-        """Return once Spark has answered for the query, or is known to be gone."""
+    def ping(self) -> None:
+        """Return once Spark answers for the query, or is known to be gone."""
         if self._query is not None:
             _is_active(self._query)
 
     def close(self, timeout_s: float) -> bool:
-        """Let no further epoch begin. Whether the one in work has ended; waits that long for it."""
+        """Start no further epoch; returns whether the one in progress has ended, after up to `timeout_s`."""
         self._closed = True
-        return self.rests(timeout_s)
+        return self.is_idle(timeout_s)
 
     def stop(self) -> None:
-        """Stop the query and drop what it was about to do. `close` comes first, or an epoch in work is cut off."""
+        """Stop the query and drop what it was about to do. Call `close` first, or an epoch in progress is cut off."""
         self._closed = True
         query = self._query
         if query is None:
             return
-        # stop() returns only after foreachBatch has, which in turn waits until stop() has begun.
+        # stop() returns only after foreachBatch, which in turn waits until stop() has begun.
         stopping = threading.Thread(target=_stop, args=(query,), name="query-stop", daemon=True)
         stopping.start()
         while stopping.is_alive() and _is_active(query):
@@ -95,16 +95,16 @@ class EpochQuery:
         stopping.join(_STOP_S_MAX)
 
     def raise_failure(self) -> None:
-        """Raise what ended the query, if it was a failure: that of `work` as it was raised, or else Spark's own."""
+        """Raise the failure that ended the query, if any: that of `work` as it was raised, or else Spark's."""
         if self._failure is not None:
             raise self._failure
 
     def found_no_more(self) -> bool:
-        """Whether the query ended because it has worked all rows there were. Asked once it has ended."""
-        # A query that somebody stopped ends in the same way, but not after it looked for new rows and found none. Of a
-        # source that knows no "available now" Spark works just one batch, and does not look again.
+        """Whether the query ended because it has processed all input. Call it once the query has ended."""
+        # A query that was stopped from outside ends in the same way, but not after it looked for new rows and found
+        # none. From a source without "available now" Spark runs just one batch, and does not look again.
         query: Any = self._query
-        execution = query._jsq.streamingQuery()  # noqa: SLF001  (Spark shows it nowhere else)
+        execution = query._jsq.streamingQuery()  # noqa: SLF001  (Spark exposes it nowhere else)
         single = execution.triggerExecutor().getClass().getSimpleName() == "SingleBatchExecutor"
         return bool(execution.noNewData()) or (single and self._worked)
 
@@ -142,9 +142,9 @@ class EpochQuery:
 
 
 def did_not_start(error: BaseException) -> bool:
-    """Whether a query ended because a Python process of its own was not there in time: Spark waits 10 s for it.
+    """Whether a query ended because its Python process was not up in time: Spark waits 10 s for it.
 
-    On a host where others use all cores it takes longer; nothing is wrong with the stream then.
+    On a busy host it takes longer; nothing is wrong with the stream then.
     """
     return isinstance(error, PySparkException) and "Python worker failed to connect back" in str(error)
 

@@ -1,4 +1,4 @@
-"""How each input moves the watermark, and which of them is not waited for."""
+"""How each input moves the watermark, and which inputs are idle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from dagster_ckpt.protocol.transitions.edits import EpochEdit, moved_watermark
 
 @dataclass(frozen=True, slots=True)
 class InputWatermark:
-    """How late rows of an input may come; an input that shows no event time for `idle_after_ms` is not waited for.
+    """How late rows of an input may come. After `idle_after_ms` without event time an input no longer holds it back.
 
-    None: it has no watermark; it is always waited for.
+    None: the input has no watermark; it never counts as idle.
     """
 
     delay_us: int | None = None
@@ -20,7 +20,7 @@ class InputWatermark:
 
 
 class Watermarks:
-    """The inputs of one query, watched by its driver. Who is idle is forgotten with it: all begin as not idle."""
+    """The inputs of one query. Idleness is not durable: with each query all inputs begin as active."""
 
     def __init__(self, inputs: Sequence[InputWatermark], clock: Clock) -> None:
         self._inputs = inputs
@@ -32,10 +32,10 @@ class Watermarks:
         return tuple(each.delay_us for each in self._inputs)
 
     def idle_at(self, moment_ms: int) -> tuple[bool, ...]:
-        """Whether each input had been silent for too long at that moment of the clock.
+        """Whether each input was idle at that moment of the clock.
 
-        The moment is one at which Spark looked for rows, and never later: what comes while an epoch is worked, however
-        long that takes, is there for all to see and not late.
+        Pass a moment at which Spark looked for rows, never a later one: rows that come during an epoch, however long
+        that takes, are in time.
         """
         return tuple(
             each.idle_after_ms is not None and moment_ms - seen_ms >= each.idle_after_ms
@@ -43,7 +43,7 @@ class Watermarks:
         )
 
     def saw(self, event_times_us: Sequence[int | None]) -> None:
-        """An epoch had rows with these greatest event times; None: none of that input."""
+        """Record the greatest event time of each input in an epoch; None: the input had no rows."""
         for number, time_us in enumerate(event_times_us):
             if time_us is not None:
                 self._seen_ms[number] = self._clock.monotonic_ms()

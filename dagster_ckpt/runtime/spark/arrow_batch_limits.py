@@ -1,4 +1,4 @@
-"""How Spark cuts rows into Arrow batches on their way to a task: few bytes at once, and little work for it."""
+"""Limits on Spark's Arrow batches: few bytes at once, at little cost."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -17,13 +17,13 @@ _UNCOUNTED = 2**31 - 1
 
 
 def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Collection[str], bytes_max: int) -> None:
-    """Set what the session's next query hands to a task at once: about `bytes_max` of the columns of its inputs.
+    """Limit the batches of the session's next query to about `bytes_max` of the columns of its inputs.
 
-    Spark can count a batch's bytes after each row, which costs as much as all else it does there for a row. So it is
-    told to only where a value, also one of a key, may have any length. Columns of a fixed width need no more than a
-    number of rows. `keys` are the first input's; those of the others are of the same types.
+    Spark can count a batch's bytes after each row, which doubles its work per row. So that is switched on only where a
+    value, of a key too, may have any length. For columns of fixed width a number of rows is enough. `keys` are the
+    first input's; those of the others have the same types.
 
-    The user's own functions in the plan get such batches too: where the session's are smaller already, they stay.
+    The user's functions in the plan get such batches too. Smaller limits of the session stay.
     """
     widths = [_width(field.type) for schema in inputs for field in schema]
     row_bytes = sum(width or 0 for width in widths)
@@ -36,23 +36,23 @@ def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Coll
 
 
 def _set_at_most(session: SparkSession, name: str, most: int) -> None:
-    """Set it to `most`, or leave it where it was set to less; 0 and below are no limit to Spark."""
+    """Set it to `most`, unless it is less already; Spark takes 0 and below as no limit."""
     given = session.conf.getAll.get(name)
     if given is None or not 0 < _number(session, given) < most:
         session.conf.set(name, str(most))
 
 
 def _number(session: SparkSession, text: str) -> int:
-    """What a setting says, perhaps with one of Spark's units of bytes."""
+    """The number in a setting, which may have one of Spark's byte units."""
     try:
         return int(text)
     except ValueError:
-        jvm: Any = session._jvm  # noqa: SLF001  (Spark shows it nowhere else)
+        jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
         return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
 
 
 def _width(type_: pa.DataType) -> int | None:
-    """The bytes of a value; None where they differ."""
+    """The bytes of a value; None for types of variable width."""
     try:
         return -(-int(type_.bit_width) // 8)
     except ValueError:

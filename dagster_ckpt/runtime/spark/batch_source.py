@@ -1,7 +1,7 @@
-"""A stream's table, or what epochs changed in it, as a batch source of Spark's: for what is too large for one process.
+"""A stream's table, or its change log, as a Spark batch source: for tables too large for one process.
 
-What is read is chosen once, when the DataFrame is made: all of its tasks, and all of its actions, read that. The tasks
-know the store's address and the manifests, and read each their share.
+What is read is chosen once, when the DataFrame is made: all its tasks and all its actions read that. The tasks get the
+store's address and the manifests, and each reads its share.
 """
 
 import json
@@ -27,17 +27,17 @@ from dagster_ckpt.tables import Share, raw_changes, table_rows
 
 ROWS_A_TASK = 1 << 18
 BYTES_A_TASK = 32 << 20
-"""About as much of a table, or of a change log, is read by one task, unless `numPartitions` says how many there are."""
+"""About how much of a table, or of a change log, one task reads, unless `numPartitions` sets the number of tasks."""
 
 STORE, STREAM, EPOCH, AS_OF = "store", "stream", "epoch", "asOf"
 CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS = "changesAfter", "changesUntil", "columns", "numPartitions"
 VERSION = "version"
-"""Which manifest shows the epoch: `SparkReader` has found that before."""
+"""The version of the manifest that shows the epoch: `SparkReader` has found it before."""
 _OPTIONS = (STORE, STREAM, EPOCH, AS_OF, CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS)
 
 
 def batch_source(storage_options: Mapping[str, object]) -> type[DataSource]:
-    """The data source. The storage options are in its closure: Spark shows a source's options, and they are secrets."""
+    """The data source. The storage options are in its closure: they hold secrets, and Spark shows options."""
 
     class Streams(DataSource):
         def __init__(self, options: dict[str, str]) -> None:
@@ -61,7 +61,7 @@ def batch_source(storage_options: Mapping[str, object]) -> type[DataSource]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is read: the table that the one manifest shows, or, if `changes`, what the epochs of them all changed."""
+    """What is read: the table of the one manifest, or, if `changes`, the change log of all the manifests' epochs."""
 
     address: StoreAddress
     stream: str
@@ -72,9 +72,9 @@ class Chosen:
 
 
 def chosen(options: Mapping[str, str], storage_options: Mapping[str, object]) -> Chosen:
-    """What the options of a reader choose, by what is in the store now; options are spelled in any case.
+    """What a reader's options choose, from what is in the store now; the case of option names does not matter.
 
-    Raises `InvalidPipelineError` for an unknown stream, epoch, column or option, and for what does not go together.
+    Raises `InvalidPipelineError` for an unknown stream, epoch, column or option, and for options that conflict.
     """
     given = {name.lower(): value for name, value in options.items()}
     unknown = given.keys() - {name.lower() for name in (*_OPTIONS, VERSION)}
@@ -110,14 +110,14 @@ def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, 
     after, until = _number(given, CHANGES_AFTER), _number(given, CHANGES_UNTIL)
     if after is None or any(name.lower() in given for name in (EPOCH, AS_OF)):
         raise InvalidPipelineError(
-            f"changes are those behind an epoch: give {CHANGES_AFTER} (0: the stream's beginning), and {CHANGES_UNTIL} "
-            f"or not, and no epoch of the table besides. stream={history.name!r}"
+            f"changes are those after an epoch: give {CHANGES_AFTER} (0: the stream's beginning), optionally "
+            f"{CHANGES_UNTIL}, and no epoch of the table. stream={history.name!r}"
         )
-    newest, behind = history.epochs_after(after, until)
-    size = sum(ref.bytes for manifest in behind for ref in manifest.changes)
+    newest, following = history.epochs_after(after, until)
+    size = sum(ref.bytes for manifest in following for ref in manifest.changes)
     bare = tuple(
         replace(each, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
-        for each in behind
+        for each in following
         if each.changes
     )
     schema = pa.schema([*newest.pipeline.output, *CHANGE_FIELDS])
@@ -138,7 +138,7 @@ def _columns(found: Chosen, text: str) -> pa.Schema:
 
 
 class ChosenReader(DataSourceReader):
-    """Reads what was chosen, a share in each task."""
+    """Reads what was chosen, one share per task."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
@@ -147,7 +147,7 @@ class ChosenReader(DataSourceReader):
         return [_Task(Share(number, self._chosen.tasks)) for number in range(self._chosen.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Task), "its own"
+        assert isinstance(partition, _Task), "Spark passes what partitions() returned"
         chosen, clock = self._chosen, SystemClock()
         root = chosen.address.open()
         folder = stream_folder(root, chosen.stream)

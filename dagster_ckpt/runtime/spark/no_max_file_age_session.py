@@ -1,4 +1,4 @@
-"""The session a streaming asset's function is given."""
+"""The session that a streaming asset's function gets."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -7,10 +7,10 @@ _FOREVER = "36500d"
 
 
 class NoMaxFileAgeSession(SparkSession):
-    """A SparkSession whose file sources never pass over a file because it is old.
+    """A SparkSession whose file sources never skip a file because it is old.
 
-    Spark's own default forgets files a week older than the newest one, and never reads one that comes later with such a
-    date: rows lost without a word. Whoever sets `maxFileAge` himself still gets what he asks for.
+    By default Spark forgets files a week older than the newest one, and never reads one that arrives later with such a
+    date: rows are lost silently. A `maxFileAge` that the user sets still applies.
     """
 
     @property

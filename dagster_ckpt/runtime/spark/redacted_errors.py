@@ -1,4 +1,4 @@
-"""What went wrong, without the passwords and tokens of the addresses in it: Dagster keeps errors, and shows them."""
+"""Errors without the passwords and tokens of the addresses in them: Dagster stores and shows errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from dagster_ckpt.protocol.redaction import redacted_text
 
 @contextmanager
 def secrets_left_out() -> Iterator[None]:
-    """Within it, an error whose message, or that of a cause, has a secret is raised without it, and without a cause.
+    """Within it, an error with a secret in its message, or in that of a cause, is raised without secret and cause.
 
-    One of Spark's or of the system's becomes a `CheckpointError`; all others are raised as they are.
+    An error from Spark or the system becomes a `CheckpointError`; all others are raised unchanged.
     """
     try:
         yield

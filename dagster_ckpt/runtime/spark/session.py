@@ -1,4 +1,4 @@
-"""Spark's settings: the user's, what a stream sets on a session of its own, and what the context was started with."""
+"""Spark's settings: the user's, those of a stream's session, and those that the context was started with."""
 
 import logging
 import os
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 NEEDED = {
-    # A map stage that Spark runs again could hand the shards that are late other rows than it gave the early ones. One
-    # lost shuffle therefore fails the whole job, and with it the epoch.
+    # A map stage that Spark runs again could give late shards other rows than it gave the early ones. So one lost
+    # shuffle fails the whole job, and with it the epoch.
     "spark.stage.maxConsecutiveAttempts": "1",
-    # By default Spark does not count an attempt that lost a shuffle with an executor which was told to leave.
+    # By default Spark does not count an attempt that lost a shuffle with a decommissioned executor.
     "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
-"""What a context must be started with."""
+"""Settings that a context must be started with."""
 _FASTER = {
     # Takes about 40 ms off every wave of Python tasks.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 _WORKERS = {
-    # What one thread of a worker frees another can use again: else glibc keeps a heap for each, beyond `memory_limit`.
+    # One thread can reuse memory that another has freed: else glibc keeps a heap for each, beyond `memory_limit`.
     "MALLOC_ARENA_MAX": "1",
 }
 _SESSION = {
-    # Adaptive execution would merge small partitions: a shard's task must run even where it gets no row.
+    # Adaptive execution would merge small partitions: a shard's task must run even without rows.
     "spark.sql.adaptive.enabled": "false",
-    # The scratch checkpoint lies on this host's disk and dies with the query: plain files will do, and are faster.
+    # The scratch checkpoint is on the local disk and ends with the query: plain files are enough, and faster.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # A file source's log is never compacted in the life of a scratch folder: what it has seen stands in the manifest.
+    # A file source's log is never compacted in the life of a scratch folder: the manifest has what it has seen.
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
 }
-"""What a stream's session has whatever the user's has: none of it changes a value that a query computes."""
+"""Settings of a stream's session that override the user's: none changes a value that a query computes."""
 
 
 def announce_settings(environ: MutableMapping[str, str]) -> None:
-    """Write the settings a context must be started with into `PYSPARK_SUBMIT_ARGS`, for a JVM that is started later.
+    """Write the settings that a context must be started with into `PYSPARK_SUBMIT_ARGS`, for a JVM that starts later.
 
-    What the user sets in his own Spark configuration beats them. Without effect once Spark runs. Where there is an
-    archive of Spark's classes, `SPARK_SUBMIT_OPTS` names it.
+    The user's Spark configuration overrides them. No effect once Spark runs. If there is an archive of Spark's classes,
+    `SPARK_SUBMIT_OPTS` names it.
     """
     given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     missing = [f"--conf {name}={value}" for name, value in {**NEEDED, **_FASTER}.items() if name not in given]
@@ -60,10 +60,10 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
 
 @contextmanager
 def own_interrupts() -> Iterator[None]:
-    """Keep this process's handler of SIGINT while a Spark context may be started within.
+    """Keep this process's SIGINT handler while a Spark context may start within.
 
-    Spark sets one of its own, which cancels every job of the process, from within the handler, and so would take from
-    an interrupted stream the epoch that it wants to finish. Outside of the main thread Spark sets none.
+    Spark's handler cancels every job of the process, and so would cancel the epoch that an interrupted stream wants to
+    finish. Outside the main thread Spark sets none.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,23 +72,22 @@ def own_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        if handler is not None:  # None: set by something that is not Python, which Python cannot set again
+        if handler is not None:  # None: not set from Python, so Python cannot restore it
             signal.signal(signal.SIGINT, handler)
 
 
 def open_session(spark: "SparkSession") -> "SparkSession":
-    """A session of the same context for one stream: the user's settings, and on it alone those that streams need.
+    """A new session of the same context for one stream: with the user's settings and those that streams need.
 
-    So time zone, ANSI mode, case sensitivity and all else are what the user's own queries have. Raises
-    `InvalidPipelineError` for a Spark Connect session, and for a context that was started with settings that no stream
-    can work with.
+    So time zone, ANSI mode, case sensitivity and all else are as in the user's queries. Raises `InvalidPipelineError`
+    for a Spark Connect session, and for a context that was started without the settings in `NEEDED`.
     """
     from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidPipelineError(
-            "a stream runs beside its own Spark driver: give it a classic SparkSession, such as dagster-pyspark's "
-            f"PySparkResource makes; Spark Connect cannot run one. session={type(spark).__module__}"
+            "a stream runs in the process of its Spark driver: give it a classic SparkSession, such as "
+            f"dagster-pyspark's PySparkResource makes; Spark Connect cannot run one. session={type(spark).__module__}"
         )
     context = spark.sparkContext
     settings = context.getConf()
@@ -105,7 +104,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
             _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
     use_own_python(spark)
     for name, value in _WORKERS.items():
-        context.environment.setdefault(name, value)  # what the user has set as spark.executorEnv stays
+        context.environment.setdefault(name, value)  # a spark.executorEnv that the user has set stays
     session = NoMaxFileAgeSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
     _take_over(spark, session)
     for name, value in _SESSION.items():
@@ -114,10 +113,10 @@ def open_session(spark: "SparkSession") -> "SparkSession":
 
 
 def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
-    """Give a new session what was set and unset on the user's since Spark was started: Spark gives it none of that."""
+    """Copy to a new session what was set and unset on the user's since Spark started: Spark does not."""
     given, has = dict(spark.conf.getAll), dict(session.conf.getAll)
-    # As a builder does: `session.conf` refuses settings of the context, which a builder may have set on a session.
-    settings: Any = session._jsparkSession.sessionState().conf()  # noqa: SLF001  (Spark shows it nowhere else)
+    # As a builder does: `session.conf` refuses the context's settings, which a builder may have set on a session.
+    settings: Any = session._jsparkSession.sessionState().conf()  # noqa: SLF001  (Spark exposes it nowhere else)
     for name in has.keys() - given.keys():
         settings.unsetConf(name)
     for name, value in given.items():
@@ -126,9 +125,9 @@ def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
 
 
 def use_own_python(spark: "SparkSession") -> None:
-    """Let Spark's Python workers on this host be of the Python that this package is installed for.
+    """Make Spark's Python workers on this host use this process's Python.
 
-    Spark would take the first python3 of PATH. Where PYSPARK_PYTHON says which, that is taken.
+    Spark would take the first python3 of PATH. PYSPARK_PYTHON takes precedence.
     """
     if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
@@ -141,11 +140,11 @@ def is_session_of_a_stream(session: "SparkSession") -> bool:
 
 @contextmanager
 def as_active(session: "SparkSession") -> Iterator[None]:
-    """Within it Spark takes the session for the one that is active in this thread.
+    """Within it the session is the active one of this thread.
 
-    It looks a data source that is written in Python up in the active session, whichever is asked to read.
+    Spark looks up a Python data source in the active session, whichever session reads.
     """
-    sessions: Any = session._get_j_spark_session_class(session._jvm)  # noqa: SLF001  (Spark shows it nowhere else)
+    sessions: Any = session._get_j_spark_session_class(session._jvm)  # noqa: SLF001  (Spark exposes it nowhere else)
     before = sessions.getActiveSession()
     sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
     try:

@@ -1,4 +1,4 @@
-"""Streams as DataFrames: in Spark's own words, `spark.read.format("dagster_ckpt")`, or in ours, with typed errors."""
+"""Streams as DataFrames: through Spark, `spark.read.format("dagster_ckpt")`, or `SparkReader`, with typed errors."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ from dagster_ckpt.runtime.spark.batch_source import (
 from dagster_ckpt.runtime.spark.session import as_active, is_local, use_own_python
 
 _registered: dict[str, dict[str, object]] = {}
-"""With which storage options each session reads: to register a source a second time makes Spark warn."""
+"""The storage options of each session: registering a source a second time makes Spark warn."""
 
 
 def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, object] | None = None) -> None:
-    """Let a Spark session read streams, in Spark's own words.
+    """Register the format `dagster_ckpt`, with which a Spark session reads streams.
 
     `spark.read.format("dagster_ckpt").option("store", url).option("stream", name).load()`
 
@@ -36,11 +36,11 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
     change log of these epochs as `StreamHistory.changes` has it; `columns`, as `["a", "b"]`; `numPartitions`. What is
     read is chosen once, by `load()`.
 
-    `storage_options` are for stores on S3. They may hold secrets, so they are no options of the reader: Spark shows
-    those. What is wrong with an option Spark tells as an error of its own; those of `SparkReader` are ours.
+    `storage_options` are for stores on S3. They may hold secrets, so they are not options of the reader, which
+    Spark shows. Spark wraps an error about an option in its own; `SparkReader` raises ours.
     """
     options = dict(storage_options or {})
-    session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's own name of a session)
+    session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's identity of a session)
     if _registered.get(session) != options:
         use_own_python(spark)
         with as_active(spark):
@@ -49,7 +49,7 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
 
 
 class SparkReader:
-    """Reads the streams of one store as DataFrames of a session. Each call looks at the store before Spark does.
+    """Reads the streams of one store as DataFrames of a session. Each call reads the store before Spark does.
 
     Raises what `StreamHistory` does: `InvalidPipelineError` for an unknown stream, epoch or column, `CorruptStateError`
     where a manifest is damaged.
@@ -59,7 +59,7 @@ class SparkReader:
         """`storage_options` may hold secrets: Spark never shows them. Lets the session read streams by `format` too."""
         if url.lower().startswith("file:") and not is_local(spark):
             raise InvalidPipelineError(
-                f"Spark's executors are on other hosts, and cannot read a file: store: use a store on S3. "
+                f"Spark's executors are on other hosts and cannot read a file: store; use a store on S3. "
                 f"store={url}, master={spark.sparkContext.master}"
             )
         self._spark = spark
@@ -78,7 +78,7 @@ class SparkReader:
         columns: Sequence[str] | None = None,
         as_of: datetime | str | None = None,
     ) -> DataFrame:
-        """The stream's table at an epoch, or as of a time, or now. Nothing but `columns` is read."""
+        """The stream's table at an epoch, or as of a time, or now. Reads only `columns`."""
         time = as_of.isoformat() if isinstance(as_of, datetime) else as_of
         return self._load({STREAM: stream, EPOCH: epoch, AS_OF: time}, columns)
 
@@ -86,7 +86,7 @@ class SparkReader:
         self, stream: str, after: int, until: int | None = None, columns: Sequence[str] | None = None
     ) -> DataFrame:
         """The change log of the epochs `(after, until]`, with `_epoch` and `_change_type`; in no particular order."""
-        # A number: Spark looks again, and the stream goes on.
+        # Fixed as a number: Spark reads the store again, and the stream goes on meanwhile.
         until = self._store.stream(stream).latest().epoch if until is None else until
         return self._load({STREAM: stream, CHANGES_AFTER: after, CHANGES_UNTIL: until}, columns)
 
@@ -97,7 +97,7 @@ class SparkReader:
         found = chosen(given, self._storage_options)
         if not found.changes:
             [shown] = found.manifests
-            # Spark looks again: for the same, also where its epoch was retired a moment before.
+            # Spark reads the store again: for the same manifest, even if its epoch was retired a moment before.
             given |= {EPOCH: str(shown.epoch), VERSION: str(shown.version)}
             given.pop(AS_OF, None)
         return self._spark.read.format(FORMAT).options(**given).load()

@@ -1,24 +1,24 @@
-"""How many tasks a Spark application may come to run at once."""
+"""How many tasks a Spark application may run at once."""
 
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
 _EXECUTORS_MAX = 2**31 - 1
-"""Spark's own default for `spark.dynamicAllocation.maxExecutors`."""
+"""Spark's default for `spark.dynamicAllocation.maxExecutors`."""
 
 
 def task_slots(session: SparkSession) -> int:
-    """The slots of all executors that the application is allowed, whether they run yet or not."""
+    """The slots of all executors that the application is allowed, running or not."""
     context = session.sparkContext
     return slots_allowed(dict(context.getConf().getAll()), context.defaultParallelism)
 
 
 def slots_allowed(conf: Mapping[str, str], slots_now: int) -> int:
-    """The slots that these settings of an application allow, at least those that it has now.
+    """The slots that an application's settings allow, at least `slots_now`.
 
-    Executors come and go with dynamic allocation, which adds some only while tasks wait; elsewhere they register after
-    the start. A number of tasks that follows those that run would keep a stream as small as it began.
+    Dynamic allocation adds executors only while tasks wait; without it they register after the start. A number of tasks
+    that followed the running executors would keep a stream as small as it began.
     """
     if "spark.default.parallelism" in conf or _is_local(conf.get("spark.master", "")):
         return slots_now

@@ -2,11 +2,11 @@
 
 Reading order
 
-    dataflow          the user's DataFrames with our tasks behind them
-    epoch_task        a task: makes its shards' part of the epoch durable, and reports it
+    dataflow          the user's DataFrames, followed by our tasks
+    epoch_task        a task: makes its shards' part of the epoch durable, and ACKs it
     shard_work        its rows through the operator
-    row_intake        rows in chunks of one size
+    row_intake        rows in chunks of bounded size
     ack_rows          one row for each shard: the only result of a task
-    shard_assignment  which task works which shard
+    shard_assignment  which task works on which shards
     worker_engine     the state engine of a worker process
 """

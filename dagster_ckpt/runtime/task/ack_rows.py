@@ -1,4 +1,4 @@
-"""What comes back from an epoch's tasks: one row per shard, an ACK or the reason why there is none, as JSON."""
+"""The replies of an epoch's tasks: one row per shard with an ACK or a decline, as JSON."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ACK_ROW_OF_SPARK = "reply string"
 
 @dataclass(frozen=True, slots=True)
 class ShardDecline:
-    """A shard's reply that it cannot make its part of the epoch: `error` is the class of what went wrong, by name."""
+    """A shard's reply that it cannot make its part of the epoch. `error` is the name of the error's class."""
 
     shard: Shard
     host: str
@@ -65,7 +65,7 @@ def decode_reply(text: str) -> ShardAck | ShardDecline:
 
 
 def merged(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:
-    """One ACK a shard. Only an unkeyed stream has several: its partitions each append files of their own."""
+    """One ACK per shard. Only an unkeyed stream has several: each of its partitions appends files."""
     found: dict[Shard, ShardAck] = {}
     for ack in acks:
         known = found.get(ack.shard)

@@ -1,4 +1,4 @@
-"""The user's DataFrames with our tasks behind them."""
+"""The user's DataFrames, followed by our tasks."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_i
 def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
     """A streaming DataFrame with one row for each shard's reply; collecting a micro-batch of it does the epoch's work.
 
-    The tasks are part of the streaming plan: so Spark plans a micro-batch once, and reads only the columns they need.
+    The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
     """
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
@@ -37,20 +37,20 @@ def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSe
 
 
 def shard_replies_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
-    """A DataFrame with the replies of an epoch without rows, which is the driver's own: each task works its shards."""
+    """A DataFrame with the replies of an epoch without input, which the driver starts by itself."""
     tasks = setup.assignment.tasks
     assert tasks is not None, "nothing waits in an unkeyed stream"
     return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
 
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
-    """Several inputs in one plan, in the order in which `shard_replies` has them: its sources are the query's."""
+    """Several inputs in one plan, in the order of `shard_replies`: it has the query's sources."""
     rows = [_numbered(frame, frame.columns) for frame in inputs]
     return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows])
 
 
 def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all inputs: which one, the hash, and a struct for each input, null but for its own."""
+    """The rows of all inputs: the input's number, the hash, and a struct per input, null in rows of the others."""
     types = [frame.schema for frame in rows]
     sides = []
     for number, frame in enumerate(hashed):
@@ -63,7 +63,7 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
 
 
 def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The columns of these names, called by number: in a name Spark takes a dot for a field, a backtick for a quote."""
+    """These columns, renamed by number: Spark reads a dot in a name as a field, a backtick as a quote."""
     there = frame.columns
     by_number = [f"_column_{number}" for number in range(len(there))]
     numbered = dict(zip(reversed(there), reversed(by_number), strict=True))  # the first of a name

@@ -1,7 +1,7 @@
-"""What runs on Spark's executors: a task makes its shards' part of the epoch durable, and says so.
+"""A task on Spark's executors: it makes its shards' part of the epoch durable, and ACKs it.
 
-This module is all that a Python worker loads, so it must never load Dagster. What is the same in every epoch travels
-with the query's plan (`TaskSetup`); what is not, as a property of the epoch's Spark job (`EpochOrder`).
+A Python worker imports this module, so it must never load Dagster. What is the same in every epoch is in the query's
+plan (`TaskSetup`); what differs is a property of the epoch's Spark job (`EpochOrder`).
 """
 
 import json
@@ -33,10 +33,10 @@ ORDER_PROPERTY = "dagster_ckpt.epoch"
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """What the tasks of every epoch are told.
+    """What the tasks of every epoch get.
 
-    `address` may hold secrets: it travels in the closure and is never shown. `code` is the user's own operator, where
-    the stream has one: no manifest holds code.
+    `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
+    a manifest holds no code.
     """
 
     address: StoreAddress
@@ -69,8 +69,8 @@ def epoch_task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
 
-    `columns` are what the columns of the rows are really called, in their order. None: the epoch is the driver's own,
-    and its tasks take no row in; what Spark gives them only makes them run.
+    `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
+    passes only make the tasks run.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,9 +91,9 @@ def epoch_task(
 def replies_of(
     setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
 ) -> list[ShardAck | ShardDecline]:
-    """The replies of one task. Whatever goes wrong, short of the process dying, declines all its shards.
+    """The replies of one task. Any error, short of the death of the process, declines all its shards.
 
-    A crash at any point leaves files that no manifest names, under names that nobody else has.
+    A crash at any point leaves files that no manifest references, under unique names.
     """
     shards = setup.assignment.shards_of(partition)
     try:
@@ -102,7 +102,7 @@ def replies_of(
         if isinstance(operator, AppendOnly):
             return [work.append(operator, partition, batches)]
         return [*work.transform(operator, shards, batches)]
-    except Exception as error:  # noqa: BLE001  (a decline is the answer to all that can be caught)
+    except Exception as error:  # noqa: BLE001  (every error that can be caught becomes a decline)
         kind = type(error).__name__
         reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
         return [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
@@ -113,7 +113,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     root = setup.address.open()
     store = folder_store(root, setup.folder)
     manifest = _manifest(ManifestChain(store, clock), order)
-    # The chain waits by itself. The engine does not: of its many files, one lost reply would cost the whole epoch.
+    # The chain retries by itself, the engine does not: one lost reply for one of its many files would fail the epoch.
     store = retrying(with_ancestors(store, root, manifest.ancestors), clock)
     return ShardWork(
         store=store,
@@ -129,7 +129,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
 
 
 def _manifest(chain: ManifestChain, order: EpochOrder) -> Manifest:
-    """What the epoch builds on, read from the store: a worker that does not see it would write where nobody reads."""
+    """The manifest that the epoch builds on. A worker that cannot read it would write where no reader looks."""
     try:
         manifest = chain.read(order.version)
     except CorruptStateError as error:

@@ -1,4 +1,4 @@
-"""A task's rows on their way in: in chunks of one size, counted, the wait for them measured."""
+"""A task's input rows: in chunks of bounded size, counted, with the wait for them measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,9 +13,9 @@ from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_i
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
-    """The batches' rows in their order as tables of at most `bytes_max`, or of one row; none is empty.
+    """The batches' rows, in order, as tables of at most `bytes_max`, or of one row; none is empty.
 
-    Beside the chunk, at most one batch is held.
+    Besides the chunk, at most one batch is held.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
@@ -32,7 +32,7 @@ def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.
 
 
 def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch, or slices of it where it is too large: also where few of its rows are what makes it so."""
+    """The batch, or slices of it if it is too large, even if only a few of its rows are large."""
     if batch.num_rows == 0:
         return
     if batch.num_rows == 1 or batch.nbytes <= bytes_max:
@@ -45,9 +45,9 @@ def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
 
 
 class Intake:
-    """What a task has taken in so far. `event_times` names each input's column with it, None where it has none.
+    """What a task has read so far. `event_times` names each input's event-time column, None where it has none.
 
-    Begins with the task's work: `busy_ms` is all the time since, but for what was spent waiting for rows.
+    Create it when the task starts: `busy_ms` is the time since then, without the time spent waiting for rows.
     """
 
     def __init__(self, event_times: tuple[str | None, ...], clock: Clock) -> None:
@@ -65,7 +65,7 @@ class Intake:
 
     @property
     def event_times_us(self) -> tuple[int | None, ...]:
-        """The greatest event time of each input, of those in range."""
+        """The greatest event time in range of each input."""
         return tuple(self._greatest_us)
 
     def chunks(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -81,7 +81,7 @@ class Intake:
             yield chunk
 
     def see(self, number: int, rows: pa.Table) -> None:
-        """Rows of one input came in."""
+        """Record the event times of rows of one input."""
         column = self._columns[number]
         if column is None:
             return

@@ -1,4 +1,4 @@
-"""Which task works which shard."""
+"""Which task works on which shards."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ HASH = "_hash"
 """The column that carries the 64-bit key hash from Spark's shuffle to the operator."""
 
 INPUT = "_input"
-"""Where there are several inputs: the column with the number of the one that a row is of."""
+"""With several inputs: the column with the number of a row's input."""
 
 
 def columns_of_input(number: int) -> str:
-    """Where there are several inputs: the struct with the columns of one; null in a row of another."""
+    """With several inputs: the name of the struct with the columns of one; null in rows of the others."""
     return f"_input_{number}"
 
 
@@ -24,8 +24,8 @@ def columns_of_input(number: int) -> str:
 class ShardAssignment:
     """How `shards` (a power of two) are spread over tasks. `tasks` is None for an unkeyed stream.
 
-    A keyed stream is shuffled: a shard is a range of the key's hash, a task works a range of shards. An unkeyed one is
-    not: each of Spark's partitions is a task, and its rows belong to shard `partition % shards`.
+    A keyed stream is shuffled: a shard is a range of the key's hash, a task works on a range of shards. An unkeyed one
+    is not: each Spark partition is a task, and its rows belong to shard `partition % shards`.
     """
 
     shards: int
@@ -33,7 +33,7 @@ class ShardAssignment:
 
     @classmethod
     def keyed(cls, shards: int, tasks_max: int) -> "ShardAssignment":
-        """As few shards a task as `tasks_max` tasks allow; no task is without one."""
+        """As few shards per task as `tasks_max` tasks allow; every task has at least one."""
         shards_a_task = -(-shards // max(1, tasks_max))
         return cls(shards, -(-shards // shards_a_task))
 
@@ -42,7 +42,7 @@ class ShardAssignment:
         return cls(shards, None)
 
     def shards_of(self, partition: int) -> tuple[Shard, ...]:
-        """The shards that the task of this partition works."""
+        """The shards that the task of this partition works on."""
         if self.tasks is None:
             return (Shard(partition % self.shards),)
         first = partition * self._shards_a_task

@@ -1,4 +1,4 @@
-"""One task's part of an epoch: its rows go through the operator, and what comes of them is made durable."""
+"""One task's part of an epoch: its rows go through the operator, and the results are made durable."""
 
 import socket
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 class ShardWork:
     """What a task works with. `store` is the stream's folder, `manifest` what the epoch builds on.
 
-    `attempt` is a number that no other attempt at any task of this term has: every file written here is named by it.
+    `attempt` is unique among all task attempts of this term: it is in the name of every file written here.
     """
 
     store: ObjectStore
@@ -43,7 +43,7 @@ class ShardWork:
     engine: Engine
 
     def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
-        """Add the rows to the stream's table, a file for each chunk. One task of an epoch also merges older files."""
+        """Append the rows to the stream's table, one file per chunk. One task of an epoch also merges older files."""
         [shard] = self.assignment.shards_of(partition)
         intake = Intake(self.event_times, self.clock)
         merging = self._begin_merge(shard) if partition == 0 else None
@@ -66,9 +66,9 @@ class ShardWork:
         )
 
     def _begin_merge(self, shard: Shard) -> Job[FilesMerged | None] | None:
-        """Merge files of the epochs before while rows come in, if it is time. What goes into the new file stays.
+        """Merge files of earlier epochs while rows come in, if it is time. The merged files stay.
 
-        Where the epoch is given up, or another attempt at this task comes first, nobody names the new one.
+        If the epoch is given up, or another attempt at this task finishes first, no manifest references the new file.
         """
         limits = FileMergeLimits()
         limits = replace(limits, bytes_max=min(limits.bytes_max, self.engine.budget.soft_bytes))
@@ -87,9 +87,9 @@ class ShardWork:
     def transform(
         self, operator: Operator, shards: Sequence[Shard], batches: Iterable[pa.RecordBatch]
     ) -> list[ShardAck]:
-        """Take the rows through a stateful operator, those of all shards together. Each shard ACKs, rows or none.
+        """Run the rows of all shards through a stateful operator. Each shard ACKs, with or without rows.
 
-        What is counted for the task as a whole is given with the ACK of its first shard.
+        The ACK of the first shard has the counts for the task as a whole.
         """
         intake = Intake(self.event_times, self.clock)
         context = self._context(shards)
@@ -135,7 +135,7 @@ class ShardWork:
         intake: Intake,
         batches: Iterable[pa.RecordBatch],
     ) -> tuple[list[int], int]:
-        """How many rows of each shard came in, and how many came too late."""
+        """Process the rows; returns how many each shard had, and how many were late."""
         schemas = [source.schema for source in operator.pipeline.inputs]
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in = np.zeros(len(context.shards), dtype=np.int64)
@@ -154,14 +154,14 @@ class ShardWork:
         return rows_in.tolist(), late_rows
 
     def _finish(self, operator: Operator, state: TaskState, context: EpochContext) -> tuple[int, list[ChangeRef]]:
-        """How many rows the change log gets, and the files made for them alone."""
+        """Finish the operator; returns how many rows the change log gets, and the files written for them."""
         rows_out, files = 0, list[ChangeRef]()
         for changes in operator.finish(state, context):
             rows_out += changes.count
             if operator.logged is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
-            # A logged table's too: whenever its runs are written, they are the change log, since each has what its keys
-            # had before. `touched` goes on with what it found in memory, and nothing is said of the table meanwhile.
+            # A logged table may flush here too: its runs are the change log whenever they are written, since they hold
+            # the rows before. `touched` goes on with what it found in memory; the table does not change meanwhile.
             state.relieve()
         return rows_out, files
 

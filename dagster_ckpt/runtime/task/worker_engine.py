@@ -1,4 +1,4 @@
-"""The state engine of a worker process: one for all that it does, made when it is first needed."""
+"""The state engine of a worker process: shared by its tasks, created on first use."""
 
 import os
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """Where the runs of remote stores are kept on a worker's own disk (None: below its temporary folder)."""
+    """Where a worker caches the runs of remote stores on its local disk (None: below its temporary folder)."""
 
     folder: str | None = None
     limit_bytes: int = 4 * 1024**3
@@ -30,10 +30,10 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How a worker process works: what it may hold, how many threads write and how many read, and its cache.
+    """A worker process's limits: memory, threads that write and threads that read, and its cache.
 
-    A write, or a read, that takes longer than `timeout_ms` is given up, as an epoch is that does.
-    Without a cache, what is read of a remote store is held in memory while it is used.
+    A write or read that takes longer than `timeout_ms` is given up, like an epoch.
+    Without a cache, blocks of a remote store are held in memory while they are used.
     """
 
     memory_limit_bytes: int = 256 * 1024**2
@@ -43,9 +43,9 @@ class EngineOptions:
 
 
 def check_cache(options: EngineOptions, store: ObjectStore) -> None:
-    """Raise `InvalidPipelineError` for a cache's folder that is not this user's own, where `store` needs a cache.
+    """Raise `InvalidPipelineError` for a cache folder that another user owns, where `store` needs a cache.
 
-    In the driver: a worker on another host looks for itself. A folder that cannot be used is none that is refused.
+    Called in the driver; a worker on another host checks for itself. A folder that cannot be used is not refused.
     """
     if options.cache is not None and store.local_path("state") is None:
         refuse_unsafe(options.cache.path)
@@ -59,14 +59,14 @@ class _Kept:
 
 
 _kept: dict[bool, _Kept] = {}
-"""The newest engine for local stores (True) and that for remote ones (False)."""
+"""The newest engine for local stores (True) and for remote ones (False)."""
 
 
 def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
-    """This process's engine for streams in `store`. A forked child gets one of its own: it inherits no thread.
+    """This process's engine for streams in `store`. A forked child gets a new one: it inherits no thread.
 
-    A process works one task at a time. Where streams with other options alternate in it, the runs that it has open stay
-    so, unless the options say where and how they are read.
+    A process runs one task at a time. Where streams with other options alternate in it, its runs stay open unless the
+    cache or the number of threads differs.
     """
     is_local = store.local_path("state") is not None
     if is_local:

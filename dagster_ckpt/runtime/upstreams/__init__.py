@@ -1,9 +1,9 @@
-"""Streams that are read by streams.
+"""Streams that read streams.
 
 Reading order
 
     upstream_stream  an upstream as a `Stream` or as its change log
     upstream_source  the source that Spark reads it through
-    upstreams        what the driver does before each query: subscribe, pin, look for trouble
-    upstream_damage  what is said where an upstream's object is damaged
+    upstreams        the driver before each query: subscribe, pin a snapshot, check
+    upstream_damage  which object of an upstream is damaged, and what helps
 """

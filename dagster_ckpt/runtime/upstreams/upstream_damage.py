@@ -1,7 +1,7 @@
-"""What is told where an object of an upstream is damaged: which, of which epoch, and what helps.
+"""Which object of an upstream is damaged, of which epoch, and what helps.
 
-Whoever reads an upstream meets damage in a process of Spark's, and of an error there only text is left. So the driver
-looks for itself, at the objects that the text names: nothing of it is parsed. Only asked after an error.
+Readers of an upstream find damage in one of Spark's processes, and Spark keeps only the text of an error there. So,
+after an error, the driver itself checks the objects that the text names. It does not parse the text.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _EPOCHS_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class NextReads:
-    """What `reader` reads next of an upstream: of that `name` and chain, in the store `root`, from `at` on."""
+    """What `reader` reads next of the upstream `name` with this chain, in the store `root`, from `at` on."""
 
     root: ObjectStore
     chain: ManifestChain
@@ -35,53 +35,53 @@ class NextReads:
     at: UpstreamPosition
     reader: Reader
 
-    def check(self, said: str) -> None:
-        """Read every byte of the objects that are named in `said`, an error's text.
+    def check(self, error_text: str) -> None:
+        """Read every byte of the objects that `error_text` names.
 
-        Raises `CorruptStateError` for the first that is not what it was, `NothingFollowsError` for trouble. Where all
-        are whole it was the disk of another host, or they have been restored meanwhile.
+        Raises `CorruptStateError` for the first damaged one, `NothingFollowsError` where nothing can follow. If all are
+        intact, the disk of another host was at fault, or they have been restored meanwhile.
         """
         snapshot = self._snapshot
         if snapshot is not None:
             store = with_ancestors(self.chain.store, self.root, snapshot.ancestors)
             files = files_of(store, self.chain.clock, snapshot)
-            self._check(store, snapshot.epoch, [*runs_of(snapshot), *files], said)
+            self._check(store, snapshot.epoch, [*runs_of(snapshot), *files], error_text)
             return
         log, at = UpstreamLog(self.chain, self.name), self.at
         while following := log.following(at, _EPOCHS_AT_ONCE):
             for manifest in following:
-                self._check(self.chain.store, manifest.epoch, manifest.changes, said)
+                self._check(self.chain.store, manifest.epoch, manifest.changes, error_text)
             at = UpstreamPosition(at.uuid, following[-1].epoch)
 
-    def what_helps(self, error: CorruptStateError, anew: str) -> str:
-        """What helps against damage that `check` has found, and the newest epoch of the upstream that does without it.
+    def remedy(self, error: CorruptStateError, restart: str) -> str:
+        """What helps against damage that `check` has found, and the upstream's newest epoch without the damaged object.
 
-        `anew` is the command that takes the downstream back to its beginning.
+        `restart` is the command that takes the downstream back to its beginning.
         """
         end = self.chain.end()
         assert end is not None, "it was read before"
         newest = known(end)
         good = epoch_without(self.root, self.chain, newest, error)
         if good is None:
-            helps = f"begin the upstream anew by `{go_back(self.chain, self.name, EMPTY)}`"
+            helps = f"start the upstream over by `{go_back(self.chain, self.name, EMPTY)}`"
         elif good < newest.epoch:
             back = go_back(self.chain, self.name, good)
-            helps = f"take the upstream back to what is whole by `{back}` and start both again"
+            helps = f"take the upstream back to an undamaged epoch by `{back}` and start both again"
         elif self._snapshot is None:
-            helps = f"read its table anew, which is whole, by `{anew}`"
+            helps = f"read its table again, which is undamaged, by `{restart}`"
         elif self.at.epoch > EMPTY:
-            helps = f"begin anew with its newest table, which is whole, by `{anew}`"
+            helps = f"start over with its newest table, which is undamaged, by `{restart}`"
         else:
-            helps = "start this stream again: it begins with the newest table then, which is whole"
+            helps = "start this stream again: it then begins with the newest table, which is undamaged"
         return f"{helps}. upstream={self.name}, good_epoch={'none' if good is None else good}"
 
     @property
     def _snapshot(self) -> Manifest | None:
         return snapshot_at(self.chain, self.at, self.reader)
 
-    def _check(self, store: ObjectStore, epoch: Epoch, refs: Iterable[RunRef | ChangeRef], said: str) -> None:
+    def _check(self, store: ObjectStore, epoch: Epoch, refs: Iterable[RunRef | ChangeRef], error_text: str) -> None:
         for ref in refs:
-            if ref.name in said:
+            if ref.name in error_text:
                 wrong = check_file(retrying(store, self.chain.clock), ref, _read)
                 if wrong is not None:
                     raise CorruptStateError(f"{wrong}. file={ref.name}, epoch={epoch}, store={self.chain.store.url}")

@@ -1,9 +1,8 @@
-"""A stream as a source of Spark's, in the Python processes that Spark starts for it.
+"""A stream as a Spark source, in the Python processes that Spark starts for it.
 
-Its offsets are `upstream_stream`'s positions. In a process of its own the reader plans, for each micro-batch, which
-epochs are new; in Spark's workers it reads their changes. Both know the store's address and nothing else. What is wrong
-with an upstream is told to people by the driver (`upstreams`): of an error in these processes Spark keeps
-nothing but text.
+Its offsets are `UpstreamPosition`s. In one process the reader plans, for each micro-batch, which epochs are new; in
+Spark's workers it reads their changes. Both know the store's address and nothing else. The driver (`upstreams`)
+reports what is wrong with an upstream: Spark keeps only the text of an error in these processes.
 """
 
 import json
@@ -49,7 +48,7 @@ _LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
 
 
 class Read(StrEnum):
-    """What is read of an upstream: its table, at most one change of each key at once; or its change log as it is."""
+    """What is read of an upstream: its table, with at most one change per key and batch; or its change log as it is."""
 
     TABLE = "table"
     CHANGES = "changes"
@@ -57,7 +56,7 @@ class Read(StrEnum):
 
 @dataclass(frozen=True)
 class Planned:
-    """What a query was planned on: which columns of the upstream it reads, and how its rows are told apart.
+    """What a query was planned on: the columns of the upstream that it reads, and the key of its rows.
 
     `key` is `row_key` of the upstream's pipeline, None for a table that only grows.
     """
@@ -65,11 +64,11 @@ class Planned:
     columns: pa.Schema
     key: tuple[str, ...] | None
 
-    def is_of(self, pipelines: Sequence[Pipeline]) -> bool:
-        """Whether rows of streams with these pipelines, the newest last, are what was planned on.
+    def matches(self, pipelines: Sequence[Pipeline]) -> bool:
+        """Whether rows of streams with these pipelines, the newest last, match the plan.
 
-        Columns may have been added meanwhile, or later than an older epoch was made, which then has nulls there. Within
-        a column less may be null than was planned with.
+        Columns may have been added since; rows of older epochs have nulls there. Within a column fewer fields may be
+        nullable than planned.
         """
         newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
         own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
@@ -78,15 +77,15 @@ class Planned:
 
 
 def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
-    """The columns that tell the rows of a table apart; None for one that only grows."""
+    """The columns that identify a row of the table; None for a table that only grows."""
     return None if pipeline.appends else row_key(pipeline)
 
 
 @dataclass(frozen=True)
 class Downstream:
-    """Who reads: its folder, the store that it shares with its upstreams, and how it reads them.
+    """The reading stream: its folder, the store that it shares with its upstreams, and how it reads them.
 
-    At most `epochs_max` epochs make a micro-batch, or a part of a snapshot with about `rows_a_part` rows; `tasks` tasks
+    A micro-batch has at most `epochs_max` epochs, or a part of a snapshot with about `rows_a_part` rows; `tasks` tasks
     read it.
     """
 
@@ -102,7 +101,7 @@ class Downstream:
 
 
 def source_of(downstream: Downstream) -> type[DataSource]:
-    """The data source for one session. The address is in its closure: Spark shows options, and it may hold secrets."""
+    """The data source for one session. The address is in its closure: it may hold secrets, and Spark shows options."""
 
     class UpstreamDataSource(DataSource):
         @classmethod
@@ -120,10 +119,10 @@ def source_of(downstream: Downstream) -> type[DataSource]:
 
 
 class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which epochs of one upstream are new, and what they hold. An epoch counts as one of Spark's files in its limits.
+    """Plans and reads the new epochs of one upstream. An epoch counts as one file in Spark's limits.
 
-    Before the first offset lies the empty stream: from there the snapshot comes that the driver has pinned, part by
-    part, and behind it the log.
+    The first offset is the empty stream. From there it reads the snapshot that the driver has pinned, part by part, and
+    then the log.
     """
 
     def __init__(self, downstream: Downstream, stream: str, read: Read, planned: Planned) -> None:
@@ -193,7 +192,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read(store, clock, epochs, self._planned.columns, share)
 
     def _check_planned(self, at: UpstreamPosition, manifests: Iterable[Manifest]) -> None:
-        if not self._planned.is_of([manifest.pipeline for manifest in manifests]):
+        if not self._planned.matches([manifest.pipeline for manifest in manifests]):
             raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
 
     def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
@@ -205,7 +204,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reader(self) -> Reader:
         own = self._downstream.chain(self._downstream.folder).newest()
-        assert own is not None, "who reads has opened its own stream"
+        assert own is not None, "a downstream opens its stream before it reads"
         return Reader.of(own)
 
 
@@ -220,14 +219,14 @@ class SnapshotShare(InputPartition):
 
 @dataclass(frozen=True)
 class LogShare(InputPartition):
-    """One task's share of what epochs changed: their manifests, with nothing but their change logs in them."""
+    """One task's share of what epochs changed: their manifests, reduced to their change logs."""
 
     epochs: tuple[Manifest, ...]
     share: Share
 
 
 def _bare(manifest: Manifest) -> Manifest:
-    """What a task must know of an epoch to read its change log: it is sent to each of them."""
+    """What a task needs of an epoch to read its change log. It is sent to every task."""
     return replace(
         manifest, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=()
     )

@@ -1,4 +1,4 @@
-"""An upstream stream as a downstream's function gets it: a `Stream` of its table, or a DataFrame of its change log."""
+"""An upstream as a downstream's function receives it: a `Stream` of its table, or a DataFrame of its change log."""
 
 import json
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ _LOOK_EVERY_MS = 500
 def newest_of(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_ms: int = 0) -> Manifest:
     """The newest manifest of the stream whose asset key has these parts.
 
-    One that was never opened is waited for: two that are started together may come up in any order. Raises
-    `InvalidPipelineError` where it still was not after `wait_ms`.
+    Waits for a stream that was never opened: two that start together may open in any order. Raises
+    `InvalidPipelineError` where it is still not open after `wait_ms`.
     """
     store = folder_store(downstream.address.open(), folder_of(parts))
     log = UpstreamLog(ManifestChain(store, clock), name_of(parts))
@@ -44,7 +44,7 @@ def newest_of(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_m
 
 
 def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) -> Stream:
-    """The table: rows that come, or, where it updates and deletes them, changes, at most one of each key at once."""
+    """The table: its new rows, or, if it updates and deletes rows, its changes, at most one per key and batch."""
     pipeline = newest.pipeline
     if pipeline.appends:
         return Stream(_read(session, downstream, newest, Read.TABLE, pipeline.output), upstream=Upstream(newest.stream))
@@ -54,21 +54,21 @@ def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) 
 
 
 def read_changes(session: SparkSession, downstream: Downstream, newest: Manifest) -> DataFrame:
-    """The change log, every epoch's own: the table's columns, `_epoch` and `_change_type`."""
+    """The change log of each epoch, unmerged: the table's columns, `_epoch` and `_change_type`."""
     return _read(session, downstream, newest, Read.CHANGES, pa.schema([*newest.pipeline.output, *CHANGE_FIELDS]))
 
 
 def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what: Read, schema: pa.Schema) -> DataFrame:
     with as_active(session):
         _register(session, downstream)
-        # An upstream of an earlier release may promise what it no longer does once this one has opened it.
+        # An upstream of an earlier release may declare a type not null that this release opens as nullable.
         reader = session.readStream.format(FORMAT).schema(from_arrow_schema(all_nullable_within(schema)))
         key = json.dumps(key_of(newest.pipeline))
         return reader.option("path", newest.stream).option("read", what).option("key", key).load()
 
 
 def _register(session: SparkSession, downstream: Downstream) -> None:
-    """Tell Spark of the source: once for each session, which is one stream's own."""
+    """Register the source with Spark, once for each session: a session belongs to one stream."""
     manager = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001  (a second time Spark warns)
     if not manager.dataSourceExists(FORMAT):
         session.dataSource.register(source_of(downstream))

@@ -1,7 +1,7 @@
-"""What the driver does about its upstreams before each query: it subscribes, pins a snapshot, and looks for trouble.
+"""The driver and its upstreams before each query: it subscribes, pins a snapshot, and checks them.
 
-All of it is done again at each start. A kill in between leaves a subscriber, or a pin besides, in the upstream: the
-next start takes up the one and removes the other.
+All of it is repeated at each start. A kill in between leaves a subscriber, and perhaps an extra pin, in the upstream:
+the next start reuses the one and removes the other.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,14 +43,14 @@ from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _TRIES_MAX = 5
-_SAYS_SO = (CorruptStateError.__name__, NothingFollowsError.__name__)
+_ERRORS_OF_READERS = (CorruptStateError.__name__, NothingFollowsError.__name__)
 
-_WHY = {
-    Trouble.MADE_ANEW: "the upstream is another stream than the one that was read so far: it was removed and made anew",
+_REASONS = {
+    Trouble.MADE_ANEW: "the upstream is not the stream that was read so far: it was removed and created again",
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
-    Trouble.CUT_OFF: "the upstream no longer keeps the change log behind what was read of it (max_lag)",
-    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: somebody has unpinned it, or it was "
-    "too far behind (max_lag)",
+    Trouble.CUT_OFF: "the upstream no longer keeps the change log after what was read of it (max_lag)",
+    Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: it was unpinned, or it was too far "
+    "behind (max_lag)",
     Trouble.PLANNED_OTHERWISE: "the upstream was opened with another pipeline since this Dagster run planned how to "
     "read it",
 }
@@ -72,14 +72,14 @@ class Upstreams:
         self._own = own
         names = {source.identity.address for source in sources if source.identity.format == FORMAT}
         self._upstreams = [_upstream(root, name, own.clock) for name in sorted(names)]
-        # Of each upstream, by the term of its pin, the last epoch of the own stream that needs a snapshot. Whoever goes
-        # back to one in its midst reads on from there: it stays until the oldest retained epoch is past it.
+        # For each upstream, by the term of its pin, this stream's last epoch that needs the snapshot. A rollback to an
+        # epoch in the middle of it reads on from there: the pin stays until the oldest retained epoch is past it.
         self._snapshots: list[tuple[_Upstream, dict[Term, Epoch]]] = []
 
     def prepare(self, manifest: Manifest) -> None:
-        """Make sure that what follows `manifest`, the stream's own newest, is there and stays.
+        """Make sure that what follows `manifest`, this stream's newest, exists and is kept.
 
-        Raises `IncompatibleStateError` where nothing can follow, and says which commands help.
+        Raises `IncompatibleStateError`, with the commands that help, where nothing can follow.
         """
         self._snapshots = []
         for upstream in self._upstreams:
@@ -87,10 +87,10 @@ class Upstreams:
             with _naming_upstream(upstream):
                 newest = upstream.log.newest()
                 if at.epoch == EMPTY and at.uuid not in {"", newest.uuid}:
-                    raise self._what_helps(Trouble.MADE_ANEW, upstream, at, manifest)
-                # Of an upstream that went back, or was made anew, less may be needed later than was consumed once.
+                    raise self._error_of(Trouble.MADE_ANEW, upstream, at, manifest)
+                # Of an upstream that was rolled back or replaced, epochs before the consumed one may be needed.
                 begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
-                # In this order: what is pinned then has its log kept already.
+                # In this order: the log after the pinned epoch is then kept already.
                 subscribe(upstream.chain, Subscriber(manifest.stream, manifest.uuid, begins))
                 if at.epoch == EMPTY:
                     _pin_snapshot(upstream, Reader.of(manifest))
@@ -100,9 +100,9 @@ class Upstreams:
         self.check(manifest)
 
     def check(self, manifest: Manifest) -> None:
-        """Raise `IncompatibleStateError` where nothing can follow `manifest`, and say which commands help."""
+        """Raise `IncompatibleStateError`, with the commands that help, where nothing can follow `manifest`."""
         for upstream in self._upstreams:
-            # Not only the least: where it is read in several ways, it may have gone back to between two of them.
+            # Not only the least: an upstream read in several ways may have been rolled back to between two positions.
             for at in sorted(_positions(manifest, upstream.name), key=_how_far):
                 if at.epoch == EMPTY:
                     continue
@@ -111,41 +111,41 @@ class Upstreams:
                         upstream.log.check(at)
                         snapshot_at(upstream.chain, at, Reader.of(manifest))
                 except NothingFollowsError as error:
-                    raise self._what_helps(error.trouble, upstream, at, manifest) from None
+                    raise self._error_of(error.trouble, upstream, at, manifest) from None
 
-    def look_into(self, manifest: Manifest, said: str) -> None:
-        """Find out whether an epoch after `manifest` failed by an upstream's fault. `said` is what Spark says of it.
+    def diagnose(self, manifest: Manifest, error_text: str) -> None:
+        """Find out whether an upstream made an epoch after `manifest` fail. `error_text` is Spark's error.
 
-        Raises what `check` does, `CorruptStateError` where an object of an upstream is damaged that a task, or the
-        process that plans, has met: it says which, and what helps; and `CheckpointError` where the query was planned on
-        what the upstream no longer is.
+        Raises what `check` raises; `CorruptStateError`, with what helps, for a damaged object of an upstream that a
+        task, or the process that plans, has found; and `CheckpointError` where the upstream has changed since the query
+        was planned.
         """
         self.check(manifest)
-        if not any(word in said for word in _SAYS_SO):
+        if not any(name in error_text for name in _ERRORS_OF_READERS):
             return
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
             if at.epoch == EMPTY:
                 at = replace(at, uuid=upstream.log.newest().uuid)
-            if Trouble.PLANNED_OTHERWISE in said and at.uuid in said:
-                raise CheckpointError(  # the next Dagster run, which the sensor starts, plans anew
-                    f"{_WHY[Trouble.PLANNED_OTHERWISE]}: start this stream again. asset={self._asset}, "
+            if Trouble.PLANNED_OTHERWISE in error_text and at.uuid in error_text:
+                raise CheckpointError(  # the sensor starts the next Dagster run, which plans again
+                    f"{_REASONS[Trouble.PLANNED_OTHERWISE]}: start this stream again. asset={self._asset}, "
                     f"upstream={upstream.name}, consumed={at.epoch}"
                 )
             reads = NextReads(upstream.root, upstream.chain, upstream.name, at, Reader.of(manifest))
             try:
-                reads.check(said)
+                reads.check(error_text)
             except NothingFollowsError as error:
-                raise self._what_helps(error.trouble, upstream, at, manifest) from None
+                raise self._error_of(error.trouble, upstream, at, manifest) from None
             except CorruptStateError as error:
-                helps = reads.what_helps(error, anew=go_back(self._own, self._asset, EMPTY))
+                helps = reads.remedy(error, restart=go_back(self._own, self._asset, EMPTY))
                 raise CorruptStateError(
                     f"what follows in the upstream cannot be read; nothing of this stream is damaged. Restore the "
                     f"object from a backup, or {helps}, asset={self._asset}, consumed={at.epoch}, reason={error}"
                 ) from None
 
     def committed(self, manifest: Manifest) -> None:
-        """Let snapshots go that no retained epoch is in the midst of any more. Called after each epoch."""
+        """Release snapshots that no retained epoch needs any more. Call it after each epoch."""
         oldest = lineage_epochs(manifest)[0]
         for upstream, needed in self._snapshots:
             for term in _terms_read(manifest, upstream.name) & needed.keys():
@@ -155,19 +155,19 @@ class Upstreams:
                 del needed[term]
 
     def _release(self, upstream: _Upstream, pinned: set[Term], manifest: Manifest) -> None:
-        """Let the snapshots go, pinned in these terms, that no epoch needs that can be gone back to.
+        """Release the snapshots, pinned in these terms, that no retained epoch needs.
 
-        No later epoch will: a snapshot is read to its end by the pin of one term, and what was retired, or left behind,
-        does not come back.
+        No later epoch will need them: a snapshot is read to its end by the pin of one term, and retired or abandoned
+        epochs do not come back.
         """
         needed = dict.fromkeys(_terms_read(manifest, upstream.name) & pinned, manifest.epoch)
         if pinned - needed.keys():
             for entry in lineage(manifest)[:-1]:
                 retained = self._retained(entry.version)
                 at = set() if retained is None else _positions(retained, upstream.name)
-                for term in _terms_in_midst(at) & pinned:
+                for term in _terms_within(at) & pinned:
                     needed[term] = max(needed.get(term, EMPTY), entry.epoch)
-            # Whoever was overtaken may have found somebody else's manifest on a number that was freed meanwhile.
+            # An overtaken writer may have found another writer's manifest at a version that was freed meanwhile.
             if not self._own.is_newest(manifest):
                 return
         for term in pinned - needed.keys():
@@ -175,27 +175,27 @@ class Upstreams:
         self._snapshots.append((upstream, needed))
 
     def _retained(self, version: Version) -> Manifest | None:
-        """The own manifest of that number; None where nobody can go back to it."""
+        """This stream's manifest of that version; None where no rollback can reach it."""
         try:
             return self._own.find(version)
         except CorruptStateError:
             return None
 
-    def _what_helps(
+    def _error_of(
         self, trouble: Trouble, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
     ) -> IncompatibleStateError:
         newest = upstream.log.newest()
-        helps = f"`{go_back(self._own, self._asset, EMPTY)}` reads the upstream anew"
+        helps = f"`{go_back(self._own, self._asset, EMPTY)}` reads the upstream again from its beginning"
         back = self._still_consistent(newest, manifest) if trouble is Trouble.ROLLED_BACK else None
         if back is not None:
             helps = f"`{go_back(self._own, self._asset, back)}` goes back as well, {helps}"
         return IncompatibleStateError(
-            f"{_WHY[trouble]}: {helps}; then materialize it. asset={self._asset}, upstream={upstream.name}, "
+            f"{_REASONS[trouble]}: {helps}; then materialize it. asset={self._asset}, upstream={upstream.name}, "
             f"consumed={at.epoch}, newest={newest.epoch}"
         )
 
     def _still_consistent(self, upstream: Manifest, manifest: Manifest) -> Epoch | None:
-        """The stream's newest epoch that has read no more than the upstream still builds on."""
+        """This stream's newest epoch that has read no more than is still in the upstream's lineage."""
         for entry in reversed(lineage(manifest)):
             sources = () if (shown := self._retained(entry.version)) is None else shown.sources
             consumed = [each for each in consumed_in_each_way(sources) if each.stream == upstream.stream]
@@ -206,7 +206,7 @@ class Upstreams:
 
 @contextmanager
 def _naming_upstream(upstream: _Upstream) -> Iterator[None]:
-    """Within it damage is the upstream's, and so is the way back."""
+    """Within it a `CorruptStateError` names the upstream and the command that takes it back."""
     try:
         yield
     except CorruptStateError as error:
@@ -219,7 +219,7 @@ def _upstream(root: ObjectStore, name: str, clock: Clock) -> _Upstream:
 
 
 def _position(manifest: Manifest, upstream: str) -> UpstreamPosition:
-    """How far the upstream was read: the least, where it is read in several ways."""
+    """How far the upstream was read: the least position, where it is read in several ways."""
     return min(_positions(manifest, upstream), key=_how_far, default=UpstreamPosition(StreamUuid("")))
 
 
@@ -240,9 +240,9 @@ def _as_position(consumed: Consumed) -> UpstreamPosition:
 
 
 def _pin_snapshot(upstream: _Upstream, reader: Reader) -> None:
-    """Pin the upstream's newest epoch for a stream that has read nothing yet, unless that was done in this term.
+    """Pin the upstream's newest epoch for a stream that has read nothing yet, unless this term has pinned one.
 
-    Where the upstream has no epoch yet, all of it will be in its log.
+    If the upstream has no epoch yet, everything will be in its log.
     """
     name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
@@ -255,7 +255,7 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> None:
         if newest.epoch == EMPTY:
             return
         shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
-        with suppress(InvalidPipelineError):  # it was retired meanwhile: the next newest one, then
+        with suppress(InvalidPipelineError):  # it was retired meanwhile: try the newest one again
             write_pin(upstream.chain, name, shown)
             return
     raise StoreUnavailableError(
@@ -279,13 +279,13 @@ def _pinned_terms(upstream: _Upstream, manifest: Manifest) -> set[Term]:
 
 
 def _terms_read(manifest: Manifest, upstream: str) -> set[Term]:
-    """The terms in whose snapshots the stream is that has this newest manifest, or will be next: its own term's."""
+    """The terms whose snapshots the stream with this newest manifest reads, or will read next: that of its term."""
     at = _positions(manifest, upstream)
     begins = not at or any(each.epoch == EMPTY for each in at)
-    return _terms_in_midst(at) | ({manifest.term} if begins else set())
+    return _terms_within(at) | ({manifest.term} if begins else set())
 
 
-def _terms_in_midst(positions: Iterable[UpstreamPosition]) -> set[Term]:
+def _terms_within(positions: Iterable[UpstreamPosition]) -> set[Term]:
     return {each.term for each in positions if each.in_snapshot}
 
 

@@ -21,7 +21,7 @@ FIRST_TERM = Term(1)
 
 
 class Counting(MemoryObjectStore):
-    """Says when a pass has asked for the list of everything, which it may refuse."""
+    """A store that signals when a pass lists it, and may refuse that."""
 
     def __init__(self, refuses: Exception | None = None) -> None:
         super().__init__(uuid4().hex)
@@ -51,7 +51,7 @@ def test_the_first_pass_is_made_at_once() -> None:
     thread.end()
 
 
-def test_no_pass_is_made_shortly_after_another_ones() -> None:
+def test_no_pass_is_made_shortly_after_that_of_another_process() -> None:
     store = Counting()
     folder_store(store, FOLDER).put(COLLECTOR, b"{}")
     thread = _one_pass(store)
@@ -59,7 +59,7 @@ def test_no_pass_is_made_shortly_after_another_ones() -> None:
     thread.end()
 
 
-def test_a_pass_that_fails_is_told_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_pass_is_logged_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
     store = Counting(refuses=RuntimeError("the disk is on fire"))
     with caplog.at_level(logging.WARNING):
         thread = _one_pass(store)

@@ -28,11 +28,11 @@ def test_a_shuffled_job_that_had_tasks_speaks_for_itself() -> None:
         acks(JobOutcome(), SHUFFLED)
 
 
-def test_a_shuffled_job_without_tasks_has_nothing_to_say_about_any_shard() -> None:
+def test_a_shuffled_job_without_tasks_acks_every_shard_empty() -> None:
     assert acks(JobOutcome(had_tasks=False), SHUFFLED) == (ShardAck(Shard(0)), OTHER)
 
 
-def test_a_shard_that_no_partition_of_an_unkeyed_stream_went_to_has_nothing_to_say() -> None:
+def test_an_unkeyed_shard_without_a_partition_is_acked_empty() -> None:
     assert acks(JobOutcome((ONE,)), ShardAssignment.unkeyed(2)) == (ONE, OTHER)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a Spark job that has failed: the reason, and none of the pages around it."""
+"""The reason of a failed Spark job: the error, without the pages of stack traces around it."""
 
 from pyspark.errors import PySparkException
 
@@ -22,7 +22,7 @@ Driver stacktrace:
 \tat org.apache.spark.scheduler.DAGScheduler.fail(DAGScheduler.scala:2)"""
 
 
-def test_the_error_itself_is_told_however_deep_it_was_raised() -> None:
+def test_the_reason_is_the_error_however_deep_it_was_raised() -> None:
     assert reason_of(PySparkException(IN_A_TASK)) == (
         "Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 times: PythonException: KeyError: 'k' "
         "During handling of the above exception, another exception occurred: "
@@ -30,5 +30,5 @@ def test_the_error_itself_is_told_however_deep_it_was_raised() -> None:
     )
 
 
-def test_a_reason_has_an_end() -> None:
+def test_a_reason_has_a_length_limit() -> None:
     assert len(reason_of(PySparkException("why " * 1000))) == 1000

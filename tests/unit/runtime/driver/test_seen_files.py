@@ -1,4 +1,4 @@
-"""What Spark's checkpoint is told of the files that were seen: their addresses of today, a piece at a time."""
+"""The files that Spark's checkpoint has as seen: with their present addresses, a piece at a time."""
 
 import tracemalloc
 from collections import Counter
@@ -39,7 +39,7 @@ def test_ordinary_addresses_stay_as_they_are() -> None:
     assert spelled(source_at("file:/in"), paths, []) == paths
 
 
-def test_the_user_before_the_host_is_the_one_of_today() -> None:
+def test_the_user_before_the_host_is_the_present_one() -> None:
     seen = ["ftp://host/in/a.csv", "ftp://me:old@host/in/b.csv"]  # the second as an earlier release kept it
     now = ["ftp://me:n\\1w@host/in/a.csv", "ftp://me:n\\1w@host/in/b.csv"]
     assert spelled(source_at("ftp://me:n\\1w@host/in"), seen) == now
@@ -83,7 +83,7 @@ def test_the_source_is_listed_once_and_only_for_files_with_parameters(monkeypatc
     ]
 
 
-def test_of_a_long_list_no_more_than_a_piece_is_held() -> None:
+def test_only_one_piece_of_a_long_list_is_held() -> None:
     rows = 20_000
 
     def pieces(count: int) -> Iterator[dict[str, list[Any]]]:

@@ -37,7 +37,7 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again
 
 
 def test_a_folder_whose_making_fails_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where an object of the files seen is damaged: they are read as the folder is written."""
+    """Such as for a damaged object with files seen: they are read while the folder is written."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def damaged() -> Iterator[pa.Table]:

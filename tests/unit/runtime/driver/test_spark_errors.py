@@ -15,7 +15,7 @@ MISSING = "[PATH_NOT_FOUND] Path does not exist: s3a://me:secret@bucket/in.box. 
 
 
 class Session:
-    """Spark's session of a host that has the folders `there`, as far as Hadoop is asked for them."""
+    """A Spark session on a host where Hadoop finds the folders `there`."""
 
     def __init__(self, *there: str, answers: bool = True) -> None:
         self._there = there

@@ -21,7 +21,7 @@ def test_each_failure_in_a_row_waits_twice_as_long_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("failures", [1, 3, 9])
-def test_half_of_the_pause_is_chance(failures: int) -> None:
+def test_half_of_the_pause_is_random(failures: int) -> None:
     longest_ms = OPTIONS.pause_ms(failures, 1.0)
     assert OPTIONS.pause_ms(failures, 0.0) == longest_ms / 2
     assert OPTIONS.pause_ms(failures, 0.5) == longest_ms * 3 / 4

@@ -10,7 +10,7 @@ NUMBERS = [("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
 
 
 class Settings(dict[str, str]):
-    """A session of which only the settings are asked for."""
+    """A session that has only settings."""
 
     @property
     def conf(self) -> Any:

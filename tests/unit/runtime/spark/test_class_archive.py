@@ -14,7 +14,7 @@ def test_it_lies_in_sparks_home_or_where_pyspark_is(tmp_path: Path) -> None:
     assert (without.parent / "java_gateway.py").is_file()
 
 
-def test_a_jvm_is_told_of_it_before_what_the_user_tells_it(tmp_path: Path) -> None:
+def test_the_archive_option_comes_before_the_users_options(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     environ = {"SPARK_HOME": str(tmp_path), "SPARK_SUBMIT_OPTS": "-Dmine=1"}
     use_archive(environ)
@@ -42,13 +42,13 @@ def test_spark_is_looked_for_only_where_no_archive_is_given(monkeypatch: pytest.
     assert searched == ["pyspark"]
 
 
-def test_without_one_nothing_changes(tmp_path: Path) -> None:
+def test_without_an_archive_nothing_changes(tmp_path: Path) -> None:
     environ = {"SPARK_HOME": str(tmp_path)}
     use_archive(environ)
     assert environ == {"SPARK_HOME": str(tmp_path)}
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_at_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"run this as the user who installed Spark.*folder="):
         make_archive(os.environ, tmp_path / "not there" / FILE)
 

@@ -34,6 +34,6 @@ def test_an_error_without_a_secret_is_raised_as_it_is() -> None:
     assert raised.value is error
 
 
-def test_what_the_user_raises_on_purpose_is_left_alone() -> None:
+def test_an_error_that_the_user_raises_is_unchanged() -> None:
     with pytest.raises(KeyError), secrets_left_out():
         raise KeyError("https://host/a?sig=1")

@@ -19,7 +19,7 @@ def test_announcing_twice_changes_nothing_more() -> None:
     assert environ == once
 
 
-def test_what_the_user_has_set_himself_stays() -> None:
+def test_settings_of_the_user_stay() -> None:
     environ = {"PYSPARK_SUBMIT_ARGS": "--conf spark.python.unix.domain.socket.enabled=false pyspark-shell"}
     announce_settings(environ)
     assert environ["PYSPARK_SUBMIT_ARGS"].count("spark.python.unix.domain.socket.enabled") == 1

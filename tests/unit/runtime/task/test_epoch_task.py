@@ -80,7 +80,7 @@ def test_the_shards_of_a_task_share_a_file_and_each_has_its_part_of_it(setup: Ta
     assert (file.term, file.epoch, file.shard, file.attempt) == (1, 2, 2, 77)
 
 
-def test_what_is_counted_for_a_task_is_given_with_its_first_shard(setup: TaskSetup, writer: StreamWriter) -> None:
+def test_the_first_shards_ack_has_the_counts_of_the_task(setup: TaskSetup, writer: StreamWriter) -> None:
     batches = [batch((2, 7, 10), (3, 8, 99)), batch((2, 7, 50), (2, 9, 20))]
     two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter(batches)))
     assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 3, 3, (99,))
@@ -103,7 +103,7 @@ def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -
     assert three.changes == ()
 
 
-def test_a_batch_larger_than_a_chunk_is_worked_in_pieces(setup: TaskSetup, writer: StreamWriter) -> None:
+def test_a_batch_larger_than_a_chunk_is_processed_in_pieces(setup: TaskSetup, writer: StreamWriter) -> None:
     small = replace(setup, engine=EngineOptions(memory_limit_bytes=4096))
     rows = [(shard, key, key) for shard in (2, 3) for key in range(500)]
     two, three = acks_of(replies_of(small, order_of(writer), 1, 77, iter([batch(*rows)])))
@@ -131,7 +131,7 @@ def test_a_host_that_sees_another_manifest_declines(setup: TaskSetup, writer: St
     assert all(isinstance(reply, ShardDecline) and "expected=another" in reply.reason for reply in replies)
 
 
-def test_whatever_goes_wrong_is_a_decline_that_says_what(setup: TaskSetup, writer: StreamWriter) -> None:
+def test_any_error_is_a_decline_with_the_reason(setup: TaskSetup, writer: StreamWriter) -> None:
     replies = replies_of(setup, order_of(writer), 0, 1, iter([pa.record_batch({"wrong": [1]})]))
     assert [reply.error for reply in replies if isinstance(reply, ShardDecline)] == ["KeyError", "KeyError"]
 

@@ -24,7 +24,7 @@ def test_a_batch_above_the_limit_is_cut() -> None:
     assert [chunk.num_rows for chunk in chunks_of(batches_of(3), 1)] == [1, 1, 1]
 
 
-def test_a_single_row_above_the_limit_is_a_chunk_of_its_own() -> None:
+def test_a_single_row_above_the_limit_is_one_chunk() -> None:
     texts = pa.record_batch({"x": ["a", "b" * 1000, "c", "d"]})
     assert [chunk["x"].to_pylist()[0][0] for chunk in chunks_of([texts], 100)] == ["a", "b", "c"]
 
@@ -37,7 +37,7 @@ def test_no_row_is_lost_and_no_chunk_is_empty_or_too_large(rows: list[int], byte
 
 
 class Ticking:
-    """A clock on which nothing takes time but what says so."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -78,7 +78,7 @@ def test_event_times_out_of_range_do_not_move_the_watermark() -> None:
     assert intake.event_times_us == (2**61, None)
 
 
-def test_rows_of_several_inputs_are_told_apart() -> None:
+def test_rows_of_several_inputs_are_separated() -> None:
     schemas = [pa.schema([("a.b", pa.int64()), ("t", pa.string())]), pa.schema([("x", pa.float64())])]
     left, right = pa.struct(schemas[0]), pa.struct(schemas[1])
     chunk = pa.table(

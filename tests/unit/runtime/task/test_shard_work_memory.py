@@ -1,4 +1,4 @@
-"""However much expires, closes or is put off in one epoch, a task holds little of it; what comes out is the same."""
+"""A task holds little of all that expires, closes or is postponed in one epoch; the output is the same."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,7 +53,7 @@ WIDE_ROWS = {"rows": agg.count(), "text": agg.max("v")}
 
 
 def batches_of(keys: Sequence[int] | range, times: Callable[[Any], Any], width: int = WIDE) -> list[pa.RecordBatch]:
-    """A row of each key, with a text of so many letters."""
+    """One row per key, with a text of that length."""
     numbers = np.array(keys, dtype=np.int64)
     hashes = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     texts = pa.array([str(number % 10) * width for number in keys])
@@ -64,7 +64,7 @@ def batches_of(keys: Sequence[int] | range, times: Callable[[Any], Any], width: 
 
 @dataclass
 class Most:
-    """What was held at most: in tables above their runs, of a look-up's answer, and in a run that was written."""
+    """The most that was held: in tables above their runs, in a look-up's result, and in a run that was written."""
 
     tables: dict[SortedTable, int] = field(default_factory=dict)
     held: int = 0
@@ -104,7 +104,7 @@ def most(monkeypatch: pytest.MonkeyPatch) -> Most:
 
 @dataclass
 class Stream:
-    """A stream of two shards, worked by one task after another."""
+    """A stream of two shards, processed by one task after another."""
 
     operator: Keyed
     store: MemoryObjectStore = field(default_factory=lambda: MemoryObjectStore(f"due-{next(NUMBERS)}"))
@@ -115,7 +115,7 @@ class Stream:
         self.manifest = created(beginning, Stamp(Nonce("n"), 0))
 
     def attempt(self, watermark_us: int | None, batches: list[pa.RecordBatch], limit_bytes: int) -> "Worked":
-        """Work the next epoch, and leave the stream as it was."""
+        """Make the next epoch, without committing it."""
         before = replace(self.manifest, watermark_us=watermark_us)
         epoch = Epoch(before.version + 1)
         engine = Engine(SystemClock(), budget=MemoryBudget(limit_bytes))
@@ -132,13 +132,13 @@ class Stream:
         return Worked(self.store, self.operator, after, acks[0])
 
     def epoch(self, watermark_us: int | None, batches: list[pa.RecordBatch]) -> None:
-        """Work the next epoch with much memory, and go on from it."""
+        """Make the next epoch with much memory, and commit it."""
         self.manifest = self.attempt(watermark_us, batches, MUCH).after
 
 
 @dataclass
 class Worked:
-    """An epoch as an attempt has left it."""
+    """The result of one attempt at an epoch."""
 
     store: MemoryObjectStore
     operator: Keyed
@@ -204,7 +204,7 @@ def much_later(numbers: Any) -> Any:
 
 
 def same_epoch(stream: Stream, most: Most, watermark_us: int, batches: list[pa.RecordBatch] | None = None) -> Worked:
-    """An epoch with little memory, which holds little; it is what it is with much memory, and when it is retried."""
+    """An epoch with little memory, which holds little; it equals one with much memory, and a retry."""
     batches = [] if batches is None else batches
     much = stream.attempt(watermark_us, batches, MUCH)
     for each in ("held", "answer", "written"):
@@ -224,7 +224,7 @@ def same_epoch(stream: Stream, most: Most, watermark_us: int, batches: list[pa.R
     ids=["all leave", "half of them leave", "half of one moment leave", "all stay"],
 )
 @pytest.mark.parametrize("operator", [living, newest])
-def test_of_keys_whose_time_has_come_few_are_held_at_once(
+def test_few_of_many_expiring_keys_are_held_at_once(
     operator: Callable[[], Keyed], back: int, times: Callable[[Any], Any], most: Most
 ) -> None:
     stream = Stream(operator())
@@ -249,7 +249,7 @@ def test_entries_for_new_keys_are_written_while_those_are_gone_through(most: Mos
 
 
 @pytest.mark.parametrize("operator", [tumbling, sessions])
-def test_of_windows_that_close_few_are_held_at_once(operator: Callable[[], Keyed], most: Most) -> None:
+def test_few_of_many_closing_windows_are_held_at_once(operator: Callable[[], Keyed], most: Most) -> None:
     stream = Stream(operator())
     stream.epoch(None, batches_of(range(KEYS), one_by_one))
     worked = same_epoch(stream, most, 3 * LIFE_US)
@@ -268,7 +268,7 @@ def test_narrow_windows_come_out_as_few_large_pieces(operator: Callable[[], Keye
     assert len(worked.after.changes) <= 4
 
 
-def test_of_sessions_that_became_longer_few_are_held_at_once(most: Most) -> None:
+def test_few_of_many_extended_sessions_are_held_at_once(most: Most) -> None:
     stream = Stream(sessions())
     for times in (one_by_one, a_life_later, two_lives_later):
         stream.epoch(None, batches_of(range(MANY_KEYS), times, NARROW))

@@ -90,11 +90,11 @@ class AppendStream:
 
     @property
     def files(self) -> list[str]:
-        """The names of all files in the store, named by a manifest or not."""
+        """The names of all files in the store, referenced by a manifest or not."""
         return [name for folder in ("changes", "table") for name in self.store.list(folder)]
 
     def replies(self, partition: int, rows: int, then: type[Exception] | None = None) -> list[Reply]:
-        """One attempt at a task with so many of the next numbers; its input may break off behind them."""
+        """One attempt at a task with that many of the next numbers; its input may fail after them."""
         manifest = self.manifest
         order = EpochOrder(self.writer.next_epoch, manifest.term, manifest.version, manifest.nonce)
         self.attempts += 1
@@ -127,7 +127,7 @@ class AppendStream:
         return self.manifest
 
     def collect(self) -> None:
-        # It waits a second longer than it is told.
+        # It waits a second longer than asked.
         chain = ManifestChain(self.store, SystemClock())
         Collector(chain, self.setup.address.open(), grace_ms=-1_000).collect(self.writer.term)
 

@@ -48,12 +48,12 @@ def test_local_ones_are_kept_whatever_else_is_worked_meanwhile(local: ObjectStor
     assert first.runs is threads.runs
 
 
-def test_far_ones_of_another_cache_are_others(tmp_path: Path) -> None:
+def test_remote_runs_are_reopened_for_another_cache(tmp_path: Path) -> None:
     one, other = (engine_of(EngineOptions(cache=CacheOptions(str(tmp_path / name))), FAR) for name in "ab")
     assert one.runs is not other.runs
 
 
-def test_a_forked_child_has_its_own(local: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_gets_a_new_engine(local: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     parents = engine_of(SMALL, local)
     monkeypatch.setattr(os, "getpid", lambda: 7)
     childs = engine_of(SMALL, local)

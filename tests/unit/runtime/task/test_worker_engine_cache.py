@@ -38,14 +38,14 @@ def test_a_folder_that_is_in_order_or_not_there_is_left_as_it_is(tmp_path: Path)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_folder_that_nobody_uses_may_be_of_any_kind(tmp_path: Path) -> None:
+def test_an_unused_folder_is_not_checked(tmp_path: Path) -> None:
     folder = open_to_others(tmp_path / "cache")
     check_cache(options(folder), LocalObjectStore(tmp_path, SystemClock().unique))
     check_cache(EngineOptions(cache=None), FAR)
 
 
 @pytest.mark.parametrize("kind", [CorruptStateError, IncompatibleStateError, InvalidPipelineError])
-def test_what_a_worker_refuses_for_good_is_not_tried_again(kind: type[Exception]) -> None:
+def test_a_final_refusal_of_a_worker_is_not_retried(kind: type[Exception]) -> None:
     replies = [ShardDecline(Shard(0), "h", "OSError", "no"), ShardDecline(Shard(1), "h", kind.__name__, "for good")]
     final = final_error(replies)
     assert type(final) is kind

@@ -1,4 +1,4 @@
-"""The reader of an upstream, where a part's pin is gone, or the upstream became another, after it was planned."""
+"""The reader of an upstream whose pin is removed, or whose pipeline changes, after a part was planned."""
 
 from uuid import uuid4
 
@@ -42,7 +42,7 @@ class Reading:
         newest = self.up.writer.manifest
         write_pin(ManifestChain(self.up.writer.store, SystemClock()), self.pin_name, newest.retained[-1])
 
-    def pin_anew(self) -> None:
+    def replace_pin(self) -> None:
         chain = ManifestChain(self.up.writer.store, SystemClock())
         remove_pin(chain.store, self.pin_name, chain.clock, chain.patience)
         self.feed()
@@ -66,7 +66,7 @@ def test_the_planned_part_is_the_table_of_the_pinned_epoch(reading: Reading) -> 
 
 
 def test_no_part_of_another_epoch_is_planned_for_it(reading: Reading) -> None:
-    reading.pin_anew()
+    reading.replace_pin()
     with pytest.raises(NothingFollowsError) as refused:
         reading.reader.partitions(reading.start, reading.end)
     assert refused.value.trouble is Trouble.UNPINNED
@@ -74,7 +74,7 @@ def test_no_part_of_another_epoch_is_planned_for_it(reading: Reading) -> None:
 
 def test_no_row_of_another_epoch_is_read_for_it(reading: Reading) -> None:
     shares = reading.reader.partitions(reading.start, reading.end)
-    reading.pin_anew()
+    reading.replace_pin()
     for share in shares:
         with pytest.raises(NothingFollowsError) as refused:
             list(reading.reader.read(share))

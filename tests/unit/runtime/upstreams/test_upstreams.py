@@ -1,4 +1,4 @@
-"""What a driver leaves in its upstreams before a query, and what it says of an upstream that nothing can follow."""
+"""What a driver writes to its upstreams before a query, and its errors where nothing can follow."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,7 +45,7 @@ class DiedError(Exception):
 class Pair:
     """A stream `up` and one that reads it, `down`. Version 1 opens `up`: its first epoch is 2.
 
-    Of epochs of `down`, as many as `retained` when it was opened can be gone back to.
+    `down` retains as many epochs as `retained` was when it was opened.
     """
 
     retained: int = 20
@@ -68,7 +68,7 @@ class Pair:
             self.up.commit(an_edit(self.up.manifest))
 
     def read(self, epoch: int, part: int = 0, parts: int = 0) -> None:
-        """An epoch of the downstream that has read so far."""
+        """Commit an epoch of the downstream that has read up to there."""
         manifest = self.down.manifest
         before = manifest.sources[0].current if manifest.sources else None
         at = UpstreamPosition(self.up.manifest.uuid, Epoch(epoch), part, parts, manifest.term if parts else NO_TERM)
@@ -115,19 +115,19 @@ def test_a_new_downstream_pins_the_newest_epoch_and_subscribes_from_there(pair: 
     assert pair.subscribed() == [("down", 4)]
 
 
-def test_who_comes_back_to_an_upstream_that_was_made_anew_subscribes_from_where_that_is(pair: Pair) -> None:
+def test_a_return_to_a_recreated_upstream_subscribes_from_its_newest_epoch(pair: Pair) -> None:
     pair.feed(5)
     pair.read(6)
     for name in list(pair.root.list("up")):
         pair.root.delete(name)
     pair.up = pair.opened("up")
     pair.feed(1)
-    with pytest.raises(IncompatibleStateError, match="made anew"):
+    with pytest.raises(IncompatibleStateError, match="created again"):
         pair.prepare()
     assert pair.subscribed() == [("down", 2)]
 
 
-def test_of_an_empty_upstream_the_log_will_have_all(pair: Pair) -> None:
+def test_an_empty_upstream_is_not_pinned_and_its_whole_log_is_kept(pair: Pair) -> None:
     pair.prepare()
     assert pair.pinned() == []
     assert pair.subscribed() == [("down", 0)]
@@ -145,7 +145,7 @@ def test_a_pin_of_this_term_stays_while_it_can_be_followed(pair: Pair) -> None:
     assert pair.pinned() == [(pair.pin, 7)]
 
 
-def test_who_has_read_nothing_pins_anew_in_each_term_and_lets_go_of_what_was_pinned_before(pair: Pair) -> None:
+def test_a_downstream_that_has_read_nothing_replaces_its_pin_in_each_term(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.down = pair.opened("down")
@@ -154,7 +154,7 @@ def test_who_has_read_nothing_pins_anew_in_each_term_and_lets_go_of_what_was_pin
     assert pair.pinned() == [(pair.pin, 5)]
 
 
-def test_who_reads_a_snapshot_goes_on_with_that_in_a_later_term(pair: Pair) -> None:
+def test_a_later_term_continues_the_same_snapshot(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.read(3, 1, 3)
@@ -171,19 +171,19 @@ def test_who_reads_a_snapshot_goes_on_with_that_in_a_later_term(pair: Pair) -> N
     assert pair.pinned() == [(pin, 3)]
 
 
-def test_a_fenced_start_that_wakes_up_takes_no_snapshot_from_the_one_that_lives(pair: Pair) -> None:
+def test_a_fenced_start_that_wakes_up_keeps_the_live_writers_pin(pair: Pair) -> None:
     pair.feed(2)
     fenced, asleep = pair.down.manifest, pair.prepare()
     pair.down = pair.opened("down")
     pair.feed(1)
     pair.prepare()
-    pair.up = pair.opened("up", from_epoch=2)  # what both have pinned was left behind
+    pair.up = pair.opened("up", from_epoch=2)  # abandons what both have pinned
     with suppress(IncompatibleStateError):
         asleep.prepare(fenced)
     assert (pair.pin, 4) in pair.pinned()
 
 
-def test_a_pin_that_a_person_named_alike_stays(pair: Pair) -> None:
+def test_a_pin_with_a_similar_name_stays(pair: Pair) -> None:
     pair.feed(2)
     name = f"{backfill_pins(pair.down.manifest.uuid)}kept"
     write_pin(pair.chain("up"), name, pair.up.manifest.retained[0])
@@ -200,7 +200,7 @@ def test_a_pin_that_a_person_named_alike_stays(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_the_pin_stays_until_nobody_can_go_back_into_the_midst_of_the_snapshot(pair: Pair, restarted: bool) -> None:
+def test_the_pin_stays_while_an_epoch_within_the_snapshot_is_retained(pair: Pair, restarted: bool) -> None:
     pair.feed(2)
     pair.retained = 3
     pair.down = pair.opened("down")
@@ -220,7 +220,7 @@ def test_the_pin_stays_until_nobody_can_go_back_into_the_midst_of_the_snapshot(p
     assert pair.pinned() == []
 
 
-def test_who_goes_back_into_the_midst_of_a_snapshot_reads_on_there(pair: Pair) -> None:
+def test_a_rollback_into_a_snapshot_resumes_it(pair: Pair) -> None:
     pair.feed(2)
     upstreams, pin = pair.prepare(), pair.pin
     for part in (1, 2, 3):
@@ -238,7 +238,7 @@ def test_who_goes_back_into_the_midst_of_a_snapshot_reads_on_there(pair: Pair) -
     assert pair.pinned() == [(pin, 3)]
 
 
-def test_a_pin_that_a_crash_left_behind_goes_with_the_next_start(pair: Pair) -> None:
+def test_the_next_start_removes_a_pin_that_a_crash_left(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.read(3, 1, 1)
@@ -246,7 +246,7 @@ def test_a_pin_that_a_crash_left_behind_goes_with_the_next_start(pair: Pair) -> 
     assert pair.pinned() == []
 
 
-def test_who_was_overtaken_takes_no_pin_away(pair: Pair) -> None:
+def test_an_overtaken_writer_removes_no_pin(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.read(3, 1, 1)
@@ -258,7 +258,7 @@ def test_who_was_overtaken_takes_no_pin_away(pair: Pair) -> None:
     assert pair.pinned() == []
 
 
-def test_a_damaged_epoch_that_nobody_can_go_back_to_stops_nobody(pair: Pair) -> None:
+def test_a_damaged_retained_epoch_does_not_keep_the_pin(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     for part in (1, 2):
@@ -270,7 +270,7 @@ def test_a_damaged_epoch_that_nobody_can_go_back_to_stops_nobody(pair: Pair) -> 
     assert pair.pinned() == []
 
 
-def test_a_start_that_dies_at_any_call_leaves_what_the_next_one_goes_on_with(pair: Pair) -> None:
+def test_a_start_resumes_after_one_that_died_at_any_call(pair: Pair) -> None:
     pair.feed(2)
     for call in count():
 
@@ -294,7 +294,7 @@ def test_a_start_that_dies_at_any_call_leaves_what_the_next_one_goes_on_with(pai
     assert call > 3
 
 
-def test_who_is_rolled_back_below_is_told_both_commands(pair: Pair) -> None:
+def test_an_upstream_rollback_below_the_position_names_both_commands(pair: Pair) -> None:
     pair.feed(2)
     pair.read(2)
     pair.read(3)
@@ -308,7 +308,7 @@ def test_who_is_rolled_back_below_is_told_both_commands(pair: Pair) -> None:
         pair.upstreams().check(pair.down.manifest)
 
 
-def test_who_was_cut_off_is_told_to_begin_anew(pair: Pair) -> None:
+def test_a_cut_off_downstream_gets_the_command_to_start_over(pair: Pair) -> None:
     pair.feed(4)
     pair.read(2)
     for version in (1, 2, 3):
@@ -317,16 +317,16 @@ def test_who_was_cut_off_is_told_to_begin_anew(pair: Pair) -> None:
         pair.prepare()
 
 
-def test_a_snapshot_that_somebody_has_unpinned_is_told(pair: Pair) -> None:
+def test_an_unpinned_snapshot_is_reported(pair: Pair) -> None:
     pair.feed(2)
     pair.prepare()
     pair.read(3, 1, 2)
     pair.chain("up").store.delete(pin_name(pair.pin))
-    with pytest.raises(IncompatibleStateError, match=r"somebody has unpinned it.* --epoch 0`"):
+    with pytest.raises(IncompatibleStateError, match=r"it was unpinned.* --epoch 0`"):
         pair.prepare()
 
 
-def test_a_damaged_upstream_is_named_with_its_own_way_back(pair: Pair) -> None:
+def test_a_damaged_upstream_is_named_with_the_rollback_that_helps(pair: Pair) -> None:
     pair.feed(2)
     pair.read(2)
     store = pair.chain("up").store
@@ -336,13 +336,13 @@ def test_a_damaged_upstream_is_named_with_its_own_way_back(pair: Pair) -> None:
         pair.prepare()
 
 
-def test_an_upstream_that_never_was_is_named(pair: Pair) -> None:
+def test_a_missing_upstream_is_named(pair: Pair) -> None:
     empty = a_store()
     with pytest.raises(InvalidPipelineError, match="materialize it first"):
         pair.upstreams(empty).prepare(pair.down.manifest)
 
 
-def test_an_upstream_made_anew_before_anything_was_read_is_told(pair: Pair) -> None:
+def test_an_upstream_recreated_before_anything_was_read_is_reported(pair: Pair) -> None:
     position = SourcePosition(IDENTITY, UpstreamPosition(pair.up.manifest.uuid).encode())
     pair.down.commit(an_edit(pair.down.manifest, sources=(position,)))
     pair.feed(2)
@@ -352,32 +352,34 @@ def test_an_upstream_made_anew_before_anything_was_read_is_told(pair: Pair) -> N
         pair.chain("up").store.delete(name)
     pair.up = pair.opened("up")
     pair.feed(2)
-    with pytest.raises(IncompatibleStateError, match=r"removed and made anew: `.* rollback down --epoch 0` reads"):
+    with pytest.raises(IncompatibleStateError, match=r"removed and created again: `.* rollback down --epoch 0` reads"):
         pair.prepare()
 
 
-def test_an_upstream_that_was_planned_on_another_pipeline_is_told_of(pair: Pair) -> None:
-    said = str(NothingFollowsError(Trouble.PLANNED_OTHERWISE, UpstreamPosition(pair.up.manifest.uuid)))
+def test_an_upstream_with_another_pipeline_than_planned_is_reported(pair: Pair) -> None:
+    text = str(NothingFollowsError(Trouble.PLANNED_OTHERWISE, UpstreamPosition(pair.up.manifest.uuid)))
     with pytest.raises(
         CheckpointError, match=r"another pipeline since .*: start this .*upstream=up, consumed=0"
-    ) as told:
-        pair.upstreams().look_into(pair.down.manifest, f"in the process that plans: NothingFollowsError: {said}")
-    assert type(told.value) is CheckpointError, "no person need look: the sensor starts the next, which plans anew"
+    ) as raised:
+        pair.upstreams().diagnose(pair.down.manifest, f"in the process that plans: NothingFollowsError: {text}")
+    assert type(raised.value) is CheckpointError, (
+        "no person is needed: the sensor starts the next run, which plans again"
+    )
 
 
 def test_a_damaged_file_of_the_log_is_named_with_its_epoch_and_what_helps(pair: Pair) -> None:
     pair.feed(3)
     pair.read(2)
-    file = pair.chain("up").read(Version(4)).changes[0].name  # nothing in this world writes it
+    file = pair.chain("up").read(Version(4)).changes[0].name  # this test writes no such file
     upstreams = pair.upstreams()
-    upstreams.look_into(pair.down.manifest, f"another trouble with {file}")
-    upstreams.look_into(pair.down.manifest, "CorruptStateError: of a file that is no upstream's. file=state/x")
-    says = (
-        r"nothing of this stream is damaged.*table anew, which is whole, by `.* rollback down --epoch 0`\. "
+    upstreams.diagnose(pair.down.manifest, f"another error with {file}")
+    upstreams.diagnose(pair.down.manifest, "CorruptStateError: a file of no upstream. file=state/x")
+    message = (
+        r"nothing of this stream is damaged.*table again, which is undamaged, by `.* rollback down --epoch 0`\. "
         rf"upstream=up, good_epoch=4, asset=down, consumed=2, reason=missing\. file={file}, epoch=4, store=.*/up$"
     )
-    with pytest.raises(CorruptStateError, match=says):
-        upstreams.look_into(pair.down.manifest, f"in a task of Spark's: CorruptStateError: file={file}")
+    with pytest.raises(CorruptStateError, match=message):
+        upstreams.diagnose(pair.down.manifest, f"in a task of Spark's: CorruptStateError: file={file}")
 
 
 def test_a_damaged_manifest_in_the_log_is_named_with_what_helps(pair: Pair) -> None:
@@ -386,25 +388,27 @@ def test_a_damaged_manifest_in_the_log_is_named_with_what_helps(pair: Pair) -> N
     name = manifest_name(Version(3))
     pair.chain("up").store.put(name, b"damaged")
     with pytest.raises(CorruptStateError, match=rf"rollback down --epoch 0`\. upstream=up, good_epoch=4.*{name}"):
-        pair.upstreams().look_into(pair.down.manifest, "in the process that plans: CorruptStateError")
+        pair.upstreams().diagnose(pair.down.manifest, "in the process that plans: CorruptStateError")
 
 
-def test_a_damaged_snapshot_is_let_go_or_the_upstream_gone_back(pair: Pair) -> None:
+def test_a_damaged_snapshot_is_replaced_or_the_upstream_rolled_back(pair: Pair) -> None:
     pair.feed(2)
     upstreams = pair.prepare()
     [shards] = pair.chain("up").read(Version(3)).runs.values()
     newest, oldest = (run.name for run in shards[0])
     pair.feed(3)
-    again = r"start this stream again: it begins with the newest table then, which is whole\. upstream=up, good_epoch=6"
+    again = (
+        r"start this stream again: it then begins with the newest table, which is undamaged\. upstream=up, good_epoch=6"
+    )
     with pytest.raises(CorruptStateError, match=rf"{again}, .*file={oldest}, epoch=3"):
-        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+        upstreams.diagnose(pair.down.manifest, f"CorruptStateError {oldest}")
     pair.read(3, 1, 2)
     with pytest.raises(
-        CorruptStateError, match=r"newest table, which is whole, by `.* rollback down --epoch 0`\. upstream=up"
+        CorruptStateError, match=r"newest table, which is undamaged, by `.* rollback down --epoch 0`\. upstream=up"
     ):
-        upstreams.look_into(pair.down.manifest, f"CorruptStateError {oldest}")
+        upstreams.diagnose(pair.down.manifest, f"CorruptStateError {oldest}")
     with pytest.raises(CorruptStateError, match=r"take the upstream back .* rollback up --epoch 2` and start both"):
-        upstreams.look_into(pair.down.manifest, f"CorruptStateError {newest}")
+        upstreams.diagnose(pair.down.manifest, f"CorruptStateError {newest}")
 
 
 def _epoch_that_read(pair: Pair, epoch: int) -> int:
@@ -415,13 +419,13 @@ def _epoch_that_read(pair: Pair, epoch: int) -> int:
     return next(manifest.epoch for manifest in shown if consumed(manifest) == epoch)
 
 
-def test_an_upstream_that_went_back_to_between_two_ways_of_reading_it_is_told_of(pair: Pair) -> None:
+def test_an_upstream_rolled_back_to_between_two_positions_is_reported(pair: Pair) -> None:
     pair.feed(4)
     other = replace(IDENTITY, options=(("read", "changes"),))
     at = [UpstreamPosition(pair.up.manifest.uuid, Epoch(epoch)) for epoch in (4, 5)]
     sources = [SourcePosition(which, one.encode()) for which, one in zip((IDENTITY, other), at, strict=True)]
     pair.down.commit(an_edit(pair.down.manifest, sources=tuple(sources)))
     pair.up = pair.opened("up", from_epoch=4)
-    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4") as told:
+    with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4") as raised:
         pair.upstreams().check(pair.down.manifest)
-    assert "goes back as well" not in str(told.value), "no epoch is of what the upstream still builds on in both ways"
+    assert "goes back as well" not in str(raised.value), "no epoch has read only the upstream's lineage in both ways"
