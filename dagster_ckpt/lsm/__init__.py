@@ -1,4 +1,4 @@
-"""Sorted runs: what they are, how keys are found in them, when and how they become fewer. Pure: no I/O, no clock.
+"""Sorted runs: what they are, how keys are found in them, when and how they are merged. Pure: no I/O, no clock.
 
 Reading order. Begin with `table`, `runs/run`, `runs/view` and `lookup/lookup`; the rest serves them.
 
@@ -9,7 +9,7 @@ Reading order. Begin with `table`, `runs/run`, `runs/view` and `lookup/lookup`; 
     file/           the bytes of a run's file
 
 Used everywhere
-    columns         what is done to Arrow columns everywhere
+    columns         operations on Arrow columns
     integer_widths  integers as narrow as their values allow
     key_hash        the hash of a key, as Spark computes it
     value_hashes    hashes of values, the same on every machine

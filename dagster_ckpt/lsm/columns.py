@@ -1,4 +1,4 @@
-"""The few things done to Arrow columns everywhere: one chunk, rows by position, true equality."""
+"""Operations on Arrow columns: one chunk, rows by position, equality with nulls and NaN."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _PLAIN: dict[int, np.dtype[Any]] = {
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The column as one array; copies only where it lies in several chunks."""
+    """The column as one array; copies only if it has several chunks."""
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:
@@ -43,9 +43,9 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.Array:
-    """The arrays one after another, at least one; copies where there are several.
+    """The arrays concatenated, at least one; copies if there are several.
 
-    Raises `InvalidPipelineError` where an offset of 32 bits does not reach.
+    Raises `InvalidPipelineError` if a 32-bit offset overflows.
     """
     if len(arrays) == 1:
         return arrays[0]
@@ -54,8 +54,8 @@ def joined(arrays: Sequence[pa.Array]) -> pa.Array:
     except pa.ArrowInvalid as error:
         rows = sum(map(len, arrays))
         raise InvalidPipelineError(
-            f"more than 2 GiB in one column belong together and cannot be cut, since they have one key hash or were "
-            f"put at once: spread them over more keys, or use smaller batches. type={arrays[0].type}, rows={rows}"
+            f"more than 2 GiB of one column have one key hash or were put at once, and cannot be split: spread them "
+            f"over more keys, or use smaller batches. type={arrays[0].type}, rows={rows}"
         ) from error
 
 
@@ -67,10 +67,10 @@ def flatten(table: pa.Table) -> pa.Table:
 
 
 def by_itself(array: pa.Array) -> pa.Array:
-    """The array without what lies beside its values in its buffers.
+    """The array without the rest of its buffers.
 
-    Of lists Arrow validates the outermost elements there are, also where none of the array's rows has them: in a piece
-    of a far run these may not have been brought.
+    Arrow validates the outermost elements in the buffers of lists, even if no row of the array has them: in a piece of
+    a remote run these may not have been fetched.
     """
     return pa.concat_arrays([array]) if pa.types.is_nested(array.type) else array
 
@@ -87,7 +87,7 @@ def taken(array: pa.Array, positions: Positions) -> pa.Array:
 
 
 def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.Array:
-    """From each column the values at its positions, one after another. At least one column; all have one type."""
+    """The values of each column at its positions, concatenated. At least one column; all have one type."""
     type_ = columns[0].type
     sources = [column.plain for column in columns if column.plain is not None]
     if len(sources) < len(columns):
@@ -97,19 +97,19 @@ def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.
     start = 0
     for source, at, end in zip(sources, positions, ends, strict=True):
         if source.dtype == out.dtype:
-            # The default mode would write through a buffer, since it must leave `out` alone where a position is wrong.
+            # The default mode would copy through a buffer, because it leaves `out` unchanged if a position is invalid.
             np.take(source, at, out=out[start:end], mode="clip")
         else:
-            out[start:end] = np.take(source, at)  # a narrow one: its sign goes through all the bits
+            out[start:end] = np.take(source, at)  # a narrow one: the sign is extended
         start = end
     return from_plain(out, type_)
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column and what is found out about it once.
+    """A column, and properties of it that are computed once.
 
-    `stored` may be narrower than its type: see `widths`. Of a nested type, less within it could be null then.
+    `stored` may be narrower than its type: see `integer_widths`. Within a nested type, it may allow fewer nulls.
     """
 
     stored: pa.Array
@@ -137,7 +137,7 @@ class Column:
 
 
 def plain(array: pa.Array) -> Plain | None:
-    """The array's own values as numpy sees them; None where there are nulls, or values that have no width of their own.
+    """The array's values as a numpy view; None if there are nulls, or if the type has no fixed width in bytes.
 
     Booleans have none: they are bits.
     """
@@ -151,12 +151,12 @@ def plain(array: pa.Array) -> Plain | None:
 
 
 def from_plain(values: Plain, type_: pa.DataType) -> pa.Array:
-    """The column whose values `plain` showed; takes the memory over."""
+    """The column with the values that `plain` returned; takes over the memory."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def empty(length: int, dtype: np.dtype[Any]) -> Plain:
-    """An array of any values. From Arrow's pool: glibc gives big arrays back, and the next one is faulted in anew."""
+    """An uninitialized array. From Arrow's pool: glibc returns big arrays to the system, and the next faults again."""
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype)
 
 
@@ -170,7 +170,7 @@ def _plain_type(type_: pa.DataType) -> np.dtype[Any] | None:
 
 
 def stretches(starts: Positions, ends: Positions) -> Positions:
-    """All positions of the ranges `[start, end)`, one range after another."""
+    """All positions of the ranges `[start, end)`, concatenated."""
     sizes = ends - starts
     # Within a range positions rise by one; where the next range begins, they go on from its start.
     skipped = starts - np.cumsum(sizes) + sizes
@@ -179,12 +179,12 @@ def stretches(starts: Positions, ends: Positions) -> Positions:
 
 
 def stack(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables, one after another. At least one table; all have one schema."""
+    """The rows of all tables, concatenated. At least one table; all have one schema."""
     return tables[0] if len(tables) == 1 else flatten(pa.concat_tables(tables))
 
 
 def mask_of(truth: pa.Array) -> Mask:
-    """An Arrow column of truth values without nulls as a numpy one."""
+    """An Arrow column of booleans without nulls as a numpy mask."""
     mask: Mask = truth.to_numpy(zero_copy_only=False)
     return mask
 
@@ -192,7 +192,7 @@ def mask_of(truth: pa.Array) -> Mask:
 def equal(left: pa.Array, right: pa.Array) -> Mask:
     """Row by row: the same value, or both null. Floating point is compared by its bits, so NaN equals NaN.
 
-    Nested values are equal where all within them are.
+    Nested values are equal if all values within them are.
     """
     if pa.types.is_null(left.type):
         return np.ones(len(left), dtype=np.bool_)
@@ -219,7 +219,7 @@ def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
 
 
 def value_codes(column: pa.Array) -> Positions:
-    """One number per row, equal where and only where the values are, null with null; all below the number of rows."""
+    """One number per row, equal if and only if the values are (null equals null); all below the number of rows."""
     type_ = column.type
     if pa.types.is_struct(type_):
         return row_codes([pc.is_null(column), *column.flatten()])
@@ -234,7 +234,7 @@ def value_codes(column: pa.Array) -> Positions:
 
 
 def row_numbers(columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
-    """One number per row: rows that are equal have the same, and others hardly ever. At least one column."""
+    """One number per row: equal for equal rows, and rarely for others. At least one column."""
     numbers = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         values = plain(column)
@@ -246,17 +246,17 @@ def row_numbers(columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
 
 
 def row_codes(columns: Sequence[pa.Array]) -> Positions:
-    """One number per row, equal where and only where all columns are. At least one column."""
+    """One number per row, equal if and only if all columns are. At least one column."""
     codes = value_codes(columns[0])
     for column in columns[1:]:
         more = value_codes(column)
-        # Numbered afresh after each column, so that the product of the columns' sizes cannot overflow.
+        # Renumbered after each column, so that the product of the columns' sizes cannot overflow.
         codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)[1]
     return codes
 
 
 def _list_codes(column: pa.Array) -> Positions:
-    """Lists of numbers are told apart as the bytes of their numbers are."""
+    """Lists are equal if the bytes of their elements' codes are."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     first, last = (int(offsets[0]), int(offsets[-1])) if len(column) else (0, 0)
     if pa.types.is_map(column.type):
@@ -266,5 +266,5 @@ def _list_codes(column: pa.Array) -> Positions:
         codes = value_codes(column.values.slice(first, last - first))
     begins = pa.py_buffer(8 * (offsets - first))
     valid = pc.is_valid(column)
-    words = pa.Array.from_buffers(pa.large_binary(), len(column), [None, begins, pa.py_buffer(codes)])
-    return row_codes([valid, pc.if_else(valid, words, pa.scalar(b"", pa.large_binary()))])
+    code_bytes = pa.Array.from_buffers(pa.large_binary(), len(column), [None, begins, pa.py_buffer(codes)])
+    return row_codes([valid, pc.if_else(valid, code_bytes, pa.scalar(b"", pa.large_binary()))])

@@ -1,7 +1,7 @@
-"""How wide the integers of a run's file are: as narrow as its own values allow.
+"""The widths of integers in a run's file: as narrow as the values in it allow.
 
-Most counts, sums and numbers are far below the limits of their types. Writing takes its time by the byte, and every
-byte that is read is checked.
+Most counts, sums and numbers are far below the limits of their types. Each byte costs time to write, and to check when
+it is read.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from dagster_ckpt.nullability import widens
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
 _HASH_BYTES = 8
 _VARIABLE_BYTES = 16
-"""What a value without a width of its own is taken for."""
+"""The assumed size of a value of variable width."""
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """The same integers as signed ones of the least width that holds all of them; other columns as they are.
+    """The integers as signed ones of the least width that holds all of them; other columns unchanged.
 
-    Times and durations are integers too: but those of today need their 64 bits, so what narrows is a column of nulls.
+    Times and durations are integers too, but today's need 64 bits: only columns of nulls become narrower.
     """
     numbers = _numbers(array)
     if numbers is None:
@@ -36,7 +36,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """What was narrowed, in its own type again."""
+    """Reverse `narrowed`: the array in the table's type."""
     if array.type == type_:
         return array
     if _is_time(type_):
@@ -45,7 +45,7 @@ def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
-    """Whether a column of this type may be stored as that one: a file may be of when less within it could be null."""
+    """Whether a column of `type_` may be stored as `stored`, which may be older and allow fewer nulls within it."""
     if widens(stored, type_):
         return True
     is_number = pa.types.is_integer(type_) or _is_time(type_)
@@ -71,5 +71,5 @@ def _is_time(type_: Any) -> bool:
 def _bytes_of(type_: pa.DataType) -> int:
     try:
         return -(-int(type_.bit_width) // 8)
-    except ValueError:  # it has no width
+    except ValueError:  # of variable width
         return _VARIABLE_BYTES

@@ -1,4 +1,4 @@
-"""The hash of keys as Spark computes it, `xxhash64(columns)`: for who looks a key up without Spark."""
+"""The hash of keys as Spark computes it, `xxhash64(columns)`, to look up keys without Spark."""
 
 from functools import reduce
 
@@ -17,11 +17,11 @@ _4 = np.uint64(0x85EBCA77C2B2AE63)
 _5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE_BYTES = 32
 _LONG_DECIMAL_DIGITS_MAX = 18
-"""Spark keeps a decimal of so many digits in 64 bits."""
+"""Spark keeps a decimal of up to this many digits in 64 bits."""
 
 
 def key_hashes(keys: pa.Table) -> Hashes:
-    """The hash of each row, whose columns have types that a key may have. A null leaves the hash what it was."""
+    """The hash of each row; the columns have types that a key may have. A null leaves the hash unchanged."""
     return reduce(_mixed_in, map(flat, keys.columns), np.full(keys.num_rows, _SEED, dtype=np.uint64))
 
 
@@ -64,7 +64,7 @@ def _of_decimal(column: pa.Array, seeds: Hashes) -> Hashes:
     words = np.frombuffer(data, dtype=np.uint64)[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
     if column.type.precision <= _LONG_DECIMAL_DIGITS_MAX:
         return _of_long(np.ascontiguousarray(words[:, 0]), seeds)
-    # As few bytes as tell the number and its sign, the greatest first: what Java's BigInteger gives.
+    # The fewest bytes that hold the number and its sign, big-endian, as in Java's BigInteger.
     letters = np.ascontiguousarray(words[:, ::-1]).byteswap().view(np.uint8).reshape(-1, 16)
     fill = np.where(letters[:, :1] >= 128, np.uint8(255), np.uint8(0))
     differs = (letters[:, :15] != fill) | ((letters[:, 1:] ^ fill) >= 128)
@@ -83,7 +83,7 @@ def _of_bytes(column: pa.Array, seeds: Hashes) -> Hashes:
 
 
 def _of_stretches(letters: npt.NDArray[np.uint8], first: Positions, sizes: Positions, seeds: Hashes) -> Hashes:
-    """The hashes of stretches of bytes: each step is taken at once by all stretches that are long enough for it."""
+    """The hashes of ranges of bytes: each step is done at once for all ranges that are long enough."""
     at, ends = first.copy(), first + sizes
     hashes = seeds + _5
     long_ones = np.flatnonzero(sizes >= _STRIPE_BYTES)
@@ -100,7 +100,7 @@ def _of_stretches(letters: npt.NDArray[np.uint8], first: Positions, sizes: Posit
 
 
 def _of_stripes(letters: npt.NDArray[np.uint8], at: Positions, ends: Positions, seeds: Hashes) -> Hashes:
-    """What the whole stripes of such stretches come to; `at` then is behind them."""
+    """The hash state after the whole stripes of such ranges; advances `at` past them."""
     sums = np.stack([seeds + _1 + _2, seeds + _2, seeds, seeds - _1])
     while len(left := np.flatnonzero(ends - at >= _STRIPE_BYTES)):
         for number in range(4):
@@ -114,7 +114,7 @@ def _of_stripes(letters: npt.NDArray[np.uint8], at: Positions, ends: Positions, 
 
 
 def _words(letters: npt.NDArray[np.uint8], at: Positions, bytes_: int) -> Hashes:
-    """The numbers of so many bytes at these places, the least byte first."""
+    """The little-endian numbers of `bytes_` bytes at these places."""
     words = np.zeros((len(at), 8), dtype=np.uint8)
     words[:, :bytes_] = letters[at[:, np.newaxis] + np.arange(bytes_)]
     return words.view(np.uint64).ravel()

@@ -14,9 +14,9 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Found:
-    """The answer of a multi-get over n keys.
+    """The result of a multi-get over n keys.
 
-    `present[i]` says whether key i has a row; `rows` holds only the rows there are, in order of i.
+    `present[i]` is whether key i has a row; `rows` holds only the rows that exist, in order of i.
     """
 
     present: npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ class Found:
 
 @dataclass(frozen=True)
 class FoundAll:
-    """The answer of a multi-map over n keys: any number of rows for each.
+    """The result of a multi-map over n keys: any number of rows for each.
 
     Row j of `rows` was found for key `asked[j]`; `asked` ascends.
     """
@@ -36,7 +36,7 @@ class FoundAll:
 
 @dataclass(frozen=True)
 class Touched:
-    """n distinct keys an epoch wrote so far: their rows before the epoch and now, in one order of keys."""
+    """n distinct keys that an epoch has written: their rows before the epoch and now, in the same order."""
 
     hashes: Hashes
     before: Found
@@ -44,7 +44,7 @@ class Touched:
 
 
 KEY_HASH = "_hash"
-"""The column of a timeline with the hash that each row was put under, as a signed number."""
+"""A timeline's column for the hash that each row was put under, as a signed number."""
 
 
 class StateTable(Protocol):
@@ -59,11 +59,11 @@ class StateTable(Protocol):
     """
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
-        """Look up n distinct keys. `keys` has the key columns; true keys are always compared, and null equals null."""
+        """Look up n distinct keys. `keys` has the key columns; true keys are compared, and null equals null."""
         ...
 
     def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
-        """Look up all rows under n distinct keys, where `keys` has the first of the key columns.
+        """Look up all rows under n distinct key prefixes: `keys` has the first of the key columns.
 
         For tables whose rows were put under the hash of those columns alone: the many rows of one join key.
         """
@@ -80,15 +80,15 @@ class StateTable(Protocol):
     def expire(self, until_us: int) -> None:
         """Drop every row whose time is before `until_us`; a row without a time stays.
 
-        For tables with a time column that no change log is kept of: rows that expire are not `touched`.
+        For tables with a time column and without a change log: rows that expire are not `touched`.
         """
         ...
 
     def touched(self) -> Iterator[Touched]:
-        """Every key put or deleted in this epoch, also where it was flushed already, in pieces by ascending hash.
+        """Every key put or deleted in this epoch, flushed or not, in pieces by ascending hash.
 
-        One piece where nothing was flushed in between. A key is in one piece alone; nothing is said about the table
-        until the last piece was taken.
+        One piece if nothing was flushed in between. A key is in only one piece. Do not change the table until the last
+        piece was taken.
         """
         ...
 
@@ -96,9 +96,9 @@ class StateTable(Protocol):
 class Timeline(Protocol):
     """One state table of a task's shards, sorted by time (`SortKind.TIME`), within one epoch.
 
-    Its time column is one of its keys and never null. `hashes` only tell a row's shard: an operator that needs them
-    with the rows of a scan makes them a column. It has to, as `KEY_HASH`, where rows stay when the epoch ends: a row
-    must be known by its shard also when the stream gets another number of them.
+    Its time column is one of its keys and never null. `hashes` only select a row's shard: an operator that needs them
+    with the rows of a scan makes them a column. It must do so, as `KEY_HASH`, if rows outlive the epoch: a reshard has
+    to find each row's shard.
     """
 
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
@@ -112,12 +112,12 @@ class Timeline(Protocol):
     def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
         """The rows whose time is in `[from_us, until_us)` (None: no bound), in pieces; by time within each shard.
 
-        Nothing is put or deleted until the last piece was taken.
+        Do not put or delete anything until the last piece was taken.
         """
         ...
 
     def expire(self, until_us: int) -> None:
-        """Forget every row whose time is before `until_us`."""
+        """Drop every row whose time is before `until_us`."""
         ...
 
 
@@ -125,9 +125,9 @@ class State(Protocol):
     """The state tables of a task's shards within one epoch."""
 
     def table(self, name: str) -> StateTable:
-        """The keyed state table of that name; it must be one the operator declared."""
+        """The keyed state table of that name, which the operator must have declared."""
         ...
 
     def timeline(self, name: str) -> Timeline:
-        """The timeline of that name; it must be one the operator declared."""
+        """The timeline of that name, which the operator must have declared."""
         ...

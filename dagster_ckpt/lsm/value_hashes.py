@@ -1,4 +1,4 @@
-"""Hashes of values: the same in every epoch and on every machine, for they are part of the state's format."""
+"""Hashes of values: the same in every epoch and on every machine, because they are part of the state's format."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ _BYTE = np.uint64(0x100000001B3)
 
 
 def value_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], start: Hashes) -> Hashes:
-    """The hashes of n rows by their values, each begun with a number: with equal ones, equal rows get equal hashes.
+    """The hashes of n rows by their values, each seeded with a number: with equal seeds, equal rows have equal hashes.
 
-    Columns of every type that a key may have, and floats: -0.0 is 0.0, and every NaN is one.
+    Columns may have every type that a key may have, and floats: -0.0 equals 0.0, and all NaNs are equal.
     """
     mixed = start
     for column in columns:
@@ -66,7 +66,7 @@ def _of_values(column: pa.Array) -> Hashes:
 
 
 def _of_bytes(column: pa.Array) -> Hashes:
-    """A polynomial over each value's bytes; the values are told from those with zeros at their end by their length."""
+    """A polynomial over each value's bytes; the length distinguishes values that differ only in trailing zeros."""
     if len(column) == 0:
         return np.zeros(0, dtype=np.uint64)
     [_, offsets_buffer, data] = column.buffers()

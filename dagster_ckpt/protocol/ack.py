@@ -1,4 +1,4 @@
-"""What a task says about one shard: the only result of an epoch's Spark job."""
+"""A task's reply for one shard: the only result of an epoch's Spark job."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 class ShardRuns:
     """All runs of one state table in one shard after the epoch, newest first. They replace the parent manifest's.
 
-    Each is either the parent's own reference (perhaps with a wider merge range) or a file this very epoch wrote.
+    Each is either the parent's reference (perhaps with a wider merge range) or a file that this epoch wrote.
     """
 
     table: str
@@ -19,9 +19,9 @@ class ShardRuns:
 
 @dataclass(frozen=True, slots=True)
 class FilesMerged:
-    """Files of an append-only stream's table that have become one: `replaced` are neighbours in the parent's list.
+    """Files of an append-only stream's table that were merged into one.
 
-    `replaced` are their names, in the list's order. `file` has all their rows, in that order.
+    `replaced` are their names: neighbours in the parent's list, in its order. `file` has all their rows, in that order.
     """
 
     replaced: tuple[str, ...]
@@ -30,13 +30,13 @@ class FilesMerged:
 
 @dataclass(frozen=True, slots=True)
 class ShardAck:
-    """A shard's word that its part of the epoch is durable: every file named here has been fsynced or its put answered.
+    """A shard's reply that its part of the epoch is durable: every file named here was fsynced, or its put confirmed.
 
-    `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time seen by each
-    input in this epoch, None where it saw none; `merged_rows` what compaction wrote, `stall_ms` how long the intake of
-    rows waited for it; `counters` what the operator counts by names of its own. A task that works several shards works
-    them together: `milliseconds` is how long it worked for all of them, and all that is counted, but for `rows_in`, is
-    given with its first shard. One task of an append-only stream may also have merged files of the table.
+    `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time that each
+    input saw in this epoch, None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake
+    of rows waited for it; `counters` the operator's counters by name. A task processes its shards together:
+    `milliseconds` is its time for all of them, and all counts but `rows_in` are in the ACK of its first shard. One
+    task of an append-only stream may also have merged files of the table.
     """
 
     shard: Shard

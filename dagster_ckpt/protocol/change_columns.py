@@ -1,4 +1,4 @@
-"""What the change log adds to the columns of a stream's table, in the words of Spark's and Delta's change feeds."""
+"""The columns that the change log adds to a stream's table, named as in the change feeds of Spark and Delta."""
 
 import pyarrow as pa
 

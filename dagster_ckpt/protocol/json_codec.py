@@ -1,10 +1,12 @@
-"""Codecs between frozen values and JSON, put together from small ones: each names its fields once, for both directions.
+"""Codecs between frozen values and JSON, composed of small ones: each names its fields once, for both directions.
 
-`decode` trusts nothing: a value of another type, a missing field or an impossible number is a `ValueError` that says
-where it was found.
+`decode` trusts nothing: a value of another type, a missing field or an impossible number is a `ValueError` that names
+the place.
 """
 
 import dataclasses
+import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +22,7 @@ Json = Any
 
 
 class UnknownFieldError(ValueError):
-    """A field this release does not know: a newer one wrote it, and passing over it would lose what it says."""
+    """A field unknown to this release: a newer one wrote it, and ignoring it would lose information."""
 
 
 def _same(value: Json) -> Json:
@@ -39,7 +41,7 @@ class Codec(Generic[T]):
 class Record(Generic[T]):
     """A dataclass and the codec of each of its fields.
 
-    `added` has the fields that older releases did not write, and the JSON that stands for one that is absent.
+    `added` has the fields that older releases did not write, and the JSON to read in place of each.
     """
 
     type: type[T]
@@ -52,7 +54,7 @@ class Record(Generic[T]):
         assert self.added.keys() <= self.fields.keys(), f"only a field can be absent. type={self.type.__name__}"
 
     def codec(self) -> Codec[T]:
-        """One value: an object with exactly these fields, but for those that older releases did not write."""
+        """One value: an object with exactly these fields; those in `added` may be absent."""
         writers = [(name, codec.encode) for name, codec in self.fields.items()]
         readers = [(name, codec.decode) for name, codec in self.fields.items()]
 
@@ -71,13 +73,13 @@ class Record(Generic[T]):
         return Codec(decode, encode)
 
     def lists(self, value: Json) -> dict[str, list[Any]]:
-        """What `columns` has written, as a list for each field: no value is made of them."""
+        """Read what `columns` wrote as a list for each field, without making values."""
         fields = _exactly({"count": COUNT, **self.fields}, value)
         count = _decoded("count", COUNT, fields["count"])
         return {name: list(_decoded_column(name, codec, fields[name], count)) for name, codec in self.fields.items()}
 
     def columns(self) -> Codec[tuple[T, ...]]:
-        """Many values, a column for each field: small and fast to read. A column of one value is written once."""
+        """Many values, a column for each field: small and fast to read. A constant column is written as one value."""
         assert not self.added, f"a column is never absent. type={self.type.__name__}"
         expected = {"count": COUNT, **self.fields}
 
@@ -114,7 +116,7 @@ BOOLEAN: Codec[bool] = Codec(partial(_expect, bool))
 
 
 def member(kind: type[Member]) -> Codec[Member]:
-    """A member of an enumeration, by its word. A word that this release does not know comes from a newer one."""
+    """A member of an enumeration, by its value. A value unknown to this release comes from a newer one."""
 
     def decode(value: Json) -> Member:
         try:
@@ -188,6 +190,16 @@ def _exactly(fields: Mapping[str, object], value: Json) -> dict[str, Json]:
     if missing := sorted(fields.keys() - found.keys()):
         raise ValueError(f"fields are missing: {', '.join(missing)}")
     raise UnknownFieldError(f"unknown fields: {', '.join(sorted(found.keys() - fields.keys()))}")
+
+
+CHECKSUM = "checksum"
+"""The field in which advice keeps its checksum."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+def checksum_of(fields: Mapping[str, Json]) -> str:
+    """The CRC-32 of all fields, known or not, regardless of their order and white space."""
+    return f"{zlib.crc32(_CANONICAL.encode(fields).encode()):08x}"
 
 
 _CONSTANT = {"all": None}

@@ -1,27 +1,26 @@
 """The lease: a writer's heartbeat, and what a reader may conclude from it. Advice only: the guard is the term.
 
-A reader cannot compare another host's clock with its own. It can only watch: as long as the counter changes, the writer
-lives; when it has seen one counter unchanged for the lease's time-out of its *own* clock, the lease has lapsed. Two
-things say so at once: the lease was closed, or its process is known to be gone.
+A reader cannot compare another host's clock with the local one. It can only watch: as long as the counter changes, the
+writer lives; once the counter has not changed for the lease's timeout on the *local* clock, the lease has lapsed. A
+closed lease, or a process known to be gone, proves the end at once.
 """
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.json_codec import COUNT, TEXT, Codec, Record, optional
+from dagster_ckpt.protocol.json_codec import CHECKSUM, COUNT, TEXT, Codec, Record, checksum_of, optional
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process on one machine: never mistaken for a later one with the same number.
+    """One process on one machine: never mistaken for a later one with the same PID.
 
-    `boot` is the id of the host's boot and `namespace` that of the process numbers (each container has its own);
-    `started_ticks` the clock ticks from boot to its start.
+    `boot` is the id of the host's boot, `namespace` that of the PID namespace (each container has one), and
+    `started_ticks` the clock ticks from boot to the start of the process.
     """
 
     host: str
@@ -44,15 +43,15 @@ _INTERRUPTED = "interrupted: "
 
 
 def interruption(what: str) -> str:
-    """What a lease's `closed` says of a writer that was made to end before it had done its work."""
+    """The text of `closed` in the lease of a writer that was stopped before it had done its work."""
     return _INTERRUPTED + what
 
 
 @dataclass(frozen=True, slots=True)
 class EpochProgress:
-    """How far the epoch in work was when Spark was last asked: `tasks_done` of `tasks` have ended, after `elapsed_ms`.
+    """Spark's last report on the epoch in work: after `elapsed_ms`, `tasks_done` of `tasks` have ended.
 
-    `slowest` says which of the others has worked for longest, and for `slowest_ms`; None where none works.
+    `slowest` is the running task that has worked for longest, and `slowest_ms` for how long; None where none runs.
     """
 
     epoch: Epoch
@@ -65,10 +64,10 @@ class EpochProgress:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a term's writer last said. `counter` changes with each beat; `closed` is why it ended, None before that.
+    """The newest heartbeat of a term's writer. `counter` changes with each beat; `closed` is why it ended, else None.
 
-    `epoch` is the newest it has committed or found, `timeout_ms` how long its silence must last to mean its end. `work`
-    is what it does now, None where nothing is to be told of that: between two epochs, and of short ones.
+    `epoch` is the newest that it has committed or found, `timeout_ms` how long it may be silent before it counts as
+    ended. `work` is its progress; None between two epochs, and for short ones.
     """
 
     term: Term
@@ -81,7 +80,7 @@ class Lease:
 
     @property
     def interrupted(self) -> bool:
-        """Whether its writer was made to end before it had done its work."""
+        """Whether its writer was stopped before it had done its work."""
         return self.closed is not None and self.closed.startswith(_INTERRUPTED)
 
     def beaten(self, epoch: Epoch) -> "Lease":
@@ -105,7 +104,7 @@ _WORK = Record(EpochProgress, _WORK_FIELDS).codec()
 
 
 def _work_of(fields: Any) -> EpochProgress | None:
-    """The work that these fields tell; None where they tell it in words that this release does not know."""
+    """The progress in these fields; None if this release cannot read them."""
     try:
         return None if fields is None else _WORK.decode({name: fields[name] for name in _WORK_FIELDS})
     except (KeyError, ValueError, TypeError):
@@ -122,27 +121,25 @@ _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "work": Codec(_work_of, optional(_WORK).encode),
 }
 _LEASE = Record(Lease, _LEASE_FIELDS).codec()
-_CHECKSUM = "checksum"
 _FOR_PEOPLE = json.JSONEncoder(indent=1)
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def encode_lease(lease: Lease) -> bytes:
     """The bytes of a lease: plain JSON, for people too."""
     fields = _LEASE.encode(lease)
-    return _FOR_PEOPLE.encode({**fields, _CHECKSUM: _checksum(fields)}).encode()
+    return _FOR_PEOPLE.encode({**fields, CHECKSUM: checksum_of(fields)}).encode()
 
 
 def decode_lease(data: bytes) -> Lease | None:
-    """The lease of these bytes; None where they are none or damaged, as if there were no lease: it is advice.
+    """The lease in these bytes; None if there is none or it is damaged, as if there were no lease: it is advice.
 
-    Fields of a newer release are passed over: what this one knows of is enough to be polite. Release 0.1.0 wrote no
-    checksum, and nothing of the work.
+    Ignores the fields of a newer release: the known ones are enough for advice. Release 0.1.0 wrote neither the
+    checksum nor the work.
     """
     try:
         fields = json.loads(data)
-        checksum = fields.pop(_CHECKSUM, None)
-        if checksum is not None and checksum != _checksum(fields):
+        checksum = fields.pop(CHECKSUM, None)
+        if checksum is not None and checksum != checksum_of(fields):
             return None
         known = {name: fields[name] for name in _LEASE_FIELDS if name in fields}
         return _LEASE.decode({"work": None, **known})
@@ -150,27 +147,22 @@ def decode_lease(data: bytes) -> Lease | None:
         return None
 
 
-def _checksum(fields: Mapping[str, Any]) -> str:
-    """Of all fields, known or not, whatever their order and the blanks between them."""
-    return f"{zlib.crc32(_CANONICAL.encode(fields).encode()):08x}"
-
-
 class Life(StrEnum):
     """What is known of the writer of a term."""
 
     CLOSED = "closed"
-    """It said that it ended."""
+    """It closed its lease."""
     DEAD = "dead"
     """Its process is gone."""
     LAPSED = "lapsed"
-    """It was silent for the time-out."""
+    """It was silent for the timeout."""
     BEATING = "beating"
-    """It lives, or nobody can know better yet."""
+    """It lives, or nothing else is known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a reader has seen of a term's lease: its counter (0: no lease), and since when on the reader's own clock."""
+    """What a reader has seen of a term's lease: its counter (0: no lease), and since when on the reader's clock."""
 
     term: Term
     counter: int
@@ -178,7 +170,7 @@ class Watch:
 
 
 def watched(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) -> Watch:
-    """The watch after one more look: it begins anew when the term or the counter has changed."""
+    """The watch after one more read: it restarts when the term or the counter has changed."""
     counter = 0 if lease is None else lease.counter
     if before is not None and (before.term, before.counter) == (term, counter):
         return before
@@ -186,7 +178,7 @@ def watched(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) 
 
 
 def judged(watch: Watch, lease: Lease | None, now_ms: int, timeout_ms: int, *, process_is_gone: bool) -> Life:
-    """What is known of the writer. `timeout_ms` is the reader's; where the writer's own is longer, that counts."""
+    """What is known of the writer. `timeout_ms` is the reader's; if the writer's is longer, that counts."""
     if lease is not None and lease.closed is not None:
         return Life.CLOSED
     if lease is not None and process_is_gone:

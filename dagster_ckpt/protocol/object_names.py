@@ -1,22 +1,22 @@
-"""The one place that spells and reads the name of an object. Nobody else builds or parses a path.
+"""The one place that spells and parses the names of objects. No other module builds or parses a path.
 
 A store holds one folder per stream; below it
 
     manifest/<version, 20 digits>.json              created once, never changed
     state/<table>/<shards>/<file>.arrow             runs; <shards>: `00004-of-00008`, or `00004-00007-of-00008`
     changes/<file>.parquet                          the change log
-    table/<merges>/<file>.parquet                   an append-only stream's rows, merged so often into larger files
+    table/<merges>/<file>.parquet                   an append-only stream's rows, merged <merges> times
     index/<file>.json                               lists too long for a manifest
     lease/<term, 20 digits>.json                    the live writer's heartbeat
     requests/<name>.json  pins/<name>.json  subscribers/<name>.json
-    trimmed.json                                    version 1 may be gone: made before the first manifest is deleted
+    trimmed.json                                    version 1 may be gone: created before the first manifest is deleted
     collector.json                                  when garbage was last collected
 
-where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from the second file of a task on: no two
-attempts at anything ever share a name. All names but a stream's folder are relative to that folder.
+where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from a task's second file on: no two
+attempts ever share a name. All names are relative to the stream's folder.
 
-A fork reads files of other streams, and calls each `ancestors/<that stream's uuid>/<its path there>`: a name for what
-lies elsewhere, no object's (`storage.holders.ancestors` finds it).
+A fork reads files of other streams, and calls each `ancestors/<that stream's uuid>/<its path there>`. No object has
+that name: the file is in another stream's folder, where `storage.holders.ancestors` finds it.
 
 A name part that begins with a dot is never an object: stores may keep unfinished files under such names.
 """
@@ -40,7 +40,7 @@ TRIMMED = "trimmed.json"
 COLLECTOR = "collector.json"
 
 _NAMES_REMEMBERED = 8192
-"""Each call to a store, and each list, looks at the same names again: about as many as a large manifest has."""
+"""Each call to a store, and each listing, parses the same names again: about as many as a large manifest has."""
 _PROBE = f"{MANIFESTS}/probe-"
 NAME_BYTES_MAX = 255  # of one name on every common file system
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -56,7 +56,7 @@ _FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileId:
-    """What makes a file's name its own: who wrote it, for which epoch and shard, in which attempt, its ordinal."""
+    """What makes a file's name unique: the writer's term, epoch, shard, attempt and ordinal."""
 
     term: Term
     epoch: Epoch
@@ -86,7 +86,7 @@ def folder_of(parts: Sequence[str]) -> str:
 
 
 def parts_of(folder: str) -> tuple[str, ...]:
-    """The asset key parts of a stream's folder. Raises ValueError for a folder that `folder_of` never made."""
+    """The asset key parts of a stream's folder. Raises ValueError for a folder that `folder_of` never makes."""
     try:
         parts = tuple(_unescape(part) for part in folder.split("."))
         if folder_of(parts) == folder:
@@ -102,7 +102,7 @@ def name_of(parts: Sequence[str]) -> str:
 
 
 def parts_of_name(name: str) -> tuple[str, ...]:
-    """The asset key parts of a stream's name; none of a name that `name_of` never makes."""
+    """The asset key parts of a stream's name; empty for a name that `name_of` never makes."""
     parts = tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in _NAME_PART.findall(name))
     return parts if name_of(parts) == name else ()
 
@@ -130,7 +130,7 @@ def parse_lease_name(name: str) -> Term | None:
 
 
 def probe_name(unique: str) -> str:
-    """The object that proves a store's create. It lies beside the manifests, whose create is the one that matters."""
+    """The object that tests a store's create. It is beside the manifests, whose create is the one that matters."""
     return f"{_PROBE}{unique}"
 
 
@@ -155,7 +155,7 @@ def merged_name(merges: int, file: FileId) -> str:
 
 
 def merges_of(name: str) -> int:
-    """How often the rows of a file of an append-only stream's table were merged; 0 for one that came in as it is."""
+    """How often the rows of a file of an append-only stream's table were merged; 0 for one never merged."""
     match = _MERGED.fullmatch(name)
     return int(match[1]) if match else 0
 
@@ -166,7 +166,7 @@ def index_name(file: FileId) -> str:
 
 @lru_cache(maxsize=_NAMES_REMEMBERED)
 def file_of(name: str) -> FileId | None:
-    """Who wrote a run, a file of the change log or of a table, or an index object, by its name; None for any other."""
+    """The writer of a run, a file of the change log or of a table, or an index object; None for any other name."""
     match = _FILE.fullmatch(name)
     if match is None:
         return None
@@ -175,12 +175,12 @@ def file_of(name: str) -> FileId | None:
 
 
 def name_in_stream(path: str, ancestor: StreamUuid | None) -> str:
-    """What a stream calls a file: one of its own by its path, one of an ancestor's so that no two names are alike."""
+    """A stream's unique name for a file: the path of one of its own, a name below `ancestors/` for an ancestor's."""
     return path if ancestor is None else f"{ANCESTORS}/{ancestor}/{path}"
 
 
 def parse_ancestors_name(name: str) -> tuple[StreamUuid, str] | None:
-    """The ancestor and the path there of a file that lies in an ancestor's folder; None for any other name."""
+    """The ancestor, and the path there, of a file in an ancestor's folder; None for any other name."""
     folder, _, rest = name.partition("/")
     ancestor, _, path = rest.partition("/")
     return (StreamUuid(ancestor), path) if folder == ANCESTORS and ancestor and path else None

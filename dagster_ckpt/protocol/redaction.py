@@ -1,10 +1,10 @@
-"""Addresses, file paths and messages without what may be a secret: by its place in them, never by its name.
+"""Redaction of addresses, file paths and messages: a possible secret is found by its place, never by its name.
 
-What may be one: the user and password before a host, and every value of the parameters behind a path (`?sig=...`,
+Possible secrets are the user and password before a host, and every value of the parameters after a path (`?sig=...`,
 `;password=...`). A rotated token must not make another source, so an address is kept without its parameters. A file's
-path keeps the mark that it had some, for without them two files may look alike (`seen_files` tells them apart).
+path keeps a mark in their place, because two files may look alike without them (`seen_files` distinguishes them).
 
-In the addresses of Azure's stores the container stands before the host. It says what is read, and is no secret.
+In the addresses of Azure's stores the container stands before the host. It is part of what is read, and no secret.
 """
 
 import re
@@ -24,11 +24,11 @@ _URL_IN_TEXT = re.compile(r"(?i)\b(?:jdbc:[a-z0-9:+.-]*|[a-z][a-z0-9+.-]*:)/[^\s
 _PARAMETERS_IN_TEXT = re.compile(r"(\?|%3F|;)[^/?;&=\s]+=[^\s'\"<>)\]},]*", re.IGNORECASE)
 
 QUERY = "%3F"
-"""What a file's path has in place of its parameters: the question mark before them, as Spark spells it."""
+"""The mark in a file's path in place of its parameters: the question mark before them, as Spark spells it."""
 
 
 def redacted_address(address: str) -> str:
-    """The address of a source: without user and password, and without the parameters that a URL may carry."""
+    """The address of a source, without user, password and the parameters of a URL."""
     return _PARAMETERS.sub("", _without_user(address))
 
 
@@ -38,7 +38,7 @@ def redacted_folder(folder: str) -> str:
 
 
 def user_of(address: str) -> str:
-    """What stands before the host and is left out: user and password, or nothing."""
+    """The user and password before the host that `redacted_address` removes; empty if there are none."""
     bare, before = _without_user(address), re.match(r"[a-z][a-z0-9+.-]*://([^/]*)@", address, re.IGNORECASE)
     return before[1] if before and bare != address else ""
 
@@ -49,7 +49,7 @@ def without_container(address: str) -> str:
 
 
 def redacted_file(path: str) -> str:
-    """The path of one file, as Spark spells it. Each step of it that had parameters ends in `QUERY` instead."""
+    """The path of one file, as Spark spells it. Each step that had parameters ends in `QUERY` instead."""
     if "?" not in path and "%3" not in path and "@" not in path:
         return path
     return (_OF_A_URL if _WEB.match(path) else _OF_ONE_STEP).sub(QUERY, _without_user(path))

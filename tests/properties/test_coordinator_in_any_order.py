@@ -31,7 +31,7 @@ from tests.worlds.examples import examples
 
 SHARDS = frozenset(map(Shard, range(3)))
 EPOCHS = st.integers(1, 5).map(Epoch)
-SHARD = st.integers(0, 3).map(Shard)  # 3 is nobody's
+SHARD = st.integers(0, 3).map(Shard)  # 3 is unknown
 
 events = st.one_of(
     st.builds(Reset, st.just(SHARDS)),
@@ -50,7 +50,7 @@ events = st.one_of(
 
 @st.composite
 def helpful(draw: st.DrawFn) -> list[Event]:
-    """A plausible run of epochs, with noise in between and some words lost: so that deep states are reached."""
+    """A plausible run of epochs, with noise in between and some replies lost: it reaches deep states."""
     script: list[Event] = []
     for number in range(1, draw(st.integers(1, 4)) + 1):
         epoch = Epoch(number)
@@ -136,12 +136,12 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
 
 @examples(50)
 @given(st.permutations(sorted(SHARDS)), st.lists(st.builds(ShardAcked, st.just(Epoch(6)), st.builds(ShardAck, SHARD))))
-def test_in_whatever_order_shards_ack_and_whatever_others_say_the_epoch_is_committed(
+def test_the_epoch_is_committed_whatever_the_order_of_acks_and_other_events(
     order: list[Shard], noise: list[ShardAcked]
 ) -> None:
     state, _ = step(Coordinator(SHARDS, retained=2), Begin(Epoch(7)))
-    words: list[Event] = [ShardAcked(Epoch(7), ShardAck(shard)) for shard in order]
-    for event in [*noise, *words, *noise]:
+    replies: list[Event] = [ShardAcked(Epoch(7), ShardAck(shard)) for shard in order]
+    for event in [*noise, *replies, *noise]:
         state, effects = step(state, event)
         assert effects == []
     state, effects = step(state, JobEnded(Epoch(7)))
@@ -173,7 +173,7 @@ calls = st.one_of(
 
 @examples(250)
 @given(st.lists(calls, max_size=60))
-def test_whatever_it_is_told_a_coordinator_answers_for_one_epoch_at_a_time(script: list[Call]) -> None:
+def test_whatever_happens_a_coordinator_handles_one_epoch_at_a_time(script: list[Call]) -> None:
     options = CoordinatorOptions(interval_ms=10, timeout_ms=1_000, tolerable_failures=2, remembered=2)
     coordinator = CheckpointCoordinator(3, options, now_ms=0)
     handed_over = 0

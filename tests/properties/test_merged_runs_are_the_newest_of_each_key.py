@@ -30,29 +30,29 @@ KEYS = [(k, part) for k in (*range(7), None) for part in ("", "a", None)]
 MIDDLE = 2**63
 
 Key = tuple[int | None, str | None]
-Word = tuple[list[int | None] | None, int] | None
+Delta = tuple[list[int | None] | None, int] | None
 """A key's value and time; None: it was deleted."""
-Words = dict[Key, Word]
+Deltas = dict[Key, Delta]
 
 
 @dataclass(frozen=True)
 class Layer:
     """One run as it is drawn; `step` is a time that no older layer has and no newer one lacks."""
 
-    words: dict[Key, tuple[list[int | None] | None, bool] | None]
+    deltas: dict[Key, tuple[list[int | None] | None, bool] | None]
     shown: tuple[HashRange, ...]
     in_file: bool
 
-    def said(self, step: int) -> Words:
+    def deltas_of(self, step: int) -> Deltas:
         """Every second row is of the step's second half: a bound between the two expires a part of the run."""
-        return {key: word and (word[0], 2 * step + int(word[1])) for key, word in self.words.items()}
+        return {key: delta and (delta[0], 2 * step + int(delta[1])) for key, delta in self.deltas.items()}
 
 
 CLIPS = st.sampled_from([HashRange(), HashRange(1, 2**63), HashRange(HASH_MAX, HASH_MAX)])
 MOVED = st.sampled_from([(0, 0), (1, HASH_MAX), (2**63, HASH_MAX + 1), (2**63, 1), (HASH_MAX, 2**62)])
 VALUES = st.tuples(st.sampled_from([[], [1], [None, 2], None]), st.booleans())
-WORDS = st.dictionaries(st.sampled_from(KEYS), VALUES | st.none(), max_size=12)
-LAYERS = st.builds(Layer, WORDS, st.builds(lambda clip, moved: clip.outside(*moved), CLIPS, MOVED), st.booleans())
+DELTAS = st.dictionaries(st.sampled_from(KEYS), VALUES | st.none(), max_size=12)
+LAYERS = st.builds(Layer, DELTAS, st.builds(lambda clip, moved: clip.outside(*moved), CLIPS, MOVED), st.booleans())
 BELOW = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=20)
 
 
@@ -69,22 +69,24 @@ def keys_of(keys: list[Key]) -> pa.Table:
     return pa.table({"k": pa.array(columns[0], pa.int32()), "part": pa.array(columns[1], pa.string())})
 
 
-def run_from(words: Words, distinct: int, in_file: bool) -> Run:
-    keys = list(words)
-    values = pa.array([word and word[0] for word in words.values()], SCHEMA.field("v").type)
-    times = pa.array([word and word[1] for word in words.values()], SCHEMA.field("at").type)
+def run_from(deltas: Deltas, distinct: int, in_file: bool) -> Run:
+    keys = list(deltas)
+    values = pa.array([delta and delta[0] for delta in deltas.values()], SCHEMA.field("v").type)
+    times = pa.array([delta and delta[1] for delta in deltas.values()], SCHEMA.field("at").type)
     rows = pa.Table.from_arrays([*keys_of(keys).columns, values, times], schema=SCHEMA)
-    run = run_of(hashes_of(keys, distinct), rows, np.array([word is None for word in words.values()], dtype=np.bool_))
-    if not (in_file and words):
+    run = run_of(
+        hashes_of(keys, distinct), rows, np.array([delta is None for delta in deltas.values()], dtype=np.bool_)
+    )
+    if not (in_file and deltas):
         return run
     file = encode(run, FileLayout(time="at", bloom=distinct % 2 == 0))
     return decode("run", file.data, file.checksum, SCHEMA)
 
 
-def rows_of(table: pa.Table) -> Words:
+def rows_of(table: pa.Table) -> Deltas:
     columns = [table.column(name).to_pylist() for name in ("k", "part", "v")]
     times = table.column("at").cast(pa.int64()).to_pylist()
-    rows: Words = {(k, part): (v, at) for k, part, v, at in zip(*columns, times, strict=True)}
+    rows: Deltas = {(k, part): (v, at) for k, part, v, at in zip(*columns, times, strict=True)}
     assert len(rows) == table.num_rows, "no key is there twice"
     return rows
 
@@ -120,20 +122,20 @@ def test_search_scan_and_merge_agree_with_dicts_laid_over_each_other(
     since: int,
     within: tuple[int, int],
 ) -> None:
-    model: Words = {key: (value, int(late)) for key, (value, late) in below.items()}
+    model: Deltas = {key: (value, int(late)) for key, (value, late) in below.items()}
     halves = (HashRange(0, MIDDLE - 1), HashRange(MIDDLE, HASH_MAX))
     # The lower file holds rows of the upper half too, which are not its own.
-    lower = {key: word for key, word in model.items() if hash_of(key, distinct) < MIDDLE + 1}
-    upper_half = {key: word for key, word in model.items() if hash_of(key, distinct) >= MIDDLE}
+    lower = {key: delta for key, delta in model.items() if hash_of(key, distinct) < MIDDLE + 1}
+    upper_half = {key: delta for key, delta in model.items() if hash_of(key, distinct) >= MIDDLE}
     files = [run_from(lower, distinct, True), run_from(upper_half, distinct, False)]
     bottom = [View(run, (half,), since, "at") for run, half in zip(files, halves, strict=True)]
     upper: list[View] = []
     for step, layer in enumerate(reversed(newest_first), 1):
-        said = layer.said(step)
-        upper.insert(0, View(run_from(said, distinct, layer.in_file), layer.shown, since, "at"))
-        model |= {key: word for key, word in said.items() if in_one_of(layer.shown, hash_of(key, distinct))}
-    alive = {key: word for key, word in model.items() if word is not None and word[1] >= since}
-    inside = {key: word for key, word in alive.items() if within[0] <= hash_of(key, distinct) <= within[1]}
+        deltas = layer.deltas_of(step)
+        upper.insert(0, View(run_from(deltas, distinct, layer.in_file), layer.shown, since, "at"))
+        model |= {key: delta for key, delta in deltas.items() if in_one_of(layer.shown, hash_of(key, distinct))}
+    alive = {key: delta for key, delta in model.items() if delta is not None and delta[1] >= since}
+    inside = {key: delta for key, delta in alive.items() if within[0] <= hash_of(key, distinct) <= within[1]}
 
     asked = sorted(KEYS, key=lambda key: hash_of(key, distinct))
     hashes, keys = hashes_of(asked, distinct), keys_of(asked)

@@ -1,6 +1,6 @@
-"""Any news, by any tasks, and any merges at any time: each hash has its newest row, and nobody else's.
+"""Any news, by any tasks, and any merges at any time: each hash has its newest row, and no other.
 
-Runs are dicts here (`tests.worlds.dict_runs`): what is tested is what is merged and how lists tell of it, not how.
+Runs are dicts here (`tests.worlds.dict_runs`): the test covers what is merged and how lists record it, not the merge.
 """
 
 from itertools import combinations, pairwise
@@ -28,7 +28,7 @@ MASKS = st.integers(0, 2**64 - 1) | st.integers(0, 63).map(lambda number: 1 << n
 
 
 def layouts(shards: int) -> list[list[range]]:
-    """Ways in which tasks may share so many shards."""
+    """Ways in which tasks may share `shards` shards."""
     half, quarter = max(1, shards // 2), max(1, shards // 4)
     cuts = [[], [half], [quarter], [quarter, quarter + half]]
     edges = [[0, *(cut for cut in each if cut < shards), shards] for each in cuts]
@@ -115,7 +115,7 @@ class Lists(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), bounds=st.tuples(st.integers(0, 63), st.integers(0, 63)), files=st.integers(1, 3))
     def merge_any_slice(self, number: int, bounds: tuple[int, int], files: int) -> None:
-        """Also one that nobody would choose, as long as references can tell of it."""
+        """Also one that is never chosen, as long as references can express it."""
         shards = self.layout[number % len(self.layout)]
         edges = self._hashes_of(shards)
         lo, hi = sorted(edges[bound % len(edges)] for bound in bounds)

@@ -2,8 +2,8 @@
 
 Reading order
 
-    compaction      the choice, and what it goes by
-    merge_choice    what can be chosen
+    compaction      the choice, and its cost model
+    merge_choice    the merges to choose from
     levels          the upper runs, and the bottom beneath them
     depth           how many upper runs there are
     slices          where the next slice begins and ends

@@ -1,11 +1,11 @@
 """What to merge, and when. A pure choice: `state` carries it out.
 
-Reading gets dearer with each upper run that shows a hash (the depth there), merging with each row that is written. If
-each epoch moves one slice of the hash range down, and `depth` slices are the whole, then an epoch of `n` rows over a
-bottom of `N` writes `N / depth` of them, and looks into `depth / 2` upper runs: over half of the range, merging was
-less than that many epochs ago. The sum is least where `depth` is the square root of `2 * merge_cost * N / n`. So it
-grows with the square root of the state, and is the same in every epoch. Where one run holds the rows of several epochs,
-these count as many times less, and for small epochs what a look into a run costs at least (`search_rows`) counts.
+The cost of a read grows with each upper run that shows a hash (the depth there), the cost of merging with each row
+written. If each epoch moves one slice of the hash range down, and `depth` slices make the whole, then an epoch of `n`
+rows over a bottom of `N` writes `N / depth` of them, and searches `depth / 2` upper runs: half of the range was merged
+less than that many epochs ago. The sum is least if `depth` is the square root of `2 * merge_cost * N / n`. So it grows
+with the square root of the state, and is the same in every epoch. If one run holds the rows of several epochs, these
+count as many times less. For small epochs the minimum cost of searching a run (`search_rows`) counts.
 """
 
 from collections.abc import Sequence
@@ -22,38 +22,38 @@ from dagster_ckpt.lsm.compaction.slices import Slice, Stretch, next_slice, rows_
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 _RUNS_MAX = 4096
-"""How many upper runs a table may have, over all shards, where each has no more than `depth_max`."""
+"""How many upper runs a table may have over all shards, each of which has no more than `depth_max`."""
 
 _HASTE_MAX = 1.5
-"""How much more is merged while there are more upper runs than there should be."""
+"""How much more is merged while there are too many upper runs."""
 
 _CALM = 0.1
-"""How much more upper runs than there should be are no reason to merge more."""
+"""The share of upper runs above the target that is tolerated without merging more."""
 
 _EXPIRING_DEPTH_MIN = 2
-"""With less, each epoch would write all of the table beside its own rows: then rather both at once."""
+"""With less, each epoch would write the whole table besides its rows: it is then cheaper to write both at once."""
 
 _EXPIRING_FILES = 4
-"""Into so many files a slice is written where rows expire: the next one rarely ends where a file does, and of a file
-that it cuts the moved rows are there twice."""
+"""The number of files a slice is written in if rows expire: the next slice rarely ends where a file does, and the moved
+rows of a file that it cuts are stored twice."""
 
 _TIER_RATIO = 2
-"""How much greater a run may be than all newer ones together to be merged with them."""
+"""How many times larger a run may be than all newer ones together to be merged with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
     """When runs are merged.
 
-    `merge_cost` is what merging a row costs, in searches for a row in one upper run. A look into a run costs as much
-    again as searching `search_rows`, and a merge as much as merging `slice_rows_min` or `slice_bytes_min`: slices are
-    no smaller. The depth stays between `depth_min` and `depth_max`; see `limits_for`. A run of fewer than `small_rows`
-    and `small_bytes` and less than `small_share` of the bottom is small, and `tier_runs` small runs of like sizes are
-    made one. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
+    `merge_cost` is the cost of merging a row, in searches for a row in one upper run. Each run searched has a fixed
+    cost of `search_rows` searches, and a merge that of merging `slice_rows_min` or `slice_bytes_min`: slices are no
+    smaller. The depth stays between `depth_min` and `depth_max`; see `limits_for`. A run with fewer than `small_rows`
+    and `small_bytes`, and less than `small_share` of the bottom, is small; `tier_runs` small runs of similar size are
+    merged into one. A file has at most about `file_bytes_max`: an Arrow string column holds 2 GiB.
 
-    Where rows expire, what is dead is not to be much of the whole: upper runs have about `upper_share` of the bottom's
-    rows or less, and a run is small below `expiring_small_share`. Not so below `expiring_rows_min` rows in all: what
-    is dead there costs less than a merge.
+    If rows expire, dead rows must stay a small part of the whole: upper runs have at most about `upper_share` of the
+    bottom's rows, and a run is small below `expiring_small_share`. This does not apply below `expiring_rows_min` rows
+    in all: dead rows there cost less than a merge.
     """
 
     merge_cost: float = 8.0
@@ -73,16 +73,16 @@ class CompactionLimits:
 
 
 def limits_for(shards: int, limits: CompactionLimits) -> CompactionLimits:
-    """The limits for a stream of so many shards: where they are many, each may have fewer runs."""
+    """The limits for a stream of `shards` shards: with many shards, each may have fewer runs."""
     return replace(limits, depth_max=min(limits.depth_max, max(2 * limits.depth_min, _RUNS_MAX // shards)))
 
 
 def is_rewritten(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], new_rows: int, limits: CompactionLimits
 ) -> bool:
-    """Whether an epoch of so many rows writes all of a table whose rows expire, with its own and without what is dead.
+    """Whether an epoch of `new_rows` rows rewrites the whole table, with its rows and without the expired ones.
 
-    Where an epoch's rows are so large a part of it, that costs no more than slices do, and leaves nothing that is dead.
+    If an epoch's rows are a large part of the table, that costs no more than slices do, and leaves no dead rows.
     """
     rows = _rows_of(lists, ranges)
     if rows + new_rows < limits.expiring_rows_min and max(map(len, lists), default=0) < limits.depth_min:
@@ -93,17 +93,17 @@ def is_rewritten(
 def choose_merges(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], limits: CompactionLimits, *, expiring: bool = False
 ) -> tuple[SliceMerge | TierMerge, ...]:
-    """What to merge of these shards' runs now, to be carried out in this order; empty: nothing.
+    """What to merge of these shards' runs now, in this order; empty: nothing.
 
     `expiring`: the table's rows expire.
 
-    **Slices.** Once there are upper runs enough, each epoch merges one slice; the next goes on where it ended, and
-    round again. While there are more upper runs than there should be, slices are up to half as great again. Where they
-    are more than twice the depth over all hashes, they are worked off at once, in several slices: intake waits.
+    **Slices.** Once there are enough upper runs, each epoch merges one slice; the next continues where it ended, and
+    wraps around. While there are too many upper runs, slices are up to 1.5 times as large. If they are more than twice
+    the depth over all hashes, they are merged at once, in several slices: intake waits.
 
-    **Tiers.** The newest runs do not count as long as they are small: few rows each would rewrite a slice. They are
-    merged with each other until they are no longer small. The one `TierMerge` comes last, and has no slice's output
-    among its runs.
+    **Tiers.** The newest runs do not count while they are small: few rows each would rewrite a slice. They are merged
+    with each other until they are no longer small. The one `TierMerge` comes last, and has no slice's output among its
+    runs.
     """
     if max(map(len, lists), default=0) < 2:
         return ()
@@ -137,13 +137,13 @@ def choose_merges(
 
 
 def _rows_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> float:
-    """How many rows the runs show, also those that newer ones hide, and expired ones of a run that has others."""
+    """How many rows the runs show, including those that newer ones hide, and expired ones of a run that has others."""
     return sum(rows_shown(ref, within) for refs, within in zip(lists, ranges, strict=True) for ref in refs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """What costs least: how many upper runs where the next slice is, and so on average, and how many rows a slice."""
+    """The cheapest pace: the upper runs where the next slice is, those on average, and the rows of a slice."""
 
     depth: int
     mean_depth: float
@@ -152,7 +152,7 @@ class _Pace:
 
 def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits, *, expiring: bool) -> _Pace:
     run_rows = sum(shard.run_rows for shard in shards)
-    # Shards that get no rows are not merged: they are no part of the whole.
+    # Shards that get no rows are not merged, and do not count.
     bottom_rows = sum(shard.bottom_rows for shard in shards if shard.depth)
     if not run_rows:
         return _Pace(limits.depth_min, limits.depth_min, limits.slice_rows_min)
@@ -164,22 +164,22 @@ def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits, *, expiring: b
     best = round(sqrt(worth * max(bottom_rows, rows_min) / run_rows))
     depth = max(limits.depth_min, min(best, limits.depth_max))
     if expiring:
-        # What was moved down is there twice until the whole run was, and a slice keeps what expired until its turn.
+        # Moved rows are stored twice until the whole run is moved, and a slice keeps expired rows until its turn.
         depth = min(depth, max(_EXPIRING_DEPTH_MIN, round(limits.upper_share * bottom_rows / run_rows)))
     rows = max(
         (bottom_rows / depth + run_rows) * epoch_rows / run_rows,
         rows_min,
-        # Or the bottom came to be of too many files.
+        # Otherwise the bottom would have too many files.
         bottom_rows / (2 * limits.depth_max),
     )
-    # From nothing just behind the last slice, the depth grows to `depth` where the next one is, a slice at a time. A
-    # slice is merged a little before that: pausing for an epoch now and then would make the others greater.
+    # The depth grows from zero just behind the last slice to `depth` at the next one, a slice at a time. A slice is
+    # merged slightly earlier: an occasional epoch without a merge would make the other merges larger.
     share = min(1.0, rows / (bottom_rows + depth * run_rows))
     return _Pace(depth, max(0.5, (depth * (1 + share) - 1) / 2), rows)
 
 
 def _stretches(shards: Sequence[ShardDepth], depth: int) -> list[Stretch]:
-    """From where on the next slice is taken: the deepest shard and what comes after it."""
+    """Where the next slice is taken from: the deepest shard and those after it."""
     first = max(range(len(shards)), key=lambda index: (shards[index].depth, not shards[index].not_begun, -index))
     stretches = [shards[first].ahead()]
     if stretches[0].hi == shards[first].within.hi:
@@ -198,9 +198,9 @@ def _legal(
     limits: CompactionLimits,
     files_min: int,
 ) -> SliceMerge:
-    """The slice, or all of the deepest shard where the slice would leave a run in too many pieces for its reference.
+    """The slice, or all of the deepest shard if the slice would leave a run in too many pieces for its reference.
 
-    No list that we write is like that.
+    The lists that we write never require that.
     """
     legal = all(may_merge(refs, within, piece.range) for refs, within in zip(lists, ranges, strict=True))
     files = max(1, files_min, ceil(piece.bytes / limits.file_bytes_max))
@@ -208,21 +208,21 @@ def _legal(
 
 
 def _foreseen(merge: SliceMerge, piece: Slice) -> RunRef:
-    """What the merge will write, as far as the choice needs to know."""
+    """The output of the merge, as far as the choice needs it."""
     return RunRef("", merge.rows, int(piece.bytes), "", Epoch(0), hashes=merge.range, clip=merge.range)
 
 
 def _tier(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, limits: CompactionLimits
 ) -> TierMerge | None:
-    """The newest small runs, as far down as their sizes are alike, once they are enough."""
+    """The newest small runs, as far down as their sizes are similar, once there are enough."""
     if not any(all(map(small.fits, refs[:2])) for refs in lists if len(refs) > 2):
         return None
     rows = 0.0
     count = 0
     for placed in levels_of(lists, ranges).upper:
         more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
-        # Once they are enough, not more than what is no longer small: a burst is merged a part at a time.
+        # Once there are enough, stop where they are no longer small: a burst is merged in parts.
         enough = count >= limits.tier_runs and rows + more > small.rows
         if not small.fits(placed.ref) or enough or (count > 0 and more > _TIER_RATIO * rows):
             break

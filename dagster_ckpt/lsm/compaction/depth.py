@@ -1,4 +1,4 @@
-"""How many runs some shards have above each other, and how many rows are in them: what a choice of merges goes by."""
+"""How many upper runs some shards have, and how many rows are in them: the input of the choice of merges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class ShardDepth:
-    """What a shard has.
+    """The runs of a shard, and their sizes.
 
     `cursor` is where its next slice begins. `depth` is how many upper runs count; `run_rows` how many rows each of them
-    had to begin with, on average, and `epoch_rows` how many came in an epoch; `shown_rows` how many all of them still
-    show. `bottom_rows` counts the bottom.
+    had at first, on average, and `epoch_rows` how many came in an epoch; `shown_rows` how many all of them still show.
+    `bottom_rows` counts the bottom.
     """
 
     within: HashRange
@@ -46,7 +46,7 @@ class ShardDepth:
         return self.cursor == self.within.lo
 
     def ahead(self) -> Stretch:
-        """From the cursor on, as far as there are upper runs; else what comes after going round."""
+        """The range from the cursor on if it has upper runs; else the range before it, after wrapping around."""
         lo, hi = self.cursor, self.within.hi
         if not any(last >= lo for ref in self.upper for _, last in shown(ref, self.within)):
             lo, hi = self.within.lo, self.cursor - 1
@@ -54,14 +54,14 @@ class ShardDepth:
 
 
 def rows_shown(ref: RunRef, within: HashRange) -> float:
-    """About how many rows of the file a shard of this hash range shows, whether or not newer ones hide them."""
+    """About how many rows of the file a shard of this hash range shows, including rows that newer ones hide."""
     return sum(rows_in(ref, lo, hi) for lo, hi in shown(ref, within))
 
 
 def depths_of(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, small_share: float
 ) -> tuple[list[ShardDepth], Small]:
-    """What each of the shards has, and below which size a run of theirs is small: less than a share of the bottom."""
+    """The depth of each shard, and the size below which a run of theirs is small: less than a share of the bottom."""
     uppers = [upper_count(refs, within) for refs, within in zip(lists, ranges, strict=True)]
     bottom_rows = [
         sum(rows_shown(ref, within) for ref in refs[upper:])
@@ -76,7 +76,7 @@ def depths_of(
 
 
 def depth_of(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
-    """What one shard has; a run is small as `small` says."""
+    """The depth of one shard; `small` defines which runs are small."""
     upper = upper_count(refs, within)
     bottom_rows = sum(rows_shown(ref, within) for ref in refs[upper:])
     return _depth_of(refs[:upper], refs[upper:], within, bottom_rows, small)
@@ -97,8 +97,8 @@ def _depth_of(
         if (counted or not small.fits(ref)) and (rows := rows_shown(ref, within)):
             counted.append((ref, *ref.clip.intersect(within)))
             shown_rows += rows
-    # Several files with a clip each may be one run in pieces: together they count as one. Not by the whole hash range,
-    # of which a timeline has only the part that has not expired.
+    # Several files with a clip each may be one run in pieces: together they count as one. Not relative to the whole
+    # hash range, because a timeline has only the part that has not expired.
     width = max((hi for _, _, hi in counted), default=0) - min((lo for _, lo, _ in counted), default=0) + 1
     runs: dict[int, float] = {}
     for ref, lo, hi in counted:
@@ -112,7 +112,7 @@ def _depth_of(
         within=within,
         upper=upper,
         bottom=bottom,
-        # A list that was made for another hash range may have its merge ranges end outside of this one.
+        # In a list made for another hash range, merge ranges may end outside this one.
         cursor=cursor if within.lo <= cursor <= within.hi else within.lo,
         depth=depth,
         run_rows=run_rows,
@@ -123,5 +123,5 @@ def _depth_of(
 
 
 def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
-    """How many runs most epochs write, of how many each did; below one where small runs of several were merged."""
+    """How many runs a typical epoch writes, from those of each; below one if small runs of several were merged."""
     return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)

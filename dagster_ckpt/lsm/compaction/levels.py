@@ -1,8 +1,8 @@
-"""What the runs of some shards are, taken together: upper runs that overlap, and beneath them a bottom that does not.
+"""The levels of some shards' runs, taken together: upper runs that overlap, above a bottom that does not.
 
-A shard's list is newest first. Its bottom is the greatest stretch at the old end in which no two runs show the same
-hash: nothing is older, so a tombstone there hides nothing. What comes before is upper. So any list has its levels, also
-one written by a release that knew none.
+A shard's list is newest first. Its bottom is the longest part at the old end in which no two runs show the same hash:
+nothing is older, so a tombstone there hides nothing. All runs before it are upper. So any list has levels, also one
+written by a release that had none.
 """
 
 from bisect import bisect_left
@@ -18,14 +18,14 @@ from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 File = tuple[str, StreamUuid | None, int | None]
-"""What references to the same rows have in common: the file, and from which time on its rows are shown."""
+"""Equal for references to the same rows: the file, and the time from which on its rows are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleRun:
-    """A file and the hashes of it that some shards show: ascending, disjoint, none next to another, never empty.
+    """A file and the hashes of it that some shards show: ascending, disjoint, not adjacent, never empty.
 
-    `ref` is the reference of one of these shards: its `clip` and merge range say nothing about the others.
+    `ref` is the reference of one of these shards: its `clip` and merge range do not apply to the others.
     """
 
     ref: RunRef
@@ -37,7 +37,7 @@ class Levels:
     """The runs of some shards together.
 
     `upper` is newest first: the first that has a key's row hides the others, and all of `bottom`. `bottom` is
-    ascending; each shows exactly one range and no two the same hash. A file may be there more than once.
+    ascending; each shows exactly one range and no two the same hash. A file may occur more than once.
     """
 
     upper: tuple[VisibleRun, ...]
@@ -59,9 +59,9 @@ def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) ->
 
 
 def shown(ref: RunRef, within: HashRange) -> tuple[HashRange, ...]:
-    """Which hashes of the file a shard of this hash range shows, where the file has any; ascending.
+    """The hashes of the file that a shard of this hash range shows, within the file's hashes; ascending.
 
-    At most two ranges: a merge range that does not go round leaves what is below and what is above.
+    At most two ranges: a merge range that does not wrap around leaves those below and those above it.
     """
     clip, hashes = ref.clip, ref.hashes
     least, greatest = max(clip.lo, hashes.lo, within.lo), min(clip.hi, hashes.hi, within.hi)
@@ -73,7 +73,7 @@ def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
     starts: list[int] = []
     ends: list[int] = []
     for depth in range(len(refs), 0, -1):
-        # By clip, not by what the file has: runs that came in the order of their times would all be bottom, and never
+        # By clip, not by the file's hashes: runs that came in the order of their times would all be bottom, and never
         # be merged.
         ref = refs[depth - 1]
         for lo, hi in ref.clip.intersect(within).outside(ref.moved_lo, ref.moved_hi):
@@ -88,9 +88,9 @@ def upper_count(refs: Sequence[RunRef], within: HashRange) -> int:
 def in_one_order(lists: Sequence[Sequence[RunRef]]) -> list[list[tuple[int, RunRef]]]:
     """One list that keeps the order of each of these: for each file the lists (by index) that name it, ascending.
 
-    A list may name a file more than once, with several parts of it; those next to each other are taken together. A file
-    is taken when it is the next one of every list in which it still occurs; the newest such file first. Where there is
-    none (no list we write is like that) one list goes ahead alone: the file comes up again for the others.
+    A list may name several parts of a file; adjacent ones are taken together. A file is taken when it is the next of
+    every list in which it still occurs; the newest such file first. If there is none (we never write such lists), one
+    list advances alone, and the file recurs for the others.
     """
     heads = _Heads(lists)
     order = []
@@ -112,7 +112,7 @@ class _Heads:
             self._arrive(index)
 
     def take(self) -> list[tuple[int, RunRef]]:
-        """The next file and the lists it is taken from; empty: nothing is left."""
+        """The next file and the lists that name it; empty: nothing is left."""
         if not self._indices:
             return []
         if self._ready:
@@ -156,12 +156,12 @@ def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> Vis
 
 
 def _files_of(bottom: list[tuple[HashRange, RunRef]]) -> Iterable[VisibleRun]:
-    """The bottom's pieces, ascending; those of one file that are next to each other made one."""
+    """The bottom's pieces, ascending; adjacent ones of one file are joined."""
     for _, group in groupby(bottom, key=lambda each: _file(each[1])):
         pieces = list(group)
         yield from (VisibleRun(pieces[0][1], (each,)) for each in coalesced(piece for piece, _ in pieces))
 
 
 def _file(ref: RunRef) -> File:
-    # The time, because a shard that narrowed it no longer sees rows that another one still does.
+    # The time, because a shard that narrowed it no longer sees rows that another one still sees.
     return ref.path, ref.ancestor, None if ref.times is None else ref.times.least_us

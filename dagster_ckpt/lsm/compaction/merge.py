@@ -1,30 +1,20 @@
-"""Runs made into one: the newest delta of each key."""
+"""Merges several runs into one: the newest delta of each key."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain, stack, take
+from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain
 from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, with_key
-from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.runs.run import Run, live, one_after_another, run_of
+from dagster_ckpt.lsm.runs.deltas import newest_of
+from dagster_ckpt.lsm.runs.run import Run, live, one_after_another
 from dagster_ckpt.lsm.runs.view import View
 
 
 def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
     """All keys of the runs, each with its newest delta; the runs come newest first, at least one. Tombstones stay."""
-    if len(runs) == 1:
-        return runs[0]
-    hashes = np.concatenate([run.hashes for run in runs])
-    rows = stack([run.columns() for run in runs])
-    groups = key_order(hashes, rows.select(list(keys)))
-    newest = groups.order[groups.starts]
-    tombstones: Mask | None = None
-    if any(run.tombstones is not None for run in runs):
-        each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
-        tombstones = np.concatenate(each)[newest]
-    return run_of(hashes[newest], take(rows, newest), tombstones)
+    return runs[0] if len(runs) == 1 else newest_of(runs, keys)[0]
 
 
 def merged_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
@@ -43,7 +33,7 @@ def merged_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
 
 
 def _places(below: Run, news: Run, keys: Sequence[str]) -> tuple[Positions, Mask]:
-    """Of each of the news where it belongs in the run below it, and whether its key is what lies there."""
+    """For each row of the news its position in the run below it, and whether its key is already there."""
     hashes, queries = news.hashes, np.arange(len(news))
     at = np.searchsorted(below.hashes, hashes)
     same_hash = np.flatnonzero(np.take(below.hashes, at, mode="clip") == hashes)
@@ -56,7 +46,7 @@ def _places(below: Run, news: Run, keys: Sequence[str]) -> tuple[Positions, Mask
 
 
 class _Weave:
-    """How some rows go into n others: some of those are removed, some replaced, and new ones lie before some.
+    """A merge of some rows into n others, some of which are removed, some replaced, and some preceded by new rows.
 
     `removed`, `replaced_at` and `new_at` (ascending) are positions in the n rows, the other two the rows that go there.
     """
@@ -77,7 +67,7 @@ class _Weave:
         self._slots = np.concatenate([slots_of_new, slots_of_replaced])
         self._rows = np.concatenate([new, replaced])
         self._n = n
-        # The others in their order; where a new row comes, any of them, to be written over.
+        # The others in their order; in place of a new row, any of them, to be overwritten.
         self._others: Positions | None = None
         if len(removed) or len(new):
             before = np.zeros(n - len(removed) + len(new), dtype=np.int64)
@@ -89,7 +79,7 @@ class _Weave:
                 self._others = np.take(left, self._others, mode="clip")
 
     def column(self, others: pa.Array, theirs: pa.Array) -> pa.Array:
-        """A column of the outcome, from that of the n rows and that of those which go into them."""
+        """A column of the result, from that of the n rows and that of the rows which go into them."""
         mine, more = plain(others), plain(theirs)
         if mine is None or more is None:
             rows = np.arange(self._n) if self._others is None else self._others.copy()
@@ -112,7 +102,7 @@ def _woven(below: Run, news: Run, weave: _Weave) -> Run:
 
 
 def scan(upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: Sequence[str]) -> Run | None:
-    """The newest rows with `lo <= hash <= hi` by ascending hash, without tombstones and what expired.
+    """The newest rows with `lo <= hash <= hi` by ascending hash, without tombstones and expired rows.
 
     `upper` comes newest first, `bottom` below it, disjoint and ascending. None: there is no run at all.
     """

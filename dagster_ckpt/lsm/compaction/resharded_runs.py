@@ -1,11 +1,11 @@
-"""The run lists of a table sorted by hash, when its stream gets another number of shards. No run is read or written.
+"""Reshards the run lists of a table sorted by hash. Reads and writes no run.
 
-A shard is a range of hashes, so a shard that is split leaves each new one the runs that show hashes of it, with a clip;
-and shards that become one leave it the runs of all, newest first.
+A shard is a range of hashes. If a shard is split, each new one gets the runs that show hashes of it, with a clip; if
+shards are joined, the new one gets the runs of all, newest first.
 
-What compaction has moved down of a run may be another part of it in each of the old shards, and a reference has room
-for one merge range only. Then the new shard names the run more than once, one reference below the other, each with the
-clip of an old shard: no clip overlaps another. Merging makes them fewer in time, as it does with all runs.
+Compaction may have moved down a different part of a run in each of the old shards, but a reference has only one merge
+range. Then the new shard names the run more than once, in adjacent references, each with the clip of an old shard: no
+clip overlaps another. Merging reduces them in time, as it does with all runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 
 def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
-    """The lists of so many shards, that show the same rows in the same order as these; both are powers of two."""
+    """The lists of `shards` shards that show the same rows in the same order as these; both are powers of two."""
     before = len(lists)
     within = split(shards)
     if shards >= before:
@@ -30,7 +30,7 @@ def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
 
 
 def _of(refs: Iterable[RunRef], within: HashRange) -> tuple[RunRef, ...]:
-    """What of a shard's runs has hashes of this range."""
+    """A shard's runs that show hashes of this range, clipped to it."""
     return tuple(ref.within(within) for ref in refs if shown(ref, within))
 
 
@@ -44,7 +44,7 @@ def _joined(lists: Sequence[Sequence[RunRef]], first: int, of: int) -> tuple[Run
 
 
 def _as_few(refs: Iterable[RunRef]) -> Iterator[RunRef]:
-    """These references, neighbours to the same rows as one where one can say what both show."""
+    """These references, with adjacent ones to the same rows joined if one reference can show what both do."""
     last: RunRef | None = None
     for ref in refs:
         one = None if last is None else _as_one(last, ref)
@@ -62,7 +62,7 @@ def _as_one(one: RunRef, other: RunRef) -> RunRef | None:
     ):
         return None
     pieces = coalesced((*one.visible, *other.visible))
-    # With the merge range that one of them has, where that says it: there compaction goes on.
+    # With the merge range of one of them, if that shows the same: compaction continues there.
     for ref in (replace(one, clip=clip), replace(other, clip=clip)):
         if ref.visible == pieces:
             return ref

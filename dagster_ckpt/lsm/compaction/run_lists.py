@@ -1,4 +1,4 @@
-"""Run lists after something was written: new lists, the old ones are left as they are."""
+"""Run lists after a write: new lists, which leave the old ones unchanged."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ RunLists = tuple[tuple[RunRef, ...], ...]
 def with_news(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], news: Sequence[RunRef]) -> RunLists:
     """The lists with new runs on top. `news` are newest first.
 
-    The clip of a new run says for which hashes it was written, not which it has: a task's is its whole hash range.
-    Each shard gets the part that is its own, and none where the file can have no row of it.
+    The clip of a new run is the range it was written for, not the hashes it has: a task's whole hash range. Each shard
+    gets its part of the clip, and no reference if the file cannot have a row of it.
     """
     return tuple((*_of_shard(news, within), *refs) for refs, within in zip(lists, ranges, strict=True))
 
@@ -28,10 +28,10 @@ def after_merge(
     merge: SliceMerge | TierMerge,
     outputs: Sequence[RunRef],
 ) -> RunLists:
-    """The lists after `merge` was carried out on just these; `outputs` are what it wrote.
+    """The lists after `merge` was carried out on exactly these; `outputs` are what it wrote.
 
-    Of a `SliceMerge`: any number of files with disjoint clips within its range. Of a `TierMerge`: any number, newest
-    first, the clip of each as in `with_news`. Each shard gets its own part of a file.
+    A `SliceMerge` writes any number of files with disjoint clips within its range. A `TierMerge` writes any number,
+    newest first, the clip of each as in `with_news`. Each shard gets its part of a file.
     """
     if isinstance(merge, TierMerge):
         return _after_tier_merge(lists, ranges, merge, outputs)
@@ -41,7 +41,7 @@ def after_merge(
 
 
 def may_merge(refs: Sequence[RunRef], within: HashRange, part: HashRange) -> bool:
-    """Whether a shard's rows of these hashes may be moved down: what is left of each run must fit one reference."""
+    """Whether a shard's rows of these hashes may be moved down: the rest of each run must fit in one reference."""
     moved = part.intersect(within)
     return moved.is_empty or all(len(_without(shown(ref, within), moved)) <= 2 for ref in refs)
 
@@ -73,9 +73,9 @@ def _after_slice_merge(
 
 
 def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
-    """An upper run after its rows of these hashes were moved down; None: it shows nothing any more.
+    """An upper run after its rows of these hashes were moved down; None: it no longer shows anything.
 
-    Its merge range then ends where the shard's merging has come to, so that the next merge can go on from there.
+    Its merge range then ends where the shard's merging has stopped, so that the next merge continues from there.
     """
     before = shown(ref, within)
     left = _without(before, part)
@@ -90,7 +90,7 @@ def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
 
 
 def _cut(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
-    """A run of the bottom after its rows of these hashes were merged; None: it shows nothing any more."""
+    """A run of the bottom after its rows of these hashes were merged; None: it no longer shows anything."""
     if ref.clip.intersect(part).is_empty:
         return ref
     left = _without(shown(ref, within), part)
@@ -98,8 +98,8 @@ def _cut(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
 
 
 def _clipped(ref: RunRef, left: Sequence[HashRange]) -> RunRef:
-    """The run showing just these hashes."""
-    assert len(left) <= 2, "a merge leaves no more of a run than one reference can say"
+    """The run showing only these hashes."""
+    assert len(left) <= 2, "a merge leaves no more of a run than fits in one reference"
     clip = HashRange(left[0].lo, left[-1].hi)
     if len(left) == 1:
         return replace(ref, clip=clip, moved_lo=0, moved_hi=0)
@@ -112,5 +112,5 @@ def _without(pieces: Sequence[HashRange], part: HashRange) -> tuple[HashRange, .
 
 
 def _of_shard(files: Sequence[RunRef], within: HashRange) -> list[RunRef]:
-    """A shard's own references to these files, where it may have rows in them."""
+    """A shard's references to those of these files that may have rows of it."""
     return [ref.within(within) for ref in files if shown(ref, within)]

@@ -1,7 +1,7 @@
-"""Where the next slice begins and ends, by how many rows lie where.
+"""Where the next slice begins and ends, by the number of rows in each range.
 
-How a file's rows are spread is not known here: evenly from its least hash to its greatest, we say. So they are where
-the hash is that of a key; where it is a time, a slice may hold more rows or fewer.
+The distribution of a file's rows is not known here: we assume that they are spread evenly from its least hash to its
+greatest. That holds for hashes of keys; if the hash is a time, a slice may hold more rows or fewer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +14,13 @@ from dagster_ckpt.lsm.compaction.levels import shown
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 _GAP_SHARE = 1 / 8
-"""From which share of a slice on rows that lie beneath no upper run are left where they are."""
+"""Rows beneath no upper run stay where they are if they are at least this share of a slice."""
 
 _EVEN_MAX = 3.5
-"""The last few slices, so many at most, are made alike, so that none is tiny."""
+"""The last few slices, at most this many, are made equal, so that none is tiny."""
 
 _OVER_MAX = 1 / 4
-"""How much more than a slice the last one may be, rather than two."""
+"""How much larger than a slice the last one may be before it is split in two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Hashes to merge, and about how many rows and bytes that is."""
+    """Hashes to merge, and about how many rows and bytes they have."""
 
     range: HashRange
     rows: float
@@ -56,9 +56,9 @@ class _Step:
 
 
 def next_slice(stretches: Iterable[Stretch], rows: float) -> Slice | None:
-    """The first slice of about `rows` rows in these stretches, each next to the one before; None: nothing to merge.
+    """The first slice of about `rows` rows in these adjacent stretches; None: nothing to merge.
 
-    What lies beneath no upper run is left where it is, if it is many rows.
+    Many rows beneath no upper run stay where they are.
     """
     steps = _until(chain.from_iterable(map(_steps, stretches)), rows * _EVEN_MAX)
     steps = _up_to_gap(_from_first_upper(steps, rows * _GAP_SHARE), rows * _GAP_SHARE)
@@ -75,7 +75,7 @@ def next_slice(stretches: Iterable[Stretch], rows: float) -> Slice | None:
             continue
         width = step.hi - step.lo + 1
         hashes = int((rows - taken) / step.rows * width)
-        # Rows of one time may be more than a slice; there is no less of them than all.
+        # Rows of one time may be more than a slice, and cannot be split.
         if hashes or not taken:
             share = max(1, hashes) / width
             taken, bytes_, end = taken + share * step.rows, bytes_ + share * step.bytes, step.lo + max(1, hashes) - 1
@@ -91,7 +91,7 @@ def rows_in(ref: RunRef, lo: int, hi: int) -> float:
 
 
 def _steps(stretch: Stretch) -> Iterator[_Step]:
-    """A stretch in steps, ascending, without a hole."""
+    """A stretch in steps, ascending, without gaps."""
     pieces = [
         (max(lo, stretch.lo), min(hi, stretch.hi), ref, ref.hashes.hi - ref.hashes.lo + 1, is_upper)
         for is_upper, refs in ((True, stretch.upper), (False, stretch.bottom))
@@ -99,7 +99,7 @@ def _steps(stretch: Stretch) -> Iterator[_Step]:
         for lo, hi in shown(ref, stretch.within)
         if lo <= stretch.hi and hi >= stretch.lo
     ]
-    # At one place, what ends comes before what begins.
+    # At one place, ends come before beginnings.
     changes = [(hi + 1, -1, index) for index, (_, hi, *_) in enumerate(pieces)]
     changes += [(lo, 1, index) for index, (lo, *_) in enumerate(pieces)]
     lo, upper, rows, bytes_ = stretch.lo, 0, 0.0, 0.0
@@ -122,7 +122,7 @@ def _steps(stretch: Stretch) -> Iterator[_Step]:
 
 
 def _until(steps: Iterable[_Step], rows: float) -> list[_Step]:
-    """The first steps, so many that `rows` rows and more follow the first that has an upper run."""
+    """The first steps, until at least `rows` rows follow the first step with an upper run."""
     taken = []
     counted = 0.0
     upper = False
@@ -136,9 +136,9 @@ def _until(steps: Iterable[_Step], rows: float) -> list[_Step]:
 
 
 def _from_first_upper(steps: list[_Step], gap_rows: float) -> list[_Step]:
-    """Without what comes before the first upper run, if that is many rows."""
+    """The steps without those before the first upper run, if these have many rows."""
     first = next((index for index, step in enumerate(steps) if step.upper), len(steps))
-    # A bottom run is merged from where it begins, or its rest would be in two pieces.
+    # A bottom run is merged from its beginning, or its rest would be in two pieces.
     while 0 < first < len(steps) and steps[first].bottom is not None and steps[first - 1].bottom is steps[first].bottom:
         first -= 1
     skipped = sum(step.rows for step in steps[:first])
@@ -146,7 +146,7 @@ def _from_first_upper(steps: list[_Step], gap_rows: float) -> list[_Step]:
 
 
 def _up_to_gap(steps: list[_Step], gap_rows: float) -> list[_Step]:
-    """The steps up to the first many rows that lie beneath no upper run."""
+    """The steps up to the first gap: `gap_rows` rows beneath no upper run."""
     begins, counted = 0, 0.0
     for index, step in enumerate(steps):
         if step.upper:

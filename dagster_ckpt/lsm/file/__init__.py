@@ -5,5 +5,5 @@ Reading order
     run_file     a run's file, encoded and decoded
     run_tail     the end of the file: descriptor and checksums
     blocks       blocks with a checksum each, checked when their bytes are first used
-    byte_ranges  which bytes of the file some rows are in
+    byte_ranges  the bytes of the file that hold some rows
 """

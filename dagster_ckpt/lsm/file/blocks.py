@@ -1,4 +1,4 @@
-"""Checksums over blocks of a file, checked where and when bytes are first used."""
+"""Checksums over blocks of a file, checked when their bytes are first used."""
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -14,8 +14,8 @@ from dagster_ckpt.lsm.columns import Positions, stretches
 from dagster_ckpt.lsm.file.byte_ranges import Places, all_of, places_of, together
 
 BLOCK_BYTES = 16 * 1024
-"""So little is read and checked for one row, also from a store that is far away; and yet the checksums are a quarter of
-a per mille of the file, and checking all of it takes only a seventh longer than in blocks of 256 KiB."""
+"""The unit read and checked for one row, also from a remote store. At this size the checksums are still only a quarter
+of a per mille of the file, and checking all of it takes only a seventh longer than in blocks of 256 KiB."""
 
 Checksums = npt.NDArray[np.uint32]
 
@@ -27,26 +27,26 @@ Range = tuple[int, int]
 
 
 Damaged = Callable[[int, memoryview], list[Range]]
-"""Which ranges are damaged of bytes that begin at this place of a file."""
+"""Returns the damaged ranges in these bytes, which begin at this offset of a file."""
 
 
 class Far(Protocol):
-    """Brings bytes of a file that lies elsewhere to where they are read. What it brought may be damaged.
+    """Fetches bytes of a remote file to where they are read. The bytes may arrive damaged.
 
-    Where it can be told what is `damaged` it leaves that out, since others may trust what is there already.
+    With `damaged` it leaves out damaged ranges, since other readers may already trust the bytes in place.
     """
 
     @property
     def origin(self) -> str:
-        """Where the file lies, for errors."""
+        """Where the file is stored, for errors."""
         ...
 
     def fetch(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
-        """Bring the bytes of ascending, disjoint ranges that are not there yet: all that one step needs, at once."""
+        """Fetch the missing bytes of ascending, disjoint ranges: all that one step needs, at once."""
         ...
 
     def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
-        """Bring bytes that are there, but are damaged."""
+        """Fetch bytes again that are present, but damaged."""
         ...
 
 
@@ -60,7 +60,7 @@ def checksums_of(data: memoryview, block_bytes: int) -> Checksums:
 class CheckedBytes:
     """A file's bytes, of which those before `covered` have block checksums. Bytes are checked once, then trusted.
 
-    With `far`, blocks are brought from there before they are checked, and once more where they are damaged.
+    With `far`, blocks are fetched from there before they are checked, and once more if they are damaged.
     """
 
     name: str
@@ -75,30 +75,30 @@ class CheckedBytes:
         self._checked = np.zeros(len(self.checksums), dtype=np.bool_)
 
     def check_rows(self, arrays: Sequence[pa.Array], rows: Positions) -> list[bool]:
-        """Check these rows of arrays that lie in the file; of each array, whether all of it is checked now.
+        """Check these rows of arrays in the file; returns for each array whether all of it is checked now.
 
         Raises `CorruptStateError`.
         """
-        # Not nbytes: that reads offsets, which are not checked, or not even brought, yet.
+        # Not nbytes: that reads offsets, which are not yet checked, or not even fetched.
         blocks = sum(array.get_total_buffer_size() for array in arrays) / self.block_bytes
         if len(rows) >= blocks and _are_spread(rows, len(arrays[0])):
-            self.check_arrays(arrays)  # nearly every block has some of so many rows, and the bookkeeping costs more
+            self.check_arrays(arrays)  # nearly every block has some of these rows, and finding which costs more
             return [True] * len(arrays)
         for places in together([places_of(array, rows, rows + 1) for array in arrays]):
             self._check_places(places)
         return [self._is_checked(array) for array in arrays]
 
     def check_arrays(self, arrays: Sequence[pa.Array]) -> None:
-        """Check all bytes of arrays that lie in the file. Raises `CorruptStateError`."""
+        """Check all bytes of arrays in the file. Raises `CorruptStateError`."""
         self._check_places([places for array in arrays for places in all_of(array.buffers())])
 
     def check_slices(self, arrays: Sequence[pa.Array]) -> None:
-        """Check all rows of slices of arrays that lie in the file. Raises `CorruptStateError`."""
+        """Check all rows of slices of arrays in the file. Raises `CorruptStateError`."""
         for places in together([places_of(each, np.array([0]), np.array([len(each)])) for each in arrays]):
             self._check_places(places)
 
     def check_items(self, items: npt.NDArray[Any], places: Positions) -> bool:
-        """As `check_rows`, for numbers that lie in the file outside of Arrow's arrays: they are few beside those."""
+        """As `check_rows`, for numbers in the file outside of Arrow's arrays, which are comparatively few."""
         start, width = int(items.__array_interface__["data"][0]), items.itemsize
         if self.far is None:
             self.check(start - self.data.address, start - self.data.address + items.nbytes)
@@ -111,14 +111,14 @@ class CheckedBytes:
         self.check_ranges([(start, until)])
 
     def check_ranges(self, ranges: Iterable[Range]) -> None:
-        """Check the blocks of all these ranges of bytes, brought together. Raises `CorruptStateError`."""
+        """Check the blocks of all these ranges of bytes, fetched together. Raises `CorruptStateError`."""
         wanted = [np.arange(start // self.block_bytes, -(-until // self.block_bytes)) for start, until in ranges]
         if wanted:
             blocks = wanted[0] if len(wanted) == 1 else np.unique(np.concatenate(wanted))
             self.check_blocks(blocks)
 
     def check_blocks(self, blocks: Blocks) -> None:
-        """Check these blocks, brought together. Raises `CorruptStateError`."""
+        """Check these blocks, fetched together. Raises `CorruptStateError`."""
         blocks = blocks[~self._checked[blocks]]
         if len(blocks) == 0:
             return
@@ -138,7 +138,7 @@ class CheckedBytes:
         self._checked[blocks] = True
 
     def _check_places(self, places: Sequence[Places]) -> None:
-        """Check what lies at these places in memory."""
+        """Check the bytes at these places in memory."""
         wanted = np.zeros(len(self.checksums), dtype=np.bool_)
         for starts, ends in places:
             first, last = self._block_at(starts), self._block_at(ends - 1)
@@ -168,7 +168,7 @@ class CheckedBytes:
         return damaged
 
     def _damaged_in(self, start: int, data: memoryview) -> list[Range]:
-        """The blocks that would be damaged with these bytes in the place of those there."""
+        """The blocks that would be damaged with these bytes in place of the present ones."""
         view, end = memoryview(self.data), start + len(data)
         damaged = []
         for block in range(start // self.block_bytes, min(-(-end // self.block_bytes), len(self.checksums))):
@@ -188,5 +188,5 @@ class CheckedBytes:
 
 
 def _are_spread(rows: Positions, of: int) -> bool:
-    """Whether these rows reach over most of so many, and are no stretch of neighbours."""
+    """Whether these rows extend over at least half of `of` rows, rather than a run of neighbours."""
     return len(rows) > 0 and 2 * int(rows.max() - rows.min()) >= of

@@ -1,4 +1,4 @@
-"""Which bytes the rows of an Arrow array lie in."""
+"""The byte ranges of rows of an Arrow array."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -19,13 +19,13 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
     **{type_.id: np.dtype(np.int32) for type_ in _SHORT},
     **{type_.id: np.dtype(np.int64) for type_ in _LONG},
 }
-"""The offsets of types whose values have no width of their own."""
+"""The offsets of types whose values have variable width."""
 
 
 def places_of(array: pa.Array, first: Positions, until: Positions) -> Iterator[list[Places]]:
-    """Where the ranges of rows `[first, until)` of an array lie, step by step.
+    """The places of the row ranges `[first, until)` of an array, step by step.
 
-    What one step yields must be there when the next one is asked for: that reads in it where the rest lies.
+    The bytes that one step yields must be present before the next step: it reads offsets in them.
     """
     buffers, type_ = array.buffers(), array.type
     if len(array) == 0 or pa.types.is_null(type_):
@@ -52,12 +52,12 @@ def places_of(array: pa.Array, first: Positions, until: Positions) -> Iterator[l
         yield from together([iter([bits]), places_of(array.values, first * size, until * size)])
     elif pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_fixed_size_binary(type_):
         yield [*bits, _items(buffers[1], type_.bit_width // 8, first, until)]
-    else:  # of other types nobody knows which bytes belong to which row
+    else:  # in other types the bytes of a row are unknown
         yield all_of(buffers)
 
 
 def all_of(buffers: Sequence[pa.Buffer | None]) -> list[Places]:
-    """Where these buffers lie, all of each."""
+    """The places of these whole buffers."""
     return [_items(buffer, 1, np.array([0]), np.array([buffer.size])) for buffer in buffers if buffer is not None]
 
 

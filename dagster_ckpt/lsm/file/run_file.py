@@ -1,8 +1,8 @@
-"""The bytes of a run's file, made and read here and nowhere else.
+"""The bytes of a run's file, written and read only here.
 
     Arrow IPC file: schema, then ONE record batch: `_hash` uint64, `_tombstone` bool, the state table's columns and, in
-                         logged runs, `_before`: what each key had before the epoch. Integers are as narrow as they
-                         may be, see `integer_widths`
+                         logged runs, `_before`: the row of each key before the epoch. Integers are as narrow as they
+                         can be, see `integer_widths`
     directory            int32 each, little endian; begins at a multiple of 64 bytes
     Bloom filter         uint64 each, little endian; begins at a multiple of 64 bytes; not in every file
     descriptor           JSON, see `run_tail.Descriptor`
@@ -10,8 +10,8 @@
     trailer              bytes of the descriptor and number of checksums (uint32 each, little endian), then `CKPTRUN1`
     Arrow's footer       as in any Arrow IPC file, after Arrow's end-of-stream mark of 8 bytes
 
-So any Arrow reader reads it. All from the descriptor to the end is the tail; `checksum` names its length and CRC-32.
-Since the tail holds the checksums of everything before it, no bit of the file goes unguarded.
+So any Arrow reader can read it. All from the descriptor to the end is the tail; `checksum` holds its length and CRC-32.
+The tail holds the checksums of everything before it, so every bit of the file is checked.
 """
 
 import struct
@@ -42,12 +42,12 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class FileLayout:
-    """What a run's file has beside the rows. `time` is the table's time column.
+    """What a run's file has besides the rows. `time` is the table's time column.
 
-    A Bloom filter takes a byte or two a row and 10 ns to make. It pays where most keys that are asked for are not
-    there, so that one look tells: in upper runs, of which every look-up asks all. It does not in the bottom on a
-    local disk: there most keys are found, and a look at the directory and the hash is as fast. From a remote store that
-    look fetches two blocks, so there it pays for keys that nobody has, in the bottom too.
+    A Bloom filter takes one or two bytes per row and 10 ns to build. It pays off where most keys of a look-up are
+    absent: in upper runs, all of which every look-up searches. It does not in the bottom on a local disk: most keys are
+    found there, and reading the directory and the hash is as fast. On a remote store that read fetches two blocks, so
+    there a filter pays off for absent keys in the bottom too.
     """
 
     sort: SortKind = SortKind.HASH
@@ -72,7 +72,7 @@ def encode(run: Run, layout: FileLayout | None = None) -> Encoded:
     room = pa.MockOutputStream()
     with pa.ipc.new_file(room, batch.schema) as writer:
         writer.write_batch(batch)
-    # Nothing but the tail's checksums depends on the file's own bytes: its size is known before it is written.
+    # Only the tail's checksums depend on the file's bytes, so its size is known before it is written.
     size_max = room.size() + directory.first.nbytes + (0 if bloom is None else bloom.words.nbytes) + 4096
     size_max += size_max // BLOCK_BYTES * 4
     data = pa.allocate_buffer(size_max)
@@ -108,16 +108,15 @@ def encode(run: Run, layout: FileLayout | None = None) -> Encoded:
 
 
 def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Far | None = None) -> Run:
-    """The run in these bytes, mapped or not: what lies in them is checked when it is first used.
+    """The run in these bytes, mapped or not: they are checked when they are first used.
 
-    With `far`, `data` is where that brings them: the tail and Arrow's headers now, the rest when it is needed. Raises
-    `CorruptStateError` for bytes that are not those of the checksum, `IncompatibleStateError` for those of a later
-    release.
+    With `far`, `data` is the buffer that it fills: the tail and Arrow's headers now, the rest when it is needed. Raises
+    `CorruptStateError` for bytes that do not match the checksum, `IncompatibleStateError` for those of a later release.
     """
     tail = read_tail(name, data, checksum, far)
     descriptor = tail.descriptor
     blocks = CheckedBytes(name, data, tail.start, descriptor.block_bytes, tail.checksums, far)
-    blocks.check(0, descriptor.body_offset)  # so that Arrow reads no header that was not checked
+    blocks.check(0, descriptor.body_offset)  # so that Arrow reads no unchecked header
     batch = pa.ipc.open_file(data).get_batch(0)
     before = _before_field(batch.schema, schema)
     if not _may_be_stored_as(batch.schema, _file_schema(schema, before)):
@@ -129,7 +128,7 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
     words = _numbers(data, descriptor.bloom_offset, descriptor.bloom_words, "<u8")
     columns = 2 + len(schema)
     return Run(
-        # Unlike from_arrays, this looks at no values: they are not checked yet.
+        # Unlike from_arrays, this reads no values: they are not checked yet.
         pa.Table.from_batches([batch.select(list(range(2, columns)))]),
         batch.column(0),
         batch.column(1) if descriptor.tombstones else None,
@@ -149,7 +148,7 @@ def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:
 
 
 def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
-    """The last column, where there is one more than the table has."""
+    """The last column, if there is one more than the table has."""
     if len(file) != len(schema) + 3:
         return None
     names = set(schema.names)
@@ -160,7 +159,7 @@ def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
 
 
 def _may_be_stored_as(file: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether these are a file's columns where it should have those: integers may be narrower, and fewer be null."""
+    """Whether a file may store the `wanted` columns as these: integers may be narrower, and fewer values null."""
     return len(file) == len(wanted) and all(map(_may_be_field, file, wanted))
 
 
@@ -196,7 +195,7 @@ def _tombstone_bits(run: Run) -> pa.Array:
 
 
 def _write_aligned(sink: pa.NativeFile, items: np.typing.NDArray[Any]) -> int:
-    """Returns where it begins."""
+    """Writes the items at the next aligned offset, and returns it."""
     sink.write(bytes(-sink.tell() % _ALIGNMENT))
     start: int = sink.tell()
     sink.write(items)
@@ -208,13 +207,13 @@ def _numbers(data: pa.Buffer, offset: int, count: int, type_: str) -> np.typing.
 
 
 def _times_of(run: Run, time: str) -> tuple[int, int] | None:
-    """The least and greatest time; None where no row has one."""
+    """The least and greatest time; None if no row has one."""
     bounds = pc.min_max(run.columns([time]).column(0).chunk(0).view(pa.int64()))
     return (bounds["min"].as_py(), bounds["max"].as_py()) if bounds["min"].is_valid else None
 
 
 def _body_offset(view: memoryview) -> int:
-    """Where the record batch's values begin: behind its header, which follows that of the schema."""
+    """The offset of the record batch's values: after its header, which follows that of the schema."""
     end = _ARROW_START_BYTES
     for _ in ("schema", "record batch"):
         _, header_bytes = _MESSAGE.unpack_from(view, end)

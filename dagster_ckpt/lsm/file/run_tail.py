@@ -1,4 +1,4 @@
-"""The tail of a run's file: all from the descriptor to the end. `run_file` says what lies where."""
+"""The tail of a run's file: all from the descriptor to the end. See `run_file` for the layout."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ _ARROW_EOS_BYTES = 8
 class Descriptor:
     """What a reader must know before it reads. Hashes are 16 hexadecimal digits: not every JSON reader has 64 bits.
 
-    `bloom_words` is 0 where there is no filter.
+    `bloom_words` is 0 if there is no filter.
     """
 
     format: int
@@ -46,7 +46,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Tail:
-    """What a file's tail says, and where it begins."""
+    """The contents of a file's tail, and where it begins."""
 
     start: int
     descriptor: Descriptor
@@ -54,9 +54,9 @@ class Tail:
 
 
 def tail_of(descriptor: Descriptor, checksums: Checksums) -> bytes:
-    """The tail, up to where Arrow writes its own end."""
-    words = json.dumps(asdict(descriptor), separators=(",", ":")).encode()
-    return words + checksums.astype("<u4").tobytes() + _TRAILER.pack(len(words), len(checksums), _MAGIC)
+    """The tail, up to the footer that Arrow writes."""
+    encoded = json.dumps(asdict(descriptor), separators=(",", ":")).encode()
+    return encoded + checksums.astype("<u4").tobytes() + _TRAILER.pack(len(encoded), len(checksums), _MAGIC)
 
 
 def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> Tail:
@@ -70,18 +70,18 @@ def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> Tai
 
 
 def tail_bytes(checksum: str) -> int:
-    """The length of the tail of a file that has this checksum. Raises `CorruptStateError` for what is none."""
+    """The length of the tail of a file that has this checksum. Raises `CorruptStateError` for a malformed one."""
     length, _, _ = checksum.partition(":")
     if not (length.isascii() and length.isdigit()) or int(length) < _TRAILER.size + _ARROW_EOS_BYTES + _ARROW_END.size:
         raise CorruptStateError(
-            f"a manifest names a state file with a checksum that makes no sense: go back to an epoch before it. "
+            f"a manifest names a state file with a malformed checksum: roll back to an epoch before it. "
             f"checksum={checksum!r}"
         )
     return int(length)
 
 
 def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> int:
-    """The tail's length, once its bytes are known to be those that were written."""
+    """The tail's length, after checking its bytes."""
     crc = checksum.rpartition(":")[2]
     length = tail_bytes(checksum)
     tail = data.size - length, data.size
@@ -114,7 +114,7 @@ def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
             f"a state file was written by a later release: install that one. file={name}, format={plain['format']}, "
             f"compression={plain['compression']}"
         )
-    # A copy: the page that ends the last block and begins the tail may be brought once more.
+    # A copy: the page that ends the last block and begins the tail may be fetched again.
     checksums = np.frombuffer(view[checksums_start : end - _TRAILER.size], dtype="<u4").copy()
     # Format 1 has a field `bloom`, which is null.
     return Descriptor(**{name: value for name, value in plain.items() if name != "bloom"}), checksums

@@ -4,5 +4,5 @@ Reading order
 
     lookup        one row for each key
     multimap      all rows under the first columns of a key
-    layer_search  the search in one layer of runs, which both use
+    layer_search  the search in one layer of runs, used by both
 """

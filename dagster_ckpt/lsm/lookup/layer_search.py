@@ -1,7 +1,7 @@
-"""Keys found in runs of which each covers hashes of its own: a layer, searched at once, not run after run.
+"""Searches keys in runs with disjoint hashes: a layer, searched at once, not run after run.
 
-What is done to each run is only what must be (taking from its columns), everything else to all queries together: so a
-layer in many runs costs hardly more than one that is in one run.
+Only taking values from columns is done run by run, everything else for all queries together: so a layer of many runs
+costs hardly more than a layer of one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
 
 _STEPS = 2
-"""Measured on evenly spread hashes: after two steps in the directory's cell nine of ten queries are there."""
+"""Measured on evenly spread hashes: two steps in the directory's cell finish nine of ten queries."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Probe:
         return len(self.queries)
 
     def only(self, chosen: Positions) -> "Probe":
-        """Some of these queries, by ascending position."""
+        """A selection of these queries, by ascending position."""
         if len(chosen) == len(self.queries):
             return self
         return Probe(np.take(self.queries, chosen), self.views, np.searchsorted(chosen, self.edges))
 
     def each(self) -> Iterator[tuple[View, slice]]:
-        """The views that are probed at all, and which queries each is probed."""
+        """The views with at least one query, and the slice of queries of each."""
         edges = self.edges.tolist()
         for view, start, end in zip(self.views, edges, edges[1:], strict=False):
             if start < end:
@@ -70,11 +70,11 @@ class Match:
     at: Positions
 
     def only(self, chosen: Positions) -> "Match":
-        """Some of these, by ascending position."""
+        """A selection of these, by ascending position."""
         return self if len(chosen) == len(self.at) else Match(self.probe.only(chosen), np.take(self.at, chosen))
 
     def there(self) -> "Match":
-        """Those whose row is one: no tombstone, and not expired."""
+        """Those with a live row: no tombstone, and not expired."""
         gone = np.zeros(len(self.at), dtype=np.bool_)
         for view, mine in self.probe.each():
             if (of_view := view.gone_at(self.at[mine])) is not None:
@@ -83,9 +83,9 @@ class Match:
 
 
 def probe_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Probe:
-    """Which of these queries to ask of which view. What the views show is disjoint, and ascends from view to view.
+    """Assigns these queries to the views. The hashes of the views are disjoint, and ascend from view to view.
 
-    Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter does not know are left out.
+    Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter rules out are dropped.
     """
     mine = hashes if len(queries) == len(hashes) else np.take(hashes, queries)
     views, los, his = [], [], []
@@ -115,7 +115,7 @@ def first_not_less(probe: Probe, wanted: Hashes) -> tuple[Positions, Hashes]:
     cells, at = _cells(probe, wanted)
     found = probe.hashes_at(at)
     for _ in range(_STEPS):
-        # None steps off the end, since the greatest hash is not less than any wanted one.
+        # No step passes the end, since the greatest hash is not less than any wanted one.
         at += found < wanted
         found = probe.hashes_at(at)
     behind = np.flatnonzero(found < wanted)
@@ -130,7 +130,7 @@ def first_greater(probe: Probe, wanted: Hashes, at: Positions) -> Positions:
     """For each query the first position in its run whose hash is greater than `wanted`, which is the one at `at`."""
     cells, _ = _cells(probe, wanted)
     ends = _first_at(probe, cells + 1)
-    # Where the cell is the last one, its last row may have the hash itself.
+    # In the last cell, the last row may have the wanted hash.
     last = np.flatnonzero(probe.hashes_at(ends) == wanted)
     at = at.copy()
     at[last] = ends[last]
@@ -154,7 +154,7 @@ def _first_at(probe: Probe, cells: Positions) -> Positions:
 
 
 def _by_halves(probe: Probe, before: np.ufunc, wanted: Hashes, low: Positions, high: Positions) -> Positions:
-    """The first positions whose hash does not come before the wanted one: that at `low` does, that at `high` not."""
+    """Binary search for the first hash not `before` the wanted one: the one at `low` is, the one at `high` is not."""
     while (high - low > 1).any():
         middle = (low + high) // 2
         is_before = before(probe.hashes_at(middle), wanted)
@@ -163,9 +163,9 @@ def _by_halves(probe: Probe, before: np.ufunc, wanted: Hashes, low: Positions, h
 
 
 def find(probe: Probe, hashes: Hashes, keys: pa.Table) -> Match:
-    """The queries whose key is there, where query i is the key in row i of `keys` and has `hashes[i]`.
+    """The queries whose key is found; query i is the key in row i of `keys` and has `hashes[i]`.
 
-    The true keys are compared; null equals null. No key is probed twice.
+    The keys themselves are compared; null equals null. No key is probed twice.
     """
     wanted = np.take(hashes, probe.queries)
     at, found = first_not_less(probe, wanted)
@@ -174,18 +174,18 @@ def find(probe: Probe, hashes: Hashes, keys: pa.Table) -> Match:
 
 
 def with_key(match: Match, hashes: Hashes, keys: pa.Table) -> Match:
-    """As `find`, where it is known already at which position of its run each query's hash begins."""
+    """As `find`, given the position in its run where each query's hash begins."""
     same = key_is(match, keys)
     if same.all():
         return match
-    # Another key with the same hash may lie right behind, or thousands: in a timeline all keys of one time do.
+    # Other keys with the same hash may follow, even thousands: in a timeline all keys of one time do.
     others = np.flatnonzero(~same)
     match.at[others] = _among_equals(match.only(others), hashes, keys)
     return match.only(np.flatnonzero(match.at != ABSENT))
 
 
 def key_is(match: Match, keys: pa.Table) -> Mask:
-    """Whether the row at each position has its query's key: these columns of it, which may be not all."""
+    """Whether the row at each position has its query's key, or the prefix of it in `keys`."""
     same = np.ones(len(match.at), dtype=np.bool_)
     queries = match.probe.queries
     if len(queries) == 0:
@@ -208,7 +208,7 @@ def _among_equals(match: Match, hashes: Hashes, keys: pa.Table) -> Positions:
         groups = key_order(
             np.concatenate([view.run.hashes_at(rows), hashes[queries]]), stack([theirs, take(keys, queries)])
         )
-        # No key is twice among the rows or the queries, so one that is in both is a row, then a query.
+        # No key occurs twice among the rows or the queries, so one that is in both is a row, then a query.
         pairs = groups.starts[groups.sizes == 2]
         found[mine.start + groups.order[pairs + 1] - len(rows)] = rows[groups.order[pairs]]
     return found

@@ -1,4 +1,4 @@
-"""Multi-get: the newest delta of each key, newest run first, and only keys not yet found go on to the next."""
+"""Multi-get: the newest delta of each key, newest run first; only keys not yet found are searched in the next run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.table import Found, Hashes
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of an answer: those of the keys at `queries`, without their key columns, which are known."""
+    """Some rows of an answer: those of the keys at `queries`, without the key columns, which the caller has."""
 
     queries: Positions
     values: pa.Table
@@ -22,7 +22,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search for n keys found: the parts, and the positions of the keys that no run has."""
+    """The result of a search for n keys: the parts, and the positions of the keys that no run has."""
 
     parts: list[Part]
     unknown: Positions
@@ -55,7 +55,7 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
 
 
 def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
-    """The rows of n keys in the order of the keys."""
+    """The found rows of n keys, in the order of the keys."""
     present = np.zeros(keys.num_rows, dtype=np.bool_)
     for part in parts:
         present[part.queries] = True
@@ -67,7 +67,7 @@ def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
 
 
 def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
-    """The columns that are not key."""
+    """The columns that are not part of the key."""
     return [name for name in schema.names if name not in keys]
 
 

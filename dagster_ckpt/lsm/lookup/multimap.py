@@ -1,4 +1,4 @@
-"""Multi-map: all rows under each of many keys, where the rows lie under the hash of the first key columns alone."""
+"""Multi-map: all rows under each of many key prefixes, in tables that hash only the first key columns."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 def get_all(
     upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, prefix: pa.Table, spec: StateTableSpec
 ) -> FoundAll:
-    """The newest rows under n distinct keys, ascending by hash; `prefix` has the first of the table's key columns.
+    """The newest rows under n distinct prefixes, ascending by hash; `prefix` has the first of the table's key columns.
 
     `upper` comes newest first, `bottom` below it, disjoint and ascending.
     """
@@ -33,7 +33,7 @@ def get_all(
 
 
 def _under(layer: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Match:
-    """All rows of a layer under these keys, tombstones and expired ones too."""
+    """All rows of a layer under these prefixes, tombstones and expired ones too."""
     probe = probe_of(layer, hashes, np.arange(len(hashes)))
     wanted = np.take(hashes, probe.queries)
     at, found = first_not_less(probe, wanted)
@@ -47,10 +47,10 @@ def _under(layer: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Match:
 
 
 def _newest(layers: Sequence[Match], spec: StateTableSpec) -> list[Match]:
-    """Of each key, which may be in several layers, newest first, the row in the first of them."""
+    """For each key, the row in the first layer that has it; layers come newest first."""
     schema = pa.schema([spec.schema.field(name) for name in spec.keys])
     keys = stack([_rows(match, spec.keys, schema) for match in layers])
-    # Their own hash is that of only the first of these columns: one of all of them leaves far less to tell apart.
+    # The stored hash covers only the first of these columns: one of all columns has far fewer collisions.
     groups = key_order(row_numbers([flat(column) for column in keys.columns]), keys)
     is_newest = np.zeros(keys.num_rows, dtype=np.bool_)
     is_newest[groups.order[groups.starts]] = True

@@ -1,4 +1,4 @@
-"""What keys had before an epoch, as a column beside what they have now: so a run is its epoch's change log too."""
+"""The rows of keys before an epoch, as a column of its run: this makes the run the epoch's change log too."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +13,9 @@ from dagster_ckpt.lsm.table import Found
 
 
 def with_before_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
-    """The run with what its keys had before the epoch; `before` answers for them in the order of the run's rows."""
+    """The run with the rows of its keys before the epoch; `before` has them in the order of the run's rows."""
     values = [name for name in before.rows.column_names if name not in keys]
-    # Row numbers in `before.rows`, which has no row where there was none; there any number does, since it is masked.
+    # Row numbers in `before.rows`, which has no row for an absent key; there any number will do, since it is masked.
     at = pa.array(np.cumsum(before.present) - 1, mask=~before.present)
     columns = [flat(before.rows.column(name)).take(at) for name in values]
     fields = [before.rows.schema.field(name).with_nullable(True) for name in values]
@@ -27,7 +27,7 @@ def with_before_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
 
 
 def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
-    """What the keys of a logged run had before its epoch, in the order of its rows. `schema` is the table's."""
+    """The rows that the keys of a logged run had before its epoch, in the run's order. `schema` is the table's."""
     assert run.before is not None, "the run is not a logged one"
     present = mask_of(run.before.is_valid())
     at = np.flatnonzero(present)

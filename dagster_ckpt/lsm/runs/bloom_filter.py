@@ -1,6 +1,6 @@
-"""A Bloom filter of hashes: whether a run may have a hash, from two bits instead of a look at the run.
+"""A Bloom filter of hashes: whether a run may have a hash, from two bits instead of a read of the run.
 
-When there is one: see `FileLayout`.
+Which files have one: see `FileLayout`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.table import Hashes
 
 _HASHES_PER_WORD = 5
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-"""The golden ratio: spreads what differs in low bits alone (times do) over the high ones."""
+"""The golden ratio: spreads values that differ only in low bits (as times do) over the high ones."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -23,8 +23,8 @@ Words = npt.NDArray[np.uint64]
 class Bloom:
     """One word of 64 bits for about every five hashes; h is in word `(h - least) >> shift`.
 
-    Neighbours share a word, so ascending hashes walk through the words in order. In its word, h has the two bits that
-    the highest 6 bits, and the next 6, of `h * 0x9E3779B97F4A7C15` number.
+    Neighbours share a word, so ascending hashes read the words in order. The two bits of h in its word are numbered by
+    the highest 6 bits of `h * 0x9E3779B97F4A7C15`, and by the next 6.
     """
 
     least: int
@@ -32,11 +32,11 @@ class Bloom:
     words: Words
 
     def cells(self, hashes: Hashes) -> Positions:
-        """The words of hashes that are none beyond the least and greatest."""
+        """The words of hashes, all between the least and greatest."""
         return cells_of(hashes, self.least, self.shift)
 
     def may_have(self, hashes: Hashes) -> Positions:
-        """Which of these hashes, none beyond the least and greatest, may be there: the others are not."""
+        """Which of these hashes, all between the least and greatest, may be present: the others are not."""
         bits = _bits(hashes)
         return np.flatnonzero((np.take(self.words, self.cells(hashes)) & bits) == bits)
 

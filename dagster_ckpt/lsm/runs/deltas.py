@@ -1,4 +1,4 @@
-"""What an epoch says of keys, before and after it is written: their rows now, and what they had before."""
+"""The changes of an epoch to keys, before and after they are written: their rows now, and before the epoch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import Mask, Positions, stack, take
+from dagster_ckpt.lsm.columns import Positions, stack, take
 from dagster_ckpt.lsm.runs.before_images import before_images_of
-from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.runs.run import Run, kept, run_of
+from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
+from dagster_ckpt.lsm.runs.run import Run, joined_tombstones, kept, run_of
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 @dataclass(frozen=True)
 class Delta:
-    """What was said of n distinct keys: a run of their rows, or tombstones, and what they had when it was said.
+    """The change of n distinct keys: a run of their rows, or tombstones, and the rows they had before.
 
-    `before` answers for the run's rows in their order; None: nobody has looked.
+    `before` has the earlier rows in the run's order; None: not looked up.
     """
 
     run: Run
@@ -29,27 +29,18 @@ class Delta:
 
     @property
     def nbytes(self) -> int:
-        """What it holds in memory."""
+        """The bytes it holds in memory."""
         return self.run.nbytes + _bytes_of(self.before)
 
 
 def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
-    """All that several deltas say, newest first, as one: of each key the newest row and the oldest before.
+    """Several deltas, newest first, as one: of each key the newest row and the oldest before.
 
-    At least one delta. What a key had is known where all of them know it.
+    At least one delta. `before` is known if all of them have it.
     """
     if len(deltas) == 1:
         return deltas[0]
-    runs = [delta.run for delta in deltas]
-    hashes = np.concatenate([run.hashes for run in runs])
-    rows = stack([run.columns() for run in runs])
-    groups = key_order(hashes, rows.select(list(keys)))
-    newest = groups.order[groups.starts]
-    tombstones: Mask | None = None
-    if any(run.tombstones is not None for run in runs):
-        each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
-        tombstones = np.concatenate(each)[newest]
-    run = run_of(hashes[newest], take(rows, newest), tombstones)
+    run, groups = newest_of([delta.run for delta in deltas], keys)
     befores = [delta.before for delta in deltas if delta.before is not None]
     if len(befores) < len(deltas):
         return Delta(run)
@@ -58,8 +49,18 @@ def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
     return Delta(run, chosen(before, oldest))
 
 
+def newest_of(runs: Sequence[Run], keys: Sequence[str]) -> tuple[Run, KeyOrder]:
+    """All keys of several runs, newest run first, each with its newest row or tombstone; and the order of all rows."""
+    hashes = np.concatenate([run.hashes for run in runs])
+    rows = stack([run.columns() for run in runs])
+    groups = key_order(hashes, rows.select(list(keys)))
+    newest = groups.order[groups.starts]
+    tombstones = joined_tombstones(runs)
+    return run_of(hashes[newest], take(rows, newest), None if tombstones is None else tombstones[newest]), groups
+
+
 def chosen(found: Found, asked: Positions) -> Found:
-    """The answer for some of the keys, in this order."""
+    """The result for some of the keys, in this order."""
     if np.array_equal(asked, np.arange(len(found.present))):
         return found
     present = np.take(found.present, asked)
@@ -68,8 +69,8 @@ def chosen(found: Found, asked: Positions) -> Found:
 
 
 def changing(delta: Delta) -> Delta:
-    """The delta without keys that had no row before and have none now; what they had must be known."""
-    assert delta.before is not None, "what the keys had before is not known"
+    """The delta without keys that had no row before and have none now; `before` must be known."""
+    assert delta.before is not None, "the rows before are not known"
     if delta.run.tombstones is None:
         return delta
     wanted = delta.before.present | ~delta.run.tombstones
@@ -78,8 +79,8 @@ def changing(delta: Delta) -> Delta:
 
 
 def touched_of(delta: Delta) -> Touched:
-    """The keys of the delta before and now; what they had must be known."""
-    assert delta.before is not None, "what the keys had before is not known"
+    """The rows of the delta's keys before and now; `before` must be known."""
+    assert delta.before is not None, "the rows before are not known"
     return Touched(delta.run.hashes, delta.before, now_of(delta.run))
 
 
@@ -92,7 +93,7 @@ def now_of(run: Run) -> Found:
 
 
 def sliced(delta: Delta, part: HashRange) -> Delta:
-    """What the delta says of the keys with these hashes."""
+    """The part of the delta with these hashes."""
     start, until = _places(delta.run, part)
     before = delta.before
     if before is not None:
@@ -102,13 +103,13 @@ def sliced(delta: Delta, part: HashRange) -> Delta:
 
 
 def delta_of_run(run: Run, part: HashRange, spec: StateTableSpec) -> Delta:
-    """What a logged run says of the keys with these hashes."""
+    """The delta in the part of a logged run with these hashes."""
     piece = run.slice(*_places(run, part))
     return Delta(piece, before_images_of(piece, spec.keys, spec.schema))
 
 
 def _places(run: Run, part: HashRange) -> tuple[int, int]:
-    if run.guard is not None:  # of a file that may lie far away, only the hashes near the two places are read
+    if run.guard is not None:  # the file may be remote: read only the hashes near the two places
         return run.first_not_less(part.lo), run.first_not_less(part.hi + 1)
     start = int(np.searchsorted(run.hashes, np.uint64(part.lo), side="left"))
     return start, int(np.searchsorted(run.hashes, np.uint64(part.hi), side="right"))

@@ -1,4 +1,4 @@
-"""Where in a sorted array of hashes a hash lies: one look at a small table, then a few steps forward."""
+"""The position of a hash in a sorted array: one read of a small table, then a few steps forward."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _HASHES_PER_CELL = 2
 
 @dataclass(frozen=True)
 class Directory:
-    """The first position of each cell of hashes, where a hash h lies in cell `(h - least) >> shift`.
+    """The first position of each cell of hashes, where a hash h is in cell `(h - least) >> shift`.
 
     `first` has one int32 per cell, and one cell for about every two hashes.
     """
@@ -23,7 +23,7 @@ class Directory:
     first: npt.NDArray[np.int32]
 
     def cells(self, hashes: Hashes) -> Positions:
-        """The cells of hashes that are none beyond the least and greatest."""
+        """The cells of hashes, all between the least and greatest."""
         return cells_of(hashes, self.least, self.shift)
 
 
@@ -40,11 +40,11 @@ def directory_of(hashes: Hashes) -> Directory:
 
 
 def shift_of(least: int, greatest: int, cells: int) -> int:
-    """How far hashes are shifted right for about so many cells: more than half and less than twice as many."""
+    """How far hashes are shifted right for about `cells` cells: more than half and less than twice as many."""
     return max(0, (greatest - least).bit_length() - max(1, cells).bit_length())
 
 
 def cells_of(hashes: Hashes, least: int, shift: int) -> Positions:
     """The cell of each hash, none below the least."""
-    # Kept unsigned to the end: uint64 with a signed number would become float64 and lose the low bits.
+    # Unsigned to the end: uint64 with a signed number would become float64 and lose the low bits.
     return ((hashes - np.uint64(least)) >> np.uint64(shift)).view(np.int64)

@@ -1,4 +1,4 @@
-"""Cutting a range of hashes into pieces of about so many rows: what is larger than memory is worked in parts."""
+"""Cuts a range of hashes into pieces of about equal rows, to process in parts a table that is larger than memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator
         yield within
         return
     parts = -(-rows // rows_max)
-    # Each run's own even cuts, as many as its rows weigh: together they are nearly the cuts of all rows.
+    # Even cuts of each run, in proportion to its rows: together they are nearly the cuts of all rows.
     cuts = np.sort(
         np.concatenate(
             [_even_cuts(run, start, until, -(-parts * 4 * (until - start) // rows)) for run, start, until in spans]
@@ -39,7 +39,7 @@ def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator
 
 
 def rows_in(bytes_: int, files: Iterable[RunRef | ChangeRef], schema: pa.Schema) -> int:
-    """About how many rows of these files have so many bytes in memory; at least one. `schema` is the table's."""
+    """About how many rows of these files take `bytes_` bytes in memory; at least one. `schema` is the table's."""
     rows = file_bytes = 0
     for file in files:
         rows, file_bytes = rows + file.rows, file_bytes + file.bytes
@@ -49,7 +49,7 @@ def rows_in(bytes_: int, files: Iterable[RunRef | ChangeRef], schema: pa.Schema)
 
 
 def _first(run: Run, hash_: int) -> int:
-    """About where the first row lies whose hash is not less."""
+    """About the position of the first row whose hash is not less."""
     directory = run.directory
     cell = (hash_ - directory.least) >> directory.shift
     if cell < 0:

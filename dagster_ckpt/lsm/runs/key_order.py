@@ -1,4 +1,4 @@
-"""Bring the rows of each key together, in the order of the key's hash; keys that share a hash are told apart."""
+"""Groups the rows of each key, in the order of the key's hash; distinguishes keys that share a hash."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class KeyOrder:
 
 
 def key_order(hashes: Hashes, keys: pa.Table) -> KeyOrder:
-    """Order n rows by key. Equal hashes are only a hint: the true keys decide, and null equals null."""
+    """Order n rows by key. Equal hashes are only a hint: the keys themselves decide, and null equals null."""
     order = hash_order(hashes)
     ordered = np.take(hashes, order)
     repeats = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1  # positions whose hash is that of the position before
@@ -38,16 +38,16 @@ def key_order(hashes: Hashes, keys: pa.Table) -> KeyOrder:
         if same.all():
             begins[repeats] = False
         else:
-            order, begins = _tell_apart(order, ordered, ordered[repeats[~same]], keys)
+            order, begins = _distinguished(order, ordered, ordered[repeats[~same]], keys)
     return KeyOrder(order, np.flatnonzero(begins))
 
 
 def hash_order(hashes: Hashes) -> Positions:
     """The row numbers by ascending hash, rows of one hash in their own order.
 
-    Measured on 95,000 rows: sorting whole hashes takes 6 ms in random order and 1.5 where they are twelve ascending
-    runs; two passes over 16 bits each, which numpy sorts by counting, take 1.8 in any order. What the bits below those
-    leave in disorder is rare, and put right.
+    Measured on 95,000 rows: sorting whole hashes takes 6 ms in random order and 1.5 ms if they are twelve ascending
+    runs; two passes over 16 bits each, which numpy sorts by counting, take 1.8 ms in any order. Rows that the lower
+    bits leave in disorder are rare, and sorted afterwards.
     """
     rows = len(hashes)
     if np.count_nonzero(hashes[1:] < hashes[:-1]) <= rows // 16:
@@ -68,7 +68,7 @@ def _put_right(order: Positions, high: npt.NDArray[np.uint32], ordered: Hashes) 
         return order
     if len(disorder) > len(order) // 64:
         return np.take(order, np.lexsort((order, ordered)))
-    # The stretches whose high bits are equal and whose low bits descend somewhere; all others are in order.
+    # The rows whose high bits are equal and whose low bits descend somewhere; all others are in order.
     disordered = np.unique(high[disorder])
     starts, ends = np.searchsorted(high, disordered, side="left"), np.searchsorted(high, disordered, side="right")
     places = stretches(starts, ends)
@@ -77,11 +77,11 @@ def _put_right(order: Positions, high: npt.NDArray[np.uint32], ordered: Hashes) 
     return order
 
 
-def _tell_apart(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
-    """Where several keys share a hash, their rows may alternate: sort those by true key too, and say where keys begin.
+def _distinguished(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
+    """Sort rows whose keys share a hash by key too, since they may alternate; also returns which rows begin a key.
 
-    `shared` has all such hashes, ascending, any of them more than once. Rows of one key keep their own order. Only rows
-    with a shared hash are numbered, which is expensive.
+    `shared` has all such hashes, ascending, with repeats. Rows of one key keep their order. Only rows with a shared
+    hash are numbered, which is expensive.
     """
     shared = shared[np.append(True, shared[1:] != shared[:-1])]
     nearest = np.minimum(np.searchsorted(shared, ordered), len(shared) - 1)
@@ -99,13 +99,13 @@ def _tell_apart(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Tabl
 
 
 def _by_hash_and_key(hashes: Hashes, keys: pa.Table) -> tuple[Positions, Hashes]:
-    """The order of rows by hash, and by a number within it; equal keys, and no others of one hash, have one number."""
+    """The order of rows by hash and then by number; within a hash, keys have equal numbers if and only if equal."""
     columns = [flat(column) for column in keys.columns]
     numbers = row_numbers(columns)
     order = _by_both(hashes, numbers)
     alike = _alike(hashes, numbers, order)
     if not rows_equal(take(keys, order[alike - 1]), take(keys, order[alike])).all():
-        # Such numbers are cheap, and equal for different keys about as often as two hashes are.
+        # Row numbers are cheap, and collide about as often as hashes do.
         numbers = row_codes(columns).view(np.uint64)
         order = _by_both(hashes, numbers)
     return order, numbers
@@ -123,5 +123,5 @@ def _alike(hashes: Hashes, numbers: Hashes, order: Positions) -> Positions:
 
 
 def key_codes(keys: pa.Table) -> Positions:
-    """One number per row, equal where and only where the keys are equal."""
+    """One number per row, equal if and only if the keys are."""
     return row_codes([flat(column) for column in keys.columns])

@@ -21,11 +21,11 @@ ABSENT = -1
 """The position of a key that is not there."""
 
 _WIDE = 64
-"""From more columns on, to exchange them one by one costs more than all else: each makes a new table of all."""
+"""With more columns, replacing them one by one is the greatest cost: each makes a new table."""
 
 
 class Guard(Protocol):
-    """Checks bytes of a run's file before they are first used. All verbs raise `CorruptStateError`."""
+    """Checks bytes of a run's file before they are first used. All methods raise `CorruptStateError`."""
 
     def check_arrays(self, arrays: Sequence[pa.Array]) -> None:
         """Check all of these arrays of the file."""
@@ -36,28 +36,27 @@ class Guard(Protocol):
         ...
 
     def check_rows(self, arrays: Sequence[pa.Array], rows: Positions) -> list[bool]:
-        """Check these rows of the arrays; of each, whether all of it is checked now."""
+        """Check these rows of the arrays; returns for each whether all of it is checked now."""
         ...
 
     def check_items(self, items: npt.NDArray[Any], places: Positions) -> bool:
-        """Check these items of an array of numbers in the file; whether all of it is checked now."""
+        """Check these items of an array of numbers in the file; returns whether all of it is checked now."""
         ...
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run in memory, or on a mapped file of which only what is used is read.
+    """A run in memory, or on a mapped file that is read only as far as it is used.
 
-    `hash_column` ascends; keys with equal hashes lie side by side in any order. In a tombstone's row everything but the
-    key is null, or says nothing. `before_column`, of logged runs alone, is what each key had before the epoch: the
-    value columns, or null where it had no row. The table's columns have one chunk each.
+    `hash_column` ascends; keys with equal hashes are adjacent in any order. In a tombstone's row everything but the key
+    is null or meaningless. `before_column`, of logged runs alone, is the row of each key before the epoch: the value
+    columns, or null if there was no row. The table's columns have one chunk each.
 
-    A file keeps integers as narrow as they are, and may be of when fewer values could be null: `schema` then says what
-    the table's columns really are. Those of `before_column` stay as they are in the file.
+    A file keeps integers narrow, and may be from a time when fewer values could be null: `schema` then has the table's
+    types. The types of `before_column` stay as in the file.
 
-    `guard` checks what lies in a file, the whole of a column or only some rows of it; None: nothing is to be checked.
-    What lies there beside the columns: `stored_directory`, `stored_bloom`, the least and greatest hash (`bounds`) and
-    time (`times`), where those are known.
+    `guard` checks bytes of a file, for a whole column or some rows of it; None: nothing is to be checked. A file also
+    has, where known, `stored_directory`, `stored_bloom`, the least and greatest hash (`bounds`) and time (`times`).
     """
 
     table: pa.Table
@@ -100,7 +99,7 @@ class Run:
 
     @cached_property
     def before(self) -> pa.StructArray | None:
-        """What each key had before the epoch, see `images`; None: the run is not a logged one."""
+        """The row of each key before the epoch, see `before_images`; None: the run is not a logged one."""
         if self.before_column is not None:
             self._check({_BEFORE: self.before_column})
         return self.before_column
@@ -114,7 +113,7 @@ class Run:
         return directory
 
     def read_index(self) -> None:
-        """Read and check all that helps to find rows: what is left of a file after its columns."""
+        """Read and check the directory and the Bloom filter: the parts of a file after its columns."""
         assert self.directory is not None
         if self.stored_bloom is not None and self._is_unchecked(_BLOOM):
             self._check_items(_BLOOM, self.stored_bloom.words, np.arange(len(self.stored_bloom.words)))
@@ -130,20 +129,20 @@ class Run:
         if rows.schema.equals(schema):
             return rows
         if len(wanted) > _WIDE:
-            # A table is validated, and with lists the bytes beside this slice, which are not checked.
+            # Making a table validates it, and of lists also bytes outside this slice, which are not checked.
             return pa.Table.from_arrays([by_itself(self._columns[name].whole()) for name in wanted], schema=schema)
         for at, each in enumerate(schema):
-            # One by one, without validating the others: of few columns that is cheaper than to copy the nested ones.
+            # One by one, without validating the others: for few columns that is cheaper than copying nested ones.
             if not rows.field(at).equals(each):
                 rows = rows.set_column(at, each, self._columns[each.name].whole())
         return rows
 
     def without_images(self) -> "Run":
-        """The run without what its keys had before."""
+        """The run without its before images."""
         return self if self.before_column is None else replace(self, before_column=None)
 
     def with_columns(self, names: Sequence[str]) -> "Run":
-        """The run with these columns alone, none of which is read by that."""
+        """The run with only these columns, without reading any."""
         return replace(self, table=self.table.select(names))
 
     def slice(self, start: int, until: int) -> "Run":
@@ -153,7 +152,7 @@ class Run:
         rows = until - start
         if self.guard is not None:
             arrays = [array for part, array in self._arrays().items() if part not in self._checked]
-            # A slice of a table counts its nulls at once: that must not see bytes that were not checked.
+            # A slice of a table counts its nulls at once, and must not read unchecked bytes.
             self.guard.check_slices([array.slice(start, rows) for array in arrays])
         return Run(
             self.table.slice(start, rows),
@@ -164,7 +163,7 @@ class Run:
         )
 
     def loaded(self) -> "Run":
-        """The run with all its rows read and checked: nothing is read any more, so any thread may use it."""
+        """The run with all its rows read and checked: it reads nothing more, so any thread may use it."""
         if self.guard is None:
             return self
         self._check(self._arrays())
@@ -180,12 +179,12 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        """What the rows hold in memory; they are loaded, since Arrow reads offsets for that."""
-        assert self.guard is None, "it is not loaded"
+        """The bytes that the rows hold in memory. Load the run first: Arrow reads offsets to count them."""
+        assert self.guard is None, "the run is not loaded"
         return sum(int(array.nbytes) for array in self._arrays().values())
 
     def columns_at(self, names: Sequence[str], rows: Positions) -> list[Column]:
-        """These columns, whole, of which only the values at `rows` may be used."""
+        """These columns, whole; use only the values at `rows`."""
         self._check_rows({name: self._columns[name].stored for name in names}, rows)
         return [self._columns[name] for name in names]
 
@@ -195,7 +194,7 @@ class Run:
         return np.take(self._hashes, rows)
 
     def dead_at(self, rows: Positions) -> Mask | None:
-        """Which of some rows are tombstones; None: none of the run's is."""
+        """Which of some rows are tombstones; None: the run has none."""
         if self.tombstone_column is None:
             return None
         if self.guard is None:
@@ -204,18 +203,18 @@ class Run:
         return mask_of(self.tombstone_column.take(pa.array(rows)))
 
     def may_have(self, hashes: Hashes) -> Positions | None:
-        """Which of these hashes, all within `range`, the run may have; None: it has no Bloom filter."""
+        """Which of these hashes, all within `range`, may be in the run; None: it has no Bloom filter."""
         bloom = self.stored_bloom
         if bloom is not None and self._is_unchecked(_BLOOM):
             self._check_items(_BLOOM, bloom.words, bloom.cells(hashes))
         return None if bloom is None else bloom.may_have(hashes)
 
     def may_hold_times_before(self, time_us: int) -> bool:
-        """Whether a row of the run may be older than that; False: none is."""
+        """Whether a row of the run may be older than `time_us`; False: none is."""
         return self.times is None or self.times.least_us < time_us
 
     def first_not_less(self, hash_: int) -> int:
-        """The first position whose hash is not less; the number of rows where all are."""
+        """The first position whose hash is not less; the number of rows if all are."""
         if hash_ <= self.range.lo:
             return 0
         if hash_ > self.range.hi:
@@ -229,7 +228,7 @@ class Run:
         return self._directory.cells(hashes)
 
     def first_at(self, cells: Positions) -> Positions:
-        """The first position of each of these cells of the directory; behind the last cell, the last position."""
+        """The first position of each of these cells of the directory; after the last cell, the last position."""
         first = self._directory.first
         inside = np.minimum(cells, len(first) - 1)
         if self._is_unchecked(_DIRECTORY):
@@ -256,26 +255,26 @@ class Run:
 
     @cached_property
     def _directory(self) -> Directory:
-        """The directory; one that was stored is not checked yet."""
+        """The directory; a stored one is not checked yet."""
         return directory_of(self.hashes) if self.stored_directory is None else self.stored_directory
 
     def _is_unchecked(self, part: "_Part") -> bool:
         return self.guard is not None and part not in self._checked
 
     def _check(self, arrays: Mapping["_Part", pa.Array]) -> None:
-        """Check these columns where that was not done yet."""
+        """Check those of these columns that are not checked yet."""
         if self.guard is not None and (missing := [part for part in arrays if part not in self._checked]):
             self.guard.check_arrays([arrays[part] for part in missing])
             self._checked.update(missing)
 
     def _check_rows(self, arrays: Mapping["_Part", pa.Array], rows: Positions) -> None:
-        """Check these rows of columns where that was not done yet."""
+        """Check these rows in those of the columns that are not checked yet."""
         if self.guard is not None and (missing := [part for part in arrays if part not in self._checked]):
             whole = self.guard.check_rows([arrays[part] for part in missing], rows)
             self._checked.update(part for part, is_whole in zip(missing, whole, strict=True) if is_whole)
 
     def _check_items(self, part: "_Part", items: npt.NDArray[Any], places: Positions) -> None:
-        # A directory that was not stored lies in no file.
+        # A directory that was not stored is in no file.
         if self.guard is None or self.stored_directory is None or self.guard.check_items(items, places):
             self._checked.add(part)
 
@@ -295,7 +294,7 @@ def run_of(hashes: Hashes, rows: pa.Table, tombstones: Mask | None = None) -> Ru
 
 
 def tombstones_of(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
-    """A run in memory that says of n distinct keys that they have no row."""
+    """A run in memory of tombstones for n distinct keys."""
     n = len(hashes)
     named = set(keys.column_names)
     columns = [keys.column(f.name) if f.name in named else pa.nulls(n, f.type) for f in schema]
@@ -303,7 +302,7 @@ def tombstones_of(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
 
 
 def kept(run: Run, wanted: Mask) -> Run:
-    """The run without some of its rows, and without what its keys had before."""
+    """Only the wanted rows of the run, without before images where rows are dropped."""
     if wanted.all():
         return run
     at = np.flatnonzero(wanted)
@@ -312,17 +311,23 @@ def kept(run: Run, wanted: Mask) -> Run:
 
 
 def one_after_another(runs: Sequence[Run]) -> Run:
-    """Runs of ascending hashes as one, without what their keys had before. At least one run."""
+    """Runs of ascending hashes as one; of several, without before images. At least one run."""
     if len(runs) == 1:
         return runs[0]
-    tombstones = None
-    if any(run.tombstones is not None for run in runs):
-        each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
-        tombstones = pa.array(np.concatenate(each))
+    tombstones = joined_tombstones(runs)
     hashes = pa.array(np.concatenate([run.hashes for run in runs]))
-    return Run(stack([run.columns() for run in runs]), hashes, tombstones)
+    rows = stack([run.columns() for run in runs])
+    return Run(rows, hashes, None if tombstones is None else pa.array(tombstones))
+
+
+def joined_tombstones(runs: Sequence[Run]) -> Mask | None:
+    """Which rows of all runs, concatenated, are tombstones; None: none is."""
+    if all(run.tombstones is None for run in runs):
+        return None
+    each = [np.zeros(len(run), dtype=np.bool_) if run.tombstones is None else run.tombstones for run in runs]
+    return np.concatenate(each)
 
 
 def live(run: Run) -> Run:
-    """The run without its tombstones: only where no older run may still hold a row of their keys."""
+    """The run without its tombstones. Use it only if no older run may still hold a row of their keys."""
     return run if run.tombstones is None else kept(run, ~run.tombstones)

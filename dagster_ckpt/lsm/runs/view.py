@@ -1,4 +1,4 @@
-"""A run as one manifest shows it: the hashes that are a reader's own and not yet moved down, without expired rows."""
+"""The part of a run that one manifest shows: hashes within the reader's clip and not moved down, no expired rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
 from dagster_ckpt.lsm.runs.run import Run, kept, one_after_another
 
 EVERYTHING = (HashRange(),)
-"""What a view shows of which nothing was moved down."""
+"""What a view shows if nothing was moved down."""
 
 
 @dataclass(frozen=True)
 class View:
     """The rows of a run whose hash is in one of `shown` (ascending, disjoint) and whose time is not below `since_us`.
 
-    `time` names the table's time column; None: its rows never expire. A row without a time does not either.
+    `time` names the table's time column; None: its rows never expire. A row without a time never expires.
     """
 
     run: Run
@@ -37,7 +37,7 @@ class View:
     def slices(self, lo: int = 0, hi: int = HASH_MAX) -> Iterator[Run]:
         """The rows that are shown with `lo <= hash <= hi`, tombstones too, by ascending hash.
 
-        Slices without a copy, but where a row in one has expired.
+        A slice is copied only if a row in it has expired.
         """
         run = self.run.without_images()
         for each in self.shown:
@@ -49,7 +49,7 @@ class View:
             yield part if expired is None else kept(part, ~expired)
 
     def between(self, lo: int = 0, hi: int = HASH_MAX) -> Run:
-        """As `slices`, in one run; copied where there are several."""
+        """As `slices`, in one run; copied if there are several."""
         slices = list(self.slices(lo, hi))
         return one_after_another(slices) if slices else self.run.without_images().slice(0, 0)
 

@@ -2,7 +2,7 @@
 
 Reading order
 
-    coordinator_events      what the coordinator is told (events), and what it asks for (effects)
+    coordinator_events      what happens to the coordinator (events), and what it requests (effects)
     coordinator             the transitions
-    checkpoint_coordinator  the coordinator that a driver uses, and that can be asked
+    checkpoint_coordinator  the coordinator that a driver uses and queries
 """

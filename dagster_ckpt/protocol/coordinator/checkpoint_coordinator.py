@@ -1,7 +1,7 @@
-"""`CheckpointCoordinator`: the coordinator of one stream's epochs, to be told what happens and asked how things stand.
+"""`CheckpointCoordinator`: the coordinator of one stream's epochs.
 
-It holds the newest state of `coordinator.step` and knows no clock: the time is an argument, in milliseconds of a clock
-that never goes back. The driver tells it, in one thread at a time; any thread may ask.
+It holds the newest state of `coordinator.step` and reads no clock: the time is an argument, in milliseconds of a clock
+that never goes back. The driver reports events from one thread at a time; any thread may read the properties.
 
     coordinator = CheckpointCoordinator(8, CoordinatorOptions(interval_ms=10_000, timeout_ms=600_000), now_ms=0)
     coordinator.should_checkpoint(now_ms=10_000)  # True: an interval without an epoch
@@ -37,9 +37,9 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
 class CoordinatorOptions:
     """When epochs are made, and how many may fail.
 
-    `interval_ms` is the time between two epochs, None: one comes with each micro-batch, whenever that is. An epoch that
-    takes longer than `timeout_ms` is given up. `tolerable_failures` is how many tries in a row may fail. `remembered`
-    is how many completed epochs `get` knows.
+    `interval_ms` is the time between two epochs; None: each micro-batch is an epoch. An epoch that takes longer than
+    `timeout_ms` is given up. `tolerable_failures` is how many tries in a row may fail. `remembered` is how many
+    completed epochs `get` finds.
     """
 
     interval_ms: int | None
@@ -49,11 +49,11 @@ class CoordinatorOptions:
 
 
 class CheckpointCoordinator:
-    """Makes sure that an epoch is committed by every shard exactly once, or not at all.
+    """Ensures that an epoch is committed by every shard exactly once, or not at all.
 
-    An epoch is begun, each shard ACKs or declines, `end_job` says that none of them can come any more and returns the
-    ACKs to commit, `commit` or `fail_commit` what became of the manifest. `timeout`, `abort` and `decline` give it up.
-    Events of another epoch than the one in work change nothing.
+    `begin` an epoch, then `ack` or `decline` for each shard. `end_job` reports that no more replies can come, and
+    returns the ACKs to commit; `commit` or `fail_commit` reports the outcome of the create. `timeout`, `abort` and
+    `decline` give the epoch up. Events of another epoch than the one in work change nothing.
     """
 
     def __init__(self, shards: int, options: CoordinatorOptions, now_ms: int) -> None:
@@ -63,7 +63,7 @@ class CheckpointCoordinator:
 
     @property
     def phase(self) -> Phase:
-        """Where the newest epoch that was begun stands."""
+        """The phase of the newest epoch that was begun."""
         return self._state.phase
 
     @property
@@ -73,7 +73,7 @@ class CheckpointCoordinator:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that were written for the newest epoch, as far as its shards have ACKed."""
+        """Bytes written for the newest epoch, according to its ACKs so far."""
         return self._state.total_bytes
 
     @property
@@ -93,7 +93,7 @@ class CheckpointCoordinator:
 
     @property
     def failure(self) -> Failure | None:
-        """Why the newest epoch was given up; None where it was not."""
+        """Why the newest epoch was given up; None if it was not."""
         return self._state.failure
 
     @property
@@ -112,7 +112,7 @@ class CheckpointCoordinator:
 
     @property
     def interval_ms(self) -> int | None:
-        """The time between two epochs; None: one comes with each micro-batch, whenever that is."""
+        """The time between two epochs; None: each micro-batch is an epoch."""
         return self._options.interval_ms
 
     @property
@@ -125,74 +125,74 @@ class CheckpointCoordinator:
         return self._state.get(epoch)
 
     def quiet_ms(self, now_ms: int) -> int:
-        """For how long no epoch has completed that tasks work for; before the first, since the term began."""
+        """The time since an epoch with work completed; before the first, since the term began."""
         return now_ms - self._quiet_since_ms
 
     def should_checkpoint(self, now_ms: int, intervals: int = 1) -> bool:
-        """Whether an epoch is due for the time alone: none is in work, and so many intervals have gone without one."""
+        """Whether an epoch is due by time alone: none is in work, and `intervals` intervals have passed without one."""
         if self.interval_ms is None or self.phase is Phase.IN_PROGRESS:
             return False
         return self.quiet_ms(now_ms) >= intervals * self.interval_ms
 
     def reset(self, shards: int, now_ms: int) -> None:
-        """Begin a new term, with so many shards. Completed epochs and failures in a row are still known."""
-        self._tell(Reset(_all(shards)))
+        """Begin a new term with this number of shards. Keeps completed epochs and failures in a row."""
+        self._step(Reset(_all(shards)))
         self._quiet_since_ms = now_ms
 
     def begin(self, epoch: Epoch) -> None:
         """Begin an epoch: every shard is pending. Its number is greater than that of any begun before."""
-        self._tell(Begin(epoch))
+        self._step(Begin(epoch))
 
     def begin_without_work(self, epoch: Epoch) -> tuple[ShardAck, ...]:
-        """Begin an epoch that no task works for; the ACKs to commit, which have nothing in them."""
-        acks = self._tell(BeginWithoutWork(epoch))
+        """Begin an epoch that no task works for. Returns the ACKs to commit, which are empty."""
+        acks = self._step(BeginWithoutWork(epoch))
         assert acks is not None, "an epoch without work is committed at once"
         return acks
 
     def ack(self, epoch: Epoch, ack: ShardAck) -> None:
-        """A shard's part is durable."""
-        self._tell(ShardAcked(epoch, ack))
+        """Report that a shard's part is durable."""
+        self._step(ShardAcked(epoch, ack))
 
     def decline(self, epoch: Epoch, shard: Shard | None, host: str, reason: str) -> None:
-        """A shard's part cannot be made; `shard` is None where only the failure of the whole job is known."""
-        self._tell(ShardDeclined(epoch, shard, host, reason))
+        """Report that a shard's part cannot be made; `shard` is None if only the failure of the whole job is known."""
+        self._step(ShardDeclined(epoch, shard, host, reason))
 
     def timeout(self, epoch: Epoch, hosts: tuple[str, ...] = (), shards: tuple[Shard, ...] = ()) -> None:
-        """The epoch took longer than `timeout_ms`. `hosts` and `shards` are those still at work, where known."""
-        self._tell(TimedOut(epoch, hosts, shards))
+        """Report that the epoch exceeded `timeout_ms`. `hosts` and `shards` are those still at work, where known."""
+        self._step(TimedOut(epoch, hosts, shards))
 
     def abort(self, reason: str) -> None:
         """Give up the epoch in work, if there is one. A commit that has begun cannot be taken back."""
-        self._tell(Aborted(self._state.epoch, reason))
+        self._step(Aborted(self._state.epoch, reason))
 
     def end_job(self, epoch: Epoch) -> tuple[ShardAck, ...]:
-        """The job of the epoch has ended; the ACKs to commit, one for each shard, in order.
+        """Report that the epoch's job has ended. Returns the ACKs to commit, one for each shard, in order.
 
-        Raises what the epoch was given up for: `CheckpointDeclinedError` or `CheckpointTimeoutError`.
+        Raises `CheckpointDeclinedError` or `CheckpointTimeoutError` if the epoch was given up.
         """
-        acks = self._tell(JobEnded(epoch))
+        acks = self._step(JobEnded(epoch))
         if acks is None:
             # Without a failure it is an epoch of an older term, whose job has outlived it.
             raise error_of(epoch, self.failure or Failure(FailureKind.ABORTED, "the stream was opened again"))
         return acks
 
     def commit(self, epoch: Epoch, now_ms: int) -> None:
-        """The manifest is there, and durable."""
+        """Report that the manifest exists and is durable."""
         worked = self._state.worked
-        self._tell(Committed(epoch))
+        self._step(Committed(epoch))
         if worked:
             self._quiet_since_ms = now_ms
 
     def fail_commit(self, epoch: Epoch, reason: str) -> None:
-        """The manifest is not there, or that is unknown: the stream must be opened again."""
-        self._tell(CommitFailed(epoch, reason))
+        """Report that the manifest does not exist, or that this is unknown: the stream must be opened again."""
+        self._step(CommitFailed(epoch, reason))
 
     def fail_try(self, reason: str) -> None:
-        """The query has failed. An epoch that it gave up and that was counted is not counted twice."""
-        self._tell(TryFailed(reason))
+        """Report that the query has failed. An epoch that it gave up, and that was counted, is not counted twice."""
+        self._step(TryFailed(reason))
 
-    def _tell(self, event: Event) -> tuple[ShardAck, ...] | None:
-        """The ACKs to commit, where they waited for this event; None else."""
+    def _step(self, event: Event) -> tuple[ShardAck, ...] | None:
+        """Take one step. Returns the ACKs to commit if they waited for this event, else None."""
         self._state, effects = step(self._state, event)
         return next((effect.acks for effect in effects if isinstance(effect, CommitManifest)), None)
 

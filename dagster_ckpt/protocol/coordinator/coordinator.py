@@ -1,9 +1,9 @@
 """The coordinator of epochs: a pure step machine, `step(state, event) -> (state, effects)`.
 
 One epoch is in work at a time. Every registered shard must ACK it exactly once; then, and only when the job that does
-its work has ended, so that no second word of a shard can still be on its way, the manifest is created. Until then
-anything that goes wrong gives the epoch up, and nothing of it is visible. From then on nothing can: the create may have
-happened, so only its outcome counts.
+its work has ended, so that no second reply of a shard can still be in flight, the manifest is created. Until then any
+failure gives the epoch up, and nothing of it is visible. From then on no failure can: the create may have happened, so
+only its outcome counts.
 
     phase         event                    next phase    effects
     ------------  -----------------------  ------------  --------------------------------------------------------
@@ -14,7 +14,7 @@ happened, so only its outcome counts.
     in progress   ShardAcked, a second     failed        GiveUp: two attempts were mixed, neither can be trusted
     in progress   ShardDeclined            failed        GiveUp
     in progress   TimedOut, Aborted        failed        GiveUp
-    in progress   JobEnded, some pending   failed        GiveUp: no word from them is a decline
+    in progress   JobEnded, some pending   failed        GiveUp: no reply from them is a decline
     in progress   JobEnded, none pending   in progress   CommitManifest: from here only the next two count
     in progress   Committed                completed
     in progress   CommitFailed             failed        GiveUp
@@ -22,9 +22,9 @@ happened, so only its outcome counts.
     failed        TryFailed                failed        (counted already)
     idle, compl.  TryFailed                failed        (counted: no epoch had begun)
 
-An event that names another epoch than the one in work, or comes when none is, changes nothing: it is a late word of
-one that was given up. No number is begun twice, so a late word can never be taken for one of the next try. To begin
-while an epoch is in work, to begin a number again, or to report a commit nobody asked for is a mistake of ours.
+An event that names another epoch than the one in work, or comes when none is, changes nothing: it is a late reply to
+one that was given up. No number is begun twice, so a late reply is never taken for one of the next try. To begin while
+an epoch is in work, to begin a number again, or to report a commit that was not requested is a bug in our code.
 """
 
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,7 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     CommitManifest,
     Committed,
     Effect,
+    EpochEvent,
     Event,
     Failure,
     FailureKind,
@@ -51,7 +52,6 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     ShardDeclined,
     TimedOut,
     TryFailed,
-    Word,
     Work,
 )
 
@@ -101,7 +101,7 @@ class Coordinator:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that the ACKs of the newest epoch say were written for it, so far."""
+        """Bytes written for the newest epoch, according to its ACKs so far."""
         return sum(_written_bytes(self.epoch, ack) for ack in self.acks.values())
 
     @property
@@ -132,12 +132,12 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
             return _committing(state, event) if state.committing else _working(state, event)
         case _:
-            assert not isinstance(event, Committed), f"nobody asked to commit this epoch. {event=}"
-            return state, []  # a late word of an epoch that was given up
+            assert not isinstance(event, Committed), f"no commit of this epoch was requested. {event=}"
+            return state, []  # a late reply to an epoch that was given up
 
 
 def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
-    """What is raised where too many epochs were given up: which shard, which host, why."""
+    """The error to raise after too many failed epochs: which shard, which host, why."""
     where = f"epoch={epoch}, shards={list(failure.shards)}, hosts={list(failure.hosts)}"
     if failure.kind is FailureKind.TIMED_OUT:
         return CheckpointTimeoutError(
@@ -157,7 +157,7 @@ def _begun(state: Coordinator, epoch: Epoch) -> Coordinator:
 
 
 def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effect]]:
-    """Each try counts once, however it failed: the epoch that it gave up, or that it came to none."""
+    """Count each try once, whether it gave an epoch up or failed before it began one."""
     if state.phase is Phase.FAILED:
         return state, []
     failure = Failure(FailureKind.ABORTED, reason)
@@ -165,7 +165,7 @@ def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effe
     return failed, effects if state.phase is Phase.IN_PROGRESS else []
 
 
-def _working(state: Coordinator, event: Word) -> tuple[Coordinator, list[Effect]]:
+def _working(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[Effect]]:
     """An event of the epoch in work, before its manifest is created."""
     match event:
         case ShardAcked(ack=ack):
@@ -177,16 +177,16 @@ def _working(state: Coordinator, event: Word) -> tuple[Coordinator, list[Effect]
             return _given_up(state, Failure(FailureKind.DECLINED, reason, shards, (host,) if host else ()))
         case TimedOut(hosts=hosts, shards=at_work):
             silent = at_work or tuple(sorted(state.pending))
-            return _given_up(state, Failure(FailureKind.TIMED_OUT, "no word in time", silent, hosts))
+            return _given_up(state, Failure(FailureKind.TIMED_OUT, "no reply in time", silent, hosts))
         case Aborted(reason=reason):
             return _given_up(state, Failure(FailureKind.ABORTED, reason))
         case Committed() | CommitFailed():
-            raise AssertionError(f"nobody asked to commit this epoch. {event=}")
+            raise AssertionError(f"no commit of this epoch was requested. {event=}")
 
 
 def _acked(state: Coordinator, ack: ShardAck) -> tuple[Coordinator, list[Effect]]:
     if ack.shard not in state.shards:
-        return _given_up(state, Failure(FailureKind.DECLINED, "a shard that nobody knows", (ack.shard,), (ack.host,)))
+        return _given_up(state, Failure(FailureKind.DECLINED, "an unknown shard", (ack.shard,), (ack.host,)))
     if ack.shard in state.acks:
         hosts = (state.acks[ack.shard].host, ack.host)
         return _given_up(state, Failure(FailureKind.DECLINED, "a shard ACKed twice", (ack.shard,), hosts))
@@ -196,12 +196,12 @@ def _acked(state: Coordinator, ack: ShardAck) -> tuple[Coordinator, list[Effect]
 def _job_ended(state: Coordinator) -> tuple[Coordinator, list[Effect]]:
     if state.pending:
         silent = tuple(sorted(state.pending))
-        return _given_up(state, Failure(FailureKind.DECLINED, "the job ended without a word from them", silent))
+        return _given_up(state, Failure(FailureKind.DECLINED, "the job ended without a reply from them", silent))
     acks = tuple(state.acks[shard] for shard in sorted(state.shards))
     return replace(state, committing=True), [CommitManifest(state.epoch, acks)]
 
 
-def _committing(state: Coordinator, event: Word) -> tuple[Coordinator, list[Effect]]:
+def _committing(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[Effect]]:
     """An event of the epoch in work, while its manifest is created: only the outcome counts."""
     match event:
         case Committed():

@@ -1,4 +1,4 @@
-"""What the coordinator of epochs is told (events) and what it asks for (effects)."""
+"""The events that the coordinator of epochs handles, and the effects that it requests."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an epoch was given up, in words, and by which shards on which hosts (empty where nobody knows)."""
+    """Why an epoch was given up, and by which shards on which hosts (empty where unknown)."""
 
     kind: FailureKind
     reason: str
@@ -28,7 +28,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A new term begins, in which these shards take part: whatever an older one had in work is fenced."""
+    """A new term begins, in which these shards take part. Work of an older term is fenced."""
 
     shards: frozenset[Shard]
 
@@ -76,7 +76,7 @@ class ShardDeclined:
 class TimedOut:
     """The epoch took longer than it may. `hosts` are those still silent, where Spark knows them.
 
-    `shards` are those at work there: none where no shard's own work had begun, and then every shard was kept waiting.
+    `shards` are those at work there: none where no shard's work had begun, and then every shard was kept waiting.
     """
 
     epoch: Epoch
@@ -86,7 +86,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The epoch is not wanted any more: the Dagster run ends."""
+    """The epoch is no longer wanted: the Dagster run ends."""
 
     epoch: Epoch
     reason: str
@@ -94,35 +94,35 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """Every task has ended, and all that they said was handed on."""
+    """Every task has ended, and all their replies were delivered."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The manifest is there, and durable."""
+    """The manifest exists and is durable."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """The manifest is not there, or nobody knows: the writer has ended and must open the stream again."""
+    """The manifest does not exist, or that is unknown: the writer has ended and must open the stream again."""
 
     epoch: Epoch
     reason: str
 
 
-Word = ShardAcked | ShardDeclined | TimedOut | Aborted | JobEnded | Committed | CommitFailed
-"""What is said of one epoch."""
+EpochEvent = ShardAcked | ShardDeclined | TimedOut | Aborted | JobEnded | Committed | CommitFailed
+"""An event of one epoch that was begun."""
 
-Event = Reset | TryFailed | Begin | BeginWithoutWork | Word
+Event = Reset | TryFailed | Begin | BeginWithoutWork | EpochEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Let every shard do its part."""
+    """Start the work of every shard."""
 
     epoch: Epoch
     shards: frozenset[Shard]

@@ -1,12 +1,12 @@
-"""Which epochs of several streams belong together. Pure: `history.snapshot` reads what is asked for here.
+"""Which epochs of several streams belong together. Pure: `history.snapshot` reads the manifests requested here.
 
-A *cut* is one epoch of each stream. It is aligned where each stream that reads another of them has consumed exactly
-the chosen epoch of that one: then all tables are made of the same rows. Of aligned cuts there is a newest. What a
-stream has consumed never goes back along its lineage, so of two aligned cuts the later epochs of each stream are an
-aligned cut too. It is found from above: each stream begins at its newest epoch, and goes back only as far as any
-aligned cut below must.
+A *cut* is one epoch of each stream. It is aligned if each stream that reads another of them has consumed exactly the
+chosen epoch of that one: then all tables are made of the same rows. There is a newest aligned cut: what a stream has
+consumed never goes back along its lineage, so the later epochs of two aligned cuts, stream by stream, are an aligned
+cut too. The search runs backwards: each stream begins at its newest epoch, and goes back only as far as every aligned
+cut must.
 
-Manifests are asked for only where they count; of how far a stream must go back, half of what is left is found by each.
+Manifests are requested only where they matter; how far a stream must go back is found by binary search.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Consumed, Ma
 
 @dataclass(frozen=True, slots=True)
 class KnownEpochs:
-    """What an epoch's manifest says. `whole`: its table is not one that is still being created.
+    """The relevant part of an epoch's manifest. `whole`: its table is not still being created.
 
-    An upstream that is read in several ways is in `consumed` once for each epoch that one of them is at: an epoch where
-    they are not all at the same fits none of the upstream's.
+    If several sources read one upstream, `consumed` has an entry for each epoch that one of them is at. Where these
+    differ, no epoch of the upstream matches.
     """
 
     consumed: tuple[Consumed, ...] = ()
@@ -32,9 +32,9 @@ class KnownEpochs:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One stream: the epochs that may be chosen, oldest first; of those that were looked at, what their manifests say.
+    """One stream: the epochs to choose from, oldest first, and what is known of those that were read (`seen`).
 
-    `reads`: it has upstreams, in the cut or not. Of a stream that has none nothing need be looked at.
+    `reads`: it has upstreams, in the cut or not. The manifests of a stream without any are never read.
     """
 
     uuid: StreamUuid
@@ -52,7 +52,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The manifest of this epoch must be looked at before more can be said."""
+    """The manifest of this epoch must be read to go on."""
 
     stream: str
     epoch: Epoch
@@ -62,13 +62,13 @@ class Reason(StrEnum):
     """Why there is no aligned cut."""
 
     RETIRED = "retired"
-    """What the stream has consumed of its upstream is no longer kept, nor anything older."""
+    """The upstream epoch that the stream has consumed is no longer kept, nor any older one."""
     AHEAD = "ahead"
-    """All epochs that are kept of the stream have consumed more than others have, or than its upstream has now."""
+    """All kept epochs of the stream have consumed more than others have, or than its upstream has now."""
     MADE_ANEW = "made anew"
-    """What the stream has consumed was another one of its upstream's name."""
+    """The stream has consumed another stream of the same name."""
     CREATING = "creating"
-    """The epoch that would fit is of a time when the stream's table was still being created."""
+    """The epoch that would match is from the time when the stream's table was still being created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class NoCut:
     """There is none, because `epoch` of `stream` has consumed `consumed` of `upstream`, or was still being created.
 
     `kept` is the upstream's epoch that could be chosen: for AHEAD the newest, for RETIRED the oldest. `behind` is
-    another stream, for whose sake no newer one can be.
+    another stream that rules out newer ones.
     """
 
     reason: Reason
@@ -89,7 +89,7 @@ class NoCut:
 
 
 def seen_of(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
-    """What counts of a manifest. `creating`: a table that is still being created will do."""
+    """The relevant part of a manifest. `creating`: accept a table that is still being created."""
     return KnownEpochs(consumed_in_each_way(manifest.sources), creating or not is_creating(manifest))
 
 
@@ -100,22 +100,22 @@ def upstreams_of(manifest: Manifest) -> frozenset[str]:
 
 
 def is_creating(manifest: Manifest) -> bool:
-    """Whether the table that it shows is still being created from a snapshot of an upstream, or that has not begun.
+    """Whether its table is still being created from a snapshot of an upstream, or that has not begun.
 
-    It begins with the first batch, which has a position in each upstream: an epoch of the driver's own may come before.
+    It begins with the first batch, which has a position in each upstream. An epoch without a batch may come before.
     """
     begun = upstreams_of(manifest) <= {each.stream for each in manifest.consumed}
     return manifest.backfill.status is BackfillStatus.CREATING or not begun
 
 
 def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
-    """The newest aligned cut, why there is none, or what must be looked at first. Each line has an epoch at least.
+    """The newest aligned cut, why there is none, or which manifest to read first. Each line has at least one epoch.
 
-    Ask again with what was `Unseen`, until there is an answer.
+    Call it again with each `Unseen` manifest added, until it returns another result.
     """
     at = {name: len(line.epochs) - 1 for name, line in lines.items()}
-    behind: dict[str, str] = {}  # by upstream, for whose sake it went back
-    creating: NoCut | None = None  # the newest epoch that would fit, but for that
+    behind: dict[str, str] = {}  # by upstream, the stream that made it go back
+    creating: NoCut | None = None  # the newest epoch that would match, but is still being created
     while True:
         before = dict(at)
         for name, line in lines.items():
@@ -134,7 +134,7 @@ def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
 
 
 def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: dict[str, str]) -> Unseen | NoCut | None:
-    """Let a stream agree with its upstreams: take it or them back, once; None where it does then, or may."""
+    """Align a stream with its upstreams: take it or them back, once. None if they agree, or may after that."""
     epoch = lines[name].epochs[at[name]]
     seen = lines[name].seen.get(epoch)
     if seen is None:
@@ -153,7 +153,7 @@ def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: di
 def _moved(
     name: str, consumed: Consumed, lines: Mapping[str, Line], at: dict[str, int], behind: dict[str, str]
 ) -> Unseen | NoCut | None:
-    """Take the upstream back to what was consumed of it, or the downstream to where it had consumed no more."""
+    """Take the upstream back to what was consumed of it, or the downstream to an epoch that consumed no more."""
     line, upstream = lines[name], lines[consumed.stream]
     epoch, limit = line.epochs[at[name]], upstream.epochs[at[consumed.stream]]
     if consumed.uuid != upstream.uuid:
@@ -178,9 +178,9 @@ def _moved(
 
 
 def _bounds(line: Line, at: int, upstream: str, limit: Epoch) -> tuple[int, int]:
-    """Of the epochs up to `at` that were looked at, the last that has consumed up to `limit`, and the next that more.
+    """Of the epochs read up to `at`: the last that has consumed no more than `limit`, and the next, which has.
 
-    -1 where all have consumed more.
+    The first is -1 if all have consumed more.
     """
     fits = -1
     for index, epoch in enumerate(line.epochs[: at + 1]):

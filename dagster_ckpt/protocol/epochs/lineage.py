@@ -1,4 +1,4 @@
-"""Which retained epochs the newest one builds on, and which a rollback left behind."""
+"""Which retained epochs the newest one builds on, and which a rollback abandoned."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from dagster_ckpt.protocol.manifest.manifest import EpochRange, Manifest, Retain
 
 
 def is_abandoned(newest: Manifest, epoch: int) -> bool:
-    """Whether a rollback left this epoch behind."""
+    """Whether a rollback abandoned this epoch."""
     return _is_in(newest.abandoned, epoch)
 
 
@@ -24,14 +24,14 @@ def lineage_epochs(newest: Manifest) -> list[Epoch]:
 def bounded(retained: tuple[Retained, ...], abandoned: tuple[EpochRange, ...], epochs_max: int) -> tuple[Retained, ...]:
     """The epochs that stay retained, oldest first as before.
 
-    Those that a rollback left behind go first: the epoch that somebody just went back to must not be lost to them.
+    Those that a rollback abandoned go first: the epoch that was just restored must not be retired for them.
     """
     by_worth = sorted(retained, key=lambda entry: (not _is_in(abandoned, entry.epoch), entry.epoch))
     return tuple(sorted(by_worth[-epochs_max:], key=lambda entry: entry.epoch))
 
 
 def ranges(epochs: Iterable[Epoch]) -> str:
-    """Epochs as people write them: `0, 3-7, 9`."""
+    """Epochs as text for people: `0, 3-7, 9`."""
     spans: list[tuple[int, int]] = []
     for epoch in sorted(epochs):
         if spans and epoch == spans[-1][1] + 1:

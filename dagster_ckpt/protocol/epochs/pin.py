@@ -1,6 +1,6 @@
-"""A pin: a name that keeps one epoch readable, whatever is retired. Its object holds a full copy of the manifest.
+"""A pin: a name that keeps one epoch readable after it is retired. Its object holds a full copy of the manifest.
 
-One that a fork wrote says so in a field that no other pin has, so that these look as they always did.
+A fork's pin has an extra field that names the fork. Other pins lack it, so their bytes never changed.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class ForkId:
-    """The stream for which a fork has pinned: its name, and the identity that it will be or was created with."""
+    """The stream for which a fork pinned an epoch: its name, and the UUID it is created with."""
 
     stream: str
     uuid: StreamUuid
@@ -23,7 +23,7 @@ class ForkId:
 class Pin:
     """`manifest` shows the pinned epoch; `time_ms` is when it was pinned (milliseconds since the Unix epoch).
 
-    `fork` needs it; None: it was a person's wish.
+    `fork` needs it; None: a user made it.
     """
 
     name: str
@@ -50,7 +50,7 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(data: bytes, name: str) -> Pin:
-    """The pin of these bytes; `name` is the object's, for errors.
+    """The pin in these bytes; `name` is the object's, for errors.
 
     Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
@@ -58,5 +58,5 @@ def decode_pin(data: bytes, name: str) -> Pin:
 
 
 def decode_fork(data: bytes, name: str) -> ForkId | None:
-    """For which fork a pin is, at a fraction of the cost. Raises as `decode_pin` does."""
+    """The fork that a pin belongs to, at a fraction of the cost. Raises as `decode_pin` does."""
     return unpack(data, name, lambda fields: _FORK_ID.decode(fields.get(_FORK)))

@@ -1,16 +1,16 @@
-"""What of a stream is needed, and what is garbage. Pure: `storage.operations.collector` does what is decided here.
+"""Which objects of a stream are needed, and which are garbage. Pure: `storage.operations.collector` acts on it.
 
-Manifests go oldest first, below a bound that only grows. A file goes once no manifest from the bound on and no pin
-names it, and no writer can name it any more:
+Manifests are deleted oldest first, below a bound that only grows. A file is deleted once no manifest from the bound on
+and no pin names it, and no writer can still name it:
 
     term of the file    who may collect it      why
-    finished            anybody                 its writer is fenced: what it did not commit it never will
-    the newest          its own writer, and     epochs of a term are made one after another: what an earlier one did
+    finished            any process             its writer is fenced: what it did not commit it never will
+    the newest          the term's writer,      epochs of a term are made one after another: what an earlier one did
                         only of epochs up to    not name was an attempt that failed or came second; what belongs to a
                         the newest version      later one is in flight
 
-Subscribers need no more than the log, but perhaps far back. So there are two bounds: manifests from `log_bound` on
-stay, and of what those below `bound` name, the change log does.
+Subscribers need only the change log, but perhaps far back. So there are two bounds: manifests from `log_bound` on
+stay, and of the files that those below `bound` name, only the change log.
 """
 
 from collections.abc import Container, Iterable
@@ -21,15 +21,15 @@ from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import file_of
 
 MANIFESTS_KEPT = 16
-"""The newest manifests are never deleted: who looks for the newest one finds it by those around it."""
+"""The newest manifests are never deleted: the search for the newest one relies on its neighbours."""
 
 
 def bound(newest: Manifest, retired: Manifest | None) -> Version:
-    """The first version that must stay, of the manifest and of what it names.
+    """The first version that must stay, with all that its manifest names.
 
-    `retired` is a manifest that has been there for a grace period: what it does not retain was given up at least as
-    long ago. None: there is none, and everything stays. The bound never goes back: a manifest retains epochs that its
-    parent retained, and its own.
+    `retired` is a manifest that is at least a grace period old: what it does not retain was retired at least that long
+    ago. None: there is none, and everything stays. The bound never goes back: a manifest retains only epochs that its
+    parent retained, and the one it makes.
     """
     if retired is None:
         return FIRST
@@ -38,49 +38,46 @@ def bound(newest: Manifest, retired: Manifest | None) -> Version:
 
 
 def log_bound(bound: Version, consumed: Iterable[Epoch]) -> Version:
-    """The first version whose change log must stay, and with it its manifest; never above `bound`.
+    """The first version whose change log and manifest must stay; never above `bound`.
 
-    `consumed` is for each subscriber the epoch of this stream that it has consumed for good. That epoch's own manifest
-    stays too: as long as it is there, none behind it was ever removed, and no sleeper's can lie on its number.
+    `consumed` has for each subscriber the epoch of this stream that it has durably consumed. That epoch's manifest
+    stays too: while it exists, no later manifest was removed, and no paused writer's manifest can take its number.
     """
     return Version(max(FIRST, min([bound, *(Version(epoch) for epoch in consumed)])))
 
 
 def is_cut_off(newest: Manifest, read: Epoch, max_lag: int) -> bool:
-    """Whether a subscriber whose newest epoch has read so far is so far behind that it no longer keeps the log.
-
-    That is counted in numbers of epochs.
-    """
+    """Whether a subscriber that has read up to `read` lags more than `max_lag` epochs: it no longer keeps the log."""
     return newest.epoch - read > max_lag
 
 
 def kept_behind(newest: Manifest, consumed: Epoch, max_lag: int) -> Epoch:
-    """The epoch behind which a subscriber, not cut off, keeps the log: that to which it can go back, or `max_lag` ago.
+    """The epoch after which a subscriber, not cut off, keeps the log: the one it can go back to, or `max_lag` ago.
 
-    It is never cut off for the sake of epochs that it might go back to: it loses those first.
+    A subscriber is never cut off because of epochs that it might go back to: it loses those first.
     """
     return max(consumed, Epoch(newest.epoch - max_lag))
 
 
 def log_named(manifest: Manifest) -> set[str]:
-    """The files of its own stream that the manifest's change log consists of: files, or runs of state."""
+    """The files of the manifest's stream that its change log consists of: files, or runs of state."""
     return _own(manifest, {Role.CHANGES})
 
 
 def files_named(manifest: Manifest) -> set[str]:
-    """The files of its own stream that a manifest names itself. What its index objects list comes on top."""
+    """The files of the manifest's stream that it names itself. Its index objects list further ones."""
     return _own(manifest, set(Role))
 
 
 def lists_of_files(manifest: Manifest) -> tuple[IndexRef, ...]:
-    """The index objects that list further files of the manifest's own stream: the table of an append-only one."""
+    """The index objects that list further files of the manifest's stream: the table of an append-only one."""
     return tuple(ref for ref in manifest.files.index if ref.ancestor is None)
 
 
 def is_garbage(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
-    """Whether the object is a file that nobody needs or ever will; False for anything that is no file of the stream.
+    """Whether the object is a file that is not needed and never will be; False for other objects than files.
 
-    `needed` are the files that manifests and pins name, `writer` is the term of whoever asks, None for no writer. The
+    `needed` are the files that manifests and pins name; `writer` is the caller's term, None if it is no writer. The
     object must have been seen before `newest` was read.
     """
     file = file_of(name)

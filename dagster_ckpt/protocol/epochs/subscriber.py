@@ -1,7 +1,7 @@
-"""A subscriber: another stream that reads this one's change log. Its object says who; how far it is, it says itself.
+"""A subscriber: another stream that reads this one's change log. Its object identifies the reader, not its progress.
 
-It lies in the folder of the stream that is read, is named by the reader's UUID, and is created once, never changed: a
-stream that is made anew under the same name is another subscriber.
+The object is in the folder of the stream that is read, is named by the reader's UUID, and never changes: a stream that
+is recreated under the same name is another subscriber. The progress is in the reader's manifests.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """`stream` is the reader's name, `epoch` the epoch of the stream that is read behind which it begins.
+    """`stream` is the reader's name; it begins after `epoch` of the stream that is read.
 
-    It counts as consumed until the reader's own manifests say more.
+    That epoch counts as consumed until the reader's manifests show more.
     """
 
     stream: str
@@ -33,7 +33,7 @@ def encode_subscriber(subscriber: Subscriber) -> bytes:
 
 
 def decode_subscriber(data: bytes, name: str) -> Subscriber:
-    """The subscriber of these bytes; `name` is the object's, for errors.
+    """The subscriber in these bytes; `name` is the object's, for errors.
 
     Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
@@ -41,9 +41,9 @@ def decode_subscriber(data: bytes, name: str) -> Subscriber:
 
 
 def consumed_by(manifest: Manifest, upstream: StreamUuid, begins: Epoch) -> Epoch:
-    """How far the stream of this manifest has read the upstream: of several ways of reading it, the least far.
+    """How far the stream of this manifest has read the upstream: the least of several sources that read it.
 
-    In a way in which it has read nothing yet it begins at `begins`, however far it is in the others.
+    A source that has read nothing yet begins at `begins`, however far the others are.
     """
     found = {each.epoch for each in consumed_in_each_way(manifest.sources) if each.uuid == upstream} or {EMPTY}
     return min(begins if epoch == EMPTY else epoch for epoch in found)

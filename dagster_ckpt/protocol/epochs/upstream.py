@@ -1,13 +1,13 @@
-"""What a stream that reads another stream has consumed of it, and what follows. Pure: `upstream_log` looks.
+"""What a stream that reads another stream has consumed of it, and what follows. Pure: `upstream_log` does the I/O.
 
-A downstream's position in its upstream is the offset of that source, as Spark keeps any source's:
+A downstream's position in its upstream is the offset of that source, in Spark's sense:
 
     {"uuid": "9f…", "epoch": 0}                                       before the first batch: nothing consumed
     {"uuid": "9f…", "epoch": 41, "part": 3, "parts": 8, "term": 5}    of the snapshot of epoch 41, 3 of 8 parts
     {"uuid": "9f…", "epoch": 41}                                      all of the lineage up to epoch 41
 
-So one number says where the snapshot ends and the log begins: there is no gap between them and no overlap. What a
-manifest says of its upstreams is derived from these texts: there are never two truths.
+So one number marks the end of the snapshot and the start of the log: there is no gap between them and no overlap. The
+`consumed` of a manifest is derived from these texts: there are never two truths.
 """
 
 import json
@@ -25,15 +25,15 @@ FORMAT = "dagster_ckpt"
 
 
 NO_TERM = Term(0)
-"""No writer's: the first is 1."""
+"""The term of no writer: the first is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamPosition:
     """How far an upstream has been read.
 
-    With `parts`, only the first `part` parts of the snapshot of `epoch` have been, which the reader pinned in its
-    `term`; without, all of the lineage up to `epoch`. Epoch 0: nothing.
+    With `parts`: the first `part` parts of the snapshot of `epoch`, which the reader pinned in its `term`. Without: all
+    of the lineage up to `epoch`. Epoch 0: nothing.
     """
 
     uuid: StreamUuid
@@ -48,7 +48,7 @@ class UpstreamPosition:
         return self.part < self.parts
 
     def encode(self) -> str:
-        """As JSON, always the same text for the same position: Spark tells new rows from none by it."""
+        """As JSON, always the same text for the same position: Spark compares it to detect new rows."""
         fields: dict[str, object] = {"uuid": self.uuid, "epoch": self.epoch}
         if self.parts:
             fields |= {"part": self.part, "parts": self.parts, "term": self.term}
@@ -59,7 +59,7 @@ _WHOLE, _OF_A_SNAPSHOT = {"uuid", "epoch"}, {"part", "parts", "term"}
 
 
 def decode(text: str) -> UpstreamPosition:
-    """The position in a source's offset. Raises `ValueError` for another text."""
+    """The position in a source's offset. Raises `ValueError` for any other text."""
     fields = json.loads(text)
     if not isinstance(fields, dict) or fields.keys() not in (_WHOLE, _WHOLE | _OF_A_SNAPSHOT):
         raise ValueError(f"not a position in a stream. offset={text}")
@@ -72,12 +72,12 @@ def decode(text: str) -> UpstreamPosition:
 
 ROWS_A_PART = 1 << 20
 BYTES_A_PART = 128 << 20
-"""About as much of a snapshot makes one micro-batch."""
+"""About this much of a snapshot makes one micro-batch."""
 PARTS_MAX = 4096
 
 
 def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
-    """In how many parts the table of a manifest is read, so that each has about `rows_max` rows at most."""
+    """The number of parts in which to read a manifest's table, so that each has about `rows_max` rows at most."""
     statistics, appends = snapshot.statistics, snapshot.pipeline.appends
     rows = statistics.total_rows_out if appends else statistics.state_rows
     return min(max(-(-rows // rows_max), -(-statistics.state_bytes // BYTES_A_PART), 1), PARTS_MAX)
@@ -85,40 +85,40 @@ def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads an upstream: a stream, and the term of the writer that does."""
+    """The reader of an upstream: a stream, and the term of its writer."""
 
     stream: StreamUuid
     term: Term
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Reader":
-        """The one whose newest manifest this is."""
+        """The reader whose newest manifest this is."""
         return cls(manifest.uuid, manifest.term)
 
     def pin_at(self, at: UpstreamPosition) -> str:
         """The name of the pin, in the upstream, of the snapshot that comes next at this position.
 
-        It is there from before the first part is read until after the last; where the upstream has no epoch yet there
+        The pin exists from before the first part is read until after the last. If the upstream has no epoch yet there
         is none, and the stream begins with the log.
         """
         return backfill_pin(self.stream, at.term if at.in_snapshot else self.term)
 
 
 def backfill_pin(reader: StreamUuid, term: Term) -> str:
-    """The name of the pin that keeps what a stream begins with, written in that term.
+    """The name of the pin, made in that term, that keeps the snapshot a stream begins with.
 
-    Each term has its own, and a writer takes away none of a later one's: who was fenced, sleeps and wakes up takes
-    nothing from the one who lives.
+    Each term has a pin of its own, and no writer deletes a later term's: a fenced writer that was paused and resumes
+    takes nothing from the live one.
     """
     return f"{backfill_pins(reader)}{term}"
 
 
 BACKFILL_PINS = "backfill-"
-"""What the names of all such pins begin with."""
+"""The prefix of all such names."""
 
 
 def backfill_pins(reader: StreamUuid) -> str:
-    """What the names of a stream's begin with."""
+    """The prefix of the names of one stream's pins."""
     return f"{BACKFILL_PINS}{reader}-"
 
 
@@ -126,13 +126,13 @@ _BACKFILL_PIN = re.compile(rf"{BACKFILL_PINS}([0-9a-f]{{32}})-([1-9][0-9]*)")
 
 
 def parse_backfill_pin(name: str) -> tuple[StreamUuid, Term] | None:
-    """The reader and the term in the name of such a pin; None for a name that somebody else has chosen."""
+    """The reader and the term in the name of such a pin; None for a name that a user chose."""
     found = _BACKFILL_PIN.fullmatch(name)
     return None if found is None else (StreamUuid(found[1]), Term(int(found[2])))
 
 
 def terms_pinned(reader: StreamUuid, names: Iterable[str]) -> list[Term]:
-    """The terms in which a stream has pinned what it begins with, in the order of these names of pins."""
+    """The terms in which a stream pinned its snapshot, in the order of these names of pins."""
     parsed = (parse_backfill_pin(name) for name in names)
     return [pin[1] for pin in parsed if pin is not None and pin[0] == reader]
 
@@ -140,7 +140,7 @@ def terms_pinned(reader: StreamUuid, names: Iterable[str]) -> list[Term]:
 def next_part(
     at: UpstreamPosition, snapshot: Manifest, pinned_in: Term, rows_max: int = ROWS_A_PART
 ) -> UpstreamPosition:
-    """The position after one more part of the snapshot; `at` is before the first, or before the last was read.
+    """The position after one more part of the snapshot; at `at` at least one part is still to be read.
 
     `pinned_in` is the term in which the snapshot of a first part was pinned.
     """
@@ -156,33 +156,33 @@ class Trouble(StrEnum):
     MADE_ANEW = "made anew"
     """Another stream has the upstream's name now."""
     ROLLED_BACK = "rolled back"
-    """The upstream has left the consumed epoch behind."""
+    """The upstream has abandoned the consumed epoch."""
     CUT_OFF = "cut off"
-    """The change log behind the consumed epoch is gone."""
+    """The change log after the consumed epoch is gone."""
     UNPINNED = "unpinned"
     """The snapshot that is being read is gone."""
     PLANNED_OTHERWISE = "planned otherwise"
-    """The query was planned on columns that the upstream has dropped since, or on another table while it was empty."""
+    """The query was planned on columns that the upstream has since dropped, or on another table while it was empty."""
 
 
 def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
-    """Whether the upstream, whose newest manifest this is, still builds on what was consumed."""
+    """Why the upstream, whose newest manifest this is, no longer builds on what was consumed; None: it does."""
     if newest.uuid != at.uuid:
         return Trouble.MADE_ANEW
-    # One above the shown epoch that was not abandoned is none of the stream's.
+    # An epoch above the shown one that was not abandoned is not one of the stream's.
     if at.epoch > newest.epoch or is_abandoned(newest, at.epoch):
         return Trouble.ROLLED_BACK
     return None
 
 
 def may_follow(newest: Manifest, epoch: Epoch) -> Iterator[Version]:
-    """The manifests behind an epoch of the newest lineage, oldest first: those of kind EPOCH are what follows it."""
-    # What lies above the shown epoch are openings, or was abandoned.
+    """The versions after an epoch of the newest lineage, oldest first: those of kind EPOCH are what follows it."""
+    # Versions above the shown epoch are openings, or were abandoned.
     return (Version(number) for number in range(epoch + 1, newest.epoch + 1) if not is_abandoned(newest, number))
 
 
 def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
-    """How far each upstream has been read, by name. Of one that is read in several ways it is the least."""
+    """How far each upstream has been read, by name: the least of several sources that read it."""
     found: dict[str, Consumed] = {}
     for each in consumed_in_each_way(sources):
         found.setdefault(each.stream, each)
@@ -190,13 +190,13 @@ def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
 
 
 def consumed_in_each_way(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
-    """How far each upstream has been read, by name and epoch: once for each epoch that some way of reading it is at."""
+    """How far each upstream has been read, by name and epoch: one entry for each epoch that a source of it is at."""
     found = {Consumed(source.source.address, position.uuid, position.epoch) for source, position in _positions(sources)}
     return tuple(sorted(found, key=lambda each: (each.stream, each.epoch)))
 
 
 def backfill_of(sources: Iterable[SourcePosition]) -> Backfill:
-    """Whether all snapshots that the stream began with are read to their ends; where not, the one least far."""
+    """Whether all snapshots that the stream began with are fully read; if not, the progress of the slowest."""
     unfinished = [position for _, position in _positions(sources) if position.in_snapshot]
     if not unfinished:
         return Backfill()

@@ -1,7 +1,7 @@
 """The bytes of manifests and of index objects: gzip over JSON, so that `zcat` shows them.
 
-Run references are written as columns: 512 shards of 8 runs stay below 200 kB. Numbers that may pass 2**53 (hashes) are
-written as hexadecimal text, because many JSON readers would round them.
+Run references are written as columns: 512 shards of 8 runs stay below 200 kB. Numbers that may exceed 2**53 (hashes)
+are written as hexadecimal text, because many JSON readers would round them.
 """
 
 import base64
@@ -69,11 +69,11 @@ MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 COMPRESSION = 3
 """Half the time of 6 for a twentieth more bytes."""
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_JSON_BYTES_MAX = 256 * 1024 * 1024  # what is unpacked before we call it damaged
+_JSON_BYTES_MAX = 256 * 1024 * 1024  # larger text counts as damaged
 ENTRIES_MAX = 100_000
-"""How many entries one index object has at most."""
+"""The most entries of one index object."""
 _ENTRIES_BYTES_MAX = _JSON_BYTES_MAX // 2
-"""How long one is, unpacked, at most."""
+"""The most bytes of one index object, unpacked."""
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ def _range(value: Json) -> HashRange:
 
 def _encode_schema(schema: pa.Schema) -> Json:
     ipc = base64.b64encode(schema.serialize()).decode()
-    # The text is for people; only the other one is read.
+    # The text is for people; only `ipc` is read.
     return {"text": _text_of_schema(ipc), "ipc": ipc}
 
 
@@ -314,7 +314,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
-    """The manifest of these bytes; `name` is the object's, for errors.
+    """The manifest in these bytes; `name` is the object's, for errors.
 
     Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
@@ -327,12 +327,12 @@ def decode_nonce(data: bytes, name: str) -> Nonce:
 
 
 def encode_entries(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> bytes:
-    """The bytes of an index object: a stretch of a list of `CHANGES` or of `FILES_SEEN`."""
+    """The bytes of an index object: part of a list of `CHANGES` or of `FILES_SEEN`."""
     return _compressed(_entries_text(codec, entries))
 
 
 def encode_pieces(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> Iterator[tuple[tuple[T, ...], bytes]]:
-    """A stretch of a list as several index objects, each of a size that can be read back: its entries and its bytes."""
+    """Part of a list as several index objects, each small enough to be read back: its entries and its bytes."""
     for first in range(0, len(entries), ENTRIES_MAX):
         yield from _pieces(codec, entries[first : first + ENTRIES_MAX])
 
@@ -353,7 +353,7 @@ def _entries_text(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> str:
 
 
 def decode_entries(codec: Codec[tuple[T, ...]], data: bytes, name: str) -> tuple[T, ...]:
-    """The entries of an index object whose checksum is right: also of one that an older release made too large.
+    """The entries of an index object whose checksum is right, also of one that an older release made too large.
 
     Raises as `decode_manifest` does.
     """
@@ -361,7 +361,7 @@ def decode_entries(codec: Codec[tuple[T, ...]], data: bytes, name: str) -> tuple
 
 
 def decode_columns(record: Record[Any], data: bytes, name: str) -> dict[str, list[Any]]:
-    """The entries of an index object as a list for each field. As `decode_entries` otherwise."""
+    """The entries of an index object as a list for each field. Otherwise as `decode_entries`."""
     return unpack(data, name, lambda value: record.lists(_entries_of(value)), bytes_max=0)
 
 
@@ -376,7 +376,7 @@ def _entries_of(value: Json) -> Json:
 
 
 def pack(fields: dict[str, Json]) -> bytes:
-    """The bytes of a JSON object, as every object of truth is written: with the format's number, compressed."""
+    """The bytes of a JSON object, compressed and with the format's number: so all objects but advice are written."""
     return _compressed(_text(fields))
 
 
@@ -389,9 +389,9 @@ def _compressed(text: str) -> bytes:
 
 
 def unpack(data: bytes, name: str, decode: Callable[[Json], T], bytes_max: int = _JSON_BYTES_MAX) -> T:
-    """What `pack` was given, decoded; `name` is the object's, for errors.
+    """Decode what `pack` wrote; `name` is the object's, for errors.
 
-    `bytes_max` bounds what is unpacked before the bytes count as damaged; 0: they are known not to be. Raises
+    More than `bytes_max` unpacked bytes count as damage; 0: no limit, since the bytes are known to be intact. Raises
     `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
     try:
@@ -416,9 +416,9 @@ def unpack(data: bytes, name: str, decode: Callable[[Json], T], bytes_max: int =
 
 
 def _upgrade(fields: dict[str, Json], older: int) -> None:
-    """Add the fields that the older format did not know, as what they were then. Every format is read for ever.
+    """Add the fields that the older format lacked, with the values they had then. Every format is readable for ever.
 
-    A pin has a manifest inside. Of an index object there is nothing to add.
+    A pin has a manifest inside. An index object needs nothing.
     """
     fields = fields.get("manifest", fields)
     if "pipeline" not in fields:
@@ -430,16 +430,16 @@ def _upgrade(fields: dict[str, Json], older: int) -> None:
             fields["statistics"] |= {"merged_rows": 0, "stall_ms": 0}
         appends = not fields["pipeline"]["tables"]
         fields["pipeline"]["appends"] = appends
-        # Of other streams nobody asks how many changes there ever were.
+        # Only append-only streams use this total.
         fields["statistics"]["total_rows_out"] = fields["statistics"]["total_rows_in"] if appends else 0
-        fields["statistics"]["total_late_rows"] = 0  # no operator let a row come too late
+        fields["statistics"]["total_late_rows"] = 0  # no operator had late rows then
         fields["harvested_us"] = None
     except (KeyError, TypeError) as error:
         raise ValueError("expected a pipeline with tables, and statistics") from error
 
 
 def _inflate(data: bytes, bytes_max: int) -> bytes:
-    unpacking = zlib.decompressobj(wbits=31)  # gzip, whose own checksum is compared at the end
+    unpacking = zlib.decompressobj(wbits=31)  # gzip, which checks its checksum at the end
     text = unpacking.decompress(data, bytes_max)
     if not unpacking.eof:
         raise ValueError("the bytes end too early")

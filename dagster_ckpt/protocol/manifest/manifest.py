@@ -1,8 +1,8 @@
 """The manifest: the one immutable object whose creation commits an epoch.
 
-A manifest is a value. `codec` turns it into bytes and back, `manifest_rules` says which successor a manifest
-may have, `edits` makes the successor. Everything a later release needs is a field from the first byte on, also where
-this release always writes the neutral value: a change of format would cost users their state.
+A manifest is a value. `codec` turns it into bytes and back, `edits` makes its successor, `manifest_rules` checks that
+one. Everything a later release needs is a field from the start, even if this release always writes the neutral value:
+a change of format would cost users their state.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ Entry = TypeVar("Entry")
 
 
 class ManifestKind(StrEnum):
-    """Why a manifest was created. `EPOCH` makes a new epoch, `FORK` a stream's first; the others show one there is."""
+    """Why a manifest was created. `EPOCH` makes an epoch, `FORK` a stream's first; the others show an existing one."""
 
     OPEN = "open"
     EPOCH = "epoch"
@@ -47,16 +47,16 @@ class TimeRange:
 class RunRef:
     """One run (a sorted immutable state file) as a manifest names it.
 
-    `path` is relative to the folder of the stream, or of `ancestor` where that is set. Readers see only rows whose hash
-    is in `clip` and outside the merge range, from `moved_lo` up to but not including `moved_hi`: compaction has moved
-    those down. The merge range goes round: where `moved_lo` is the greater one, it is all from there up and all below
-    `moved_hi`; where both are equal, nothing was moved. A file may hold rows of several shards: each of them names it,
-    with a clip of its own (so a task writes one file for all its shards, and a reshard or fork copies nothing). After a
-    reshard one of them may name it more than once; no two clips of a file overlap.
+    `path` is relative to the folder of the stream, or of `ancestor` if that is set. Readers see only rows whose hash is
+    in `clip` and outside the merge range `[moved_lo, moved_hi)`, which compaction has moved down. The merge range is
+    circular: if `moved_lo` is the greater one, it is all from there up and all below `moved_hi`; if both are equal,
+    nothing was moved. A file may hold rows of several shards: each of them names it with a different clip (so a task
+    writes one file for all its shards, and a reshard or fork copies nothing). After a reshard a shard may name it more
+    than once; no two clips of a file overlap.
 
-    `checksum` is the file's own (see `lsm`), `hashes` the least and greatest hash in it. `times` are the least and
-    greatest time in it (`StateTableSpec.time`), and later narrower: readers see no row below `least_us`, since those
-    have expired. `rows`, `bytes` and `tombstones` count the whole file.
+    `checksum` is the file's (see `lsm`), `hashes` the least and greatest hash in it. `times` are the least and greatest
+    time in it (`StateTableSpec.time`), narrowed later: readers see no row below `least_us`, since those have expired.
+    `rows`, `bytes` and `tombstones` count the whole file.
     """
 
     path: str
@@ -75,7 +75,7 @@ class RunRef:
 
     @property
     def name(self) -> str:
-        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        """The file's name in the stream, also for an ancestor's file: unique."""
         return name_in_stream(self.path, self.ancestor)
 
     @property
@@ -89,7 +89,7 @@ class RunRef:
 
 
 class ChangeKind(StrEnum):
-    """Whether a change log is a file of its own or a run that already holds the epoch's changes."""
+    """Whether a change log is a separate file, or a run that already holds the epoch's changes."""
 
     FILE = "file"
     RUN = "run"
@@ -99,9 +99,8 @@ class ChangeKind(StrEnum):
 class ChangeRef:
     """One file of the change log: what one shard changed in the stream's table in one epoch.
 
-    In the list of an append-only stream's files it may also be one that was merged from several. Then `epoch` is the
-    newest that has rows in it, and `shard` says nothing of the rows. `shard` is one of those that the stream had in
-    that epoch.
+    In the list of an append-only stream's files it may also be a merged file. Then `epoch` is the newest that has rows
+    in it, and `shard`, one of those that the stream had in that epoch, does not apply to the rows.
     """
 
     path: str
@@ -122,7 +121,7 @@ class ChangeRef:
 
 @dataclass(frozen=True, slots=True)
 class IndexRef:
-    """An immutable object below `index/` that holds a stretch of a list too long for a manifest."""
+    """An immutable object below `index/` that holds part of a list too long for a manifest."""
 
     path: str
     entries: int
@@ -141,7 +140,7 @@ class IndexRef:
 class FileSeen:
     """One input file a file source has handed out: its address as Spark spells it, and its modification time.
 
-    The address is redacted (`protocol.redaction`): what may be a secret is never kept.
+    The address is redacted (`protocol.redaction`): a possible secret is never kept.
     """
 
     path: str
@@ -150,7 +149,7 @@ class FileSeen:
 
 @dataclass(frozen=True, slots=True)
 class IndexedList(Generic[Entry]):
-    """A growing list: the older stretch in index objects, oldest first; the newest entries (`tail`) in the manifest."""
+    """A growing list: the older entries in index objects, oldest first; the newest (`tail`) in the manifest."""
 
     index: tuple[IndexRef, ...] = ()
     tail: tuple[Entry, ...] = ()
@@ -158,10 +157,10 @@ class IndexedList(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """What makes a source the same source after a restart: what it reads, never how that is reached.
+    """The identity of a source across restarts: what it reads, never how it connects.
 
-    `address` has no user, password or parameters (`protocol.redaction`). `options` are the options that choose what is
-    read, sorted; `ordinal` counts equal sources in plan order.
+    `address` has no user, password or parameters (`protocol.redaction`). `options` are the sorted options that select
+    what is read; `ordinal` numbers equal sources in plan order.
     """
 
     format: str
@@ -183,9 +182,9 @@ class FilesMoved:
 class SourcePosition:
     """How far one source has been read.
 
-    `current` and `previous` are the source's own offset JSON (None: no position yet); `initial` is the text of the
-    source's own initial-offset log where it keeps one; `files` what a file source has seen, under the addresses that
-    they had then: `moved` says, oldest first, where those are now.
+    `current` and `previous` are the source's offset JSON (None: no position yet); `initial` is the text of the source's
+    initial-offset log, if it keeps one; `files` are those that a file source has seen, under the addresses that they
+    had then; `moved` lists, oldest first, where those are now.
     """
 
     source: SourceIdentity
@@ -200,8 +199,8 @@ class SourcePosition:
 class StateTableSpec:
     """One state table: its columns, which of them are the key, and what its runs are sorted by.
 
-    `time` is the column, a timestamp of microseconds, by which its rows expire; None: they never do. The time of a key
-    never decreases. A table sorted by time has one. Its runs' hashes are times then: microseconds plus 2**63.
+    `time` is the column, a timestamp in microseconds, by which its rows expire; None: they never do. The time of a key
+    never decreases. A table sorted by time has one, and the hashes of its runs are times: microseconds plus 2**63.
     """
 
     name: str
@@ -221,11 +220,11 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The fingerprint of operator and state: what must stay the same for the state to be understood.
+    """The fingerprint of operator and state: what must stay the same for the state to be readable.
 
-    `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the
-    stream's table without the user's code (`operators.from_pipeline`). `appends`: the stream's table only grows, and is
-    made of all rows that its change logs ever had; otherwise it is made from one of the state tables.
+    `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the stream's
+    table without the user's code (`operators.from_pipeline`). `appends`: the stream's table is append-only, and has all
+    rows of its change logs; otherwise it is made from one of the state tables.
     """
 
     operator: str
@@ -239,7 +238,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may open a stream: the Dagster instance's run-storage id and the asset key; the code location informs."""
+    """Who may open a stream: the Dagster instance's run-storage id and the asset key. `location` is information."""
 
     instance: str
     asset_key: str
@@ -274,7 +273,7 @@ class Ancestor:
 
 
 class BackfillStatus(StrEnum):
-    """Whether a stream's table is whole, or still being filled from a snapshot of its upstream."""
+    """Whether a stream's table is complete, or still being filled from a snapshot of its upstream."""
 
     COMPLETE = "complete"
     CREATING = "creating"
@@ -282,7 +281,7 @@ class BackfillStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Where a snapshot backfill stands."""
+    """The progress of a snapshot backfill."""
 
     status: BackfillStatus = BackfillStatus.COMPLETE
     position: str | None = None
@@ -290,11 +289,10 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the shown epoch did, what the stream holds after it (`state_...`), and what it did since it began.
+    """What the shown epoch did, what the stream holds after it (`state_...`), and the totals since it began.
 
-    `merged_rows` were written by compaction, or where files of an append-only stream became one. For compaction the
-    intake of rows waited `stall_ms` (of all tasks, the one that waited longest) because the depth grew too great: 0
-    where it kept up.
+    `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
+    intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
     """
 
     rows_in: int = 0
@@ -314,9 +312,9 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class ShardTime:
-    """How long a shard took in the shown epoch, where, and how many rows it got.
+    """How long a shard took in the shown epoch, on which host, and how many rows it got.
 
-    The time is that of the task, which works all its shards together.
+    The time is that of the task, which processes all its shards together.
     """
 
     shard: Shard
@@ -344,15 +342,15 @@ class EpochRange:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One snapshot of a stream, complete: whoever has it needs no list and no other object to know what exists.
+    """One complete snapshot of a stream: no listing and no other object is needed to know what exists.
 
     `runs[table][shard]` are the shard's runs, newest first. `changes` is the change log of the shown epoch alone;
-    `files` all files of a table that only grows: those of its change logs, or what they were merged into, in the
-    order in which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
-    honoured, newest last. The watermark is that for the next epoch; `harvested_us` is the one that the newest worked
-    epoch had, so all that waited for it has come out. Where they differ, rows may be due. `checkpoint_interval_ms` is
-    the time between two epochs in the run that made the shown one, None where each micro-batch is one;
-    `slowest_shards` are those that took longest in it, the slowest first.
+    `files` all files of an append-only table: those of its change logs, or what they were merged into, in the order in
+    which the rows came. `time_ms` is information. `rollbacks` are the root Dagster runs whose `from_epoch` was
+    honoured, newest last. `watermark_us` is for the next epoch; `harvested_us` is the watermark that the newest epoch
+    with work had, up to which rows were emitted. If they differ, rows may be due. `checkpoint_interval_ms` is the time
+    between two epochs in the run that made the shown one, None if each micro-batch is one; `slowest_shards` are those
+    that took longest in it, slowest first.
     """
 
     version: Version

@@ -1,8 +1,8 @@
 """Every object that a manifest names, in one list that the collector, the rules, `verify` and damage advice filter.
 
-A reference that is missing here is a file that the collector deletes: a property test walks the manifest's fields and
-compares. Index objects name further files (`FILES_INDEX`) or what a source has seen (`SEEN_INDEX`); they are in the
-list, what they hold is not.
+The collector deletes a file whose reference is missing here, so a property test walks the manifest's fields and
+compares. Index objects list further files (`FILES_INDEX`) or what a source has seen (`SEEN_INDEX`): the list has these
+objects, but not their entries.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexRef, Manifes
 
 
 class Role(Enum):
-    """What a manifest names an object for."""
+    """Why a manifest names an object."""
 
     RUN = auto()
     CHANGES = auto()
@@ -45,5 +45,5 @@ def runs_of(manifest: Manifest) -> Iterator[RunRef]:
 
 
 def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
-    """The other streams whose objects the manifest names; those that its own index objects list come on top."""
+    """The other streams whose objects the manifest names itself. Its index objects may name further ones."""
     return {ref.ancestor for _, ref in references(manifest) if ref.ancestor is not None}

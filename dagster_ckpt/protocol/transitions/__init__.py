@@ -5,7 +5,7 @@ Reading order
     edits           how one manifest becomes the next: value, edit, value
     manifest_rules  the invariants, checked before every create
     compatibility   what changed between two pipelines, and whether state survives it
-    source_moves    which source goes on with which position
-    append_merges   which files of an append-only table become one
+    source_moves    which source continues from which position
+    append_merges   which files of an append-only table to merge
     shard_layouts   whether runs show the same table under another number of shards
 """

@@ -1,21 +1,21 @@
-"""Which files of an append-only stream's table become one. A pure choice: `append_files` carries it out.
+"""Which files of an append-only stream's table to merge. A pure choice: `append_files` carries it out.
 
-Each epoch puts its files, small ones mostly, at the end of the table's list. Only neighbours are ever merged, so the
-rows keep their order. A file's name says how often its rows were merged (`names.merges_of`). A file that has half of
-`bytes_max`, or was merged `merges_max` times, or lies in another stream's folder is left alone for ever. The others
-stand in stretches between those, the last of them open: there the next epoch adds its own.
+Each epoch appends its files, mostly small ones, to the table's list. Only neighbours are ever merged, so the rows keep
+their order. A file's name has the number of times its rows were merged (`object_names.merges_of`). A file that has half
+of `bytes_max`, or was merged `merges_max` times, or is in another stream's folder is left alone for ever. The others
+form stretches between those. The last stretch is open: the next epoch appends to it.
 
     ripe                                                     what it becomes
     `files_min` neighbours in the open stretch that were     one file. Of n files that came in, each row is merged at
     merged equally often                                     most log(n) times in this way, to the base `files_min`
     a stretch of at least half of `bytes_max`                one file that is left alone
-    a stretch that is not open                               one file: nothing will ever come to stand beside it
+    a stretch that is not open                               one file: it will never get another neighbour
 
-An epoch carries out one merge, that of most files, the oldest of equals. So it never costs more than reading and
-writing `bytes_max`, and a row's share of all merges is `merges_max` at the very most. Where nothing is ripe, a list has
-no more than `files_min - 1` files of each number of merges, and two for each one that is left alone. In between it has
-at most as many more as an epoch brings, times the numbers of merges there are: a stretch that grows longer than that
-is the one with most files.
+An epoch carries out one merge, the one with the most files, the oldest of equals. So it never costs more than reading
+and writing `bytes_max`, and a row is merged at most `merges_max` times. If nothing is ripe, a list has no more than
+`files_min - 1` files of each number of merges, and two for each one that is left alone. In between it has at most as
+many more as an epoch brings, times the distinct numbers of merges: a stretch that grows longer than that is the one
+with the most files.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +29,9 @@ from dagster_ckpt.protocol.object_names import merges_of
 
 @dataclass(frozen=True, slots=True)
 class FileMergeLimits:
-    """When files are merged, and which never again.
+    """When files are merged, and when they are left alone.
 
-    More than 32 files at once would leave more of them unmerged, fewer would write each row more often.
+    More than 32 files at once would leave more of them unmerged; fewer would write each row more often.
     """
 
     files_min: int = 32
@@ -41,14 +41,14 @@ class FileMergeLimits:
 
 @dataclass(frozen=True, slots=True)
 class FileMerge:
-    """Neighbours in the table's list, at least two, and how often their rows will have been merged then."""
+    """Neighbours in the table's list, at least two, and how often their rows will have been merged afterwards."""
 
     files: tuple[ChangeRef, ...]
     merges: int
 
 
 def choose(tail: Sequence[ChangeRef], limits: FileMergeLimits) -> FileMerge | None:
-    """What to merge of the newest files of a table's list; None: nothing."""
+    """Which of the newest files of a table's list to merge; None: nothing."""
     ripe = [files for stretch in _stretches(tail, limits) for files in _ripe(stretch, limits)]
     if not ripe:
         return None
@@ -57,19 +57,19 @@ def choose(tail: Sequence[ChangeRef], limits: FileMergeLimits) -> FileMerge | No
 
 
 def with_merged(tail: tuple[ChangeRef, ...], merges: Iterable[FilesMerged]) -> tuple[ChangeRef, ...]:
-    """The list with each merged file in the place of those that went into it, which must stand there side by side."""
+    """The list with each merged file in place of its inputs, which must be neighbours there."""
     for merged in merges:
         count = len(merged.replaced)
         places = [at for at, file in enumerate(tail) if file.name == merged.replaced[0]]
         first = places[0] if places else len(tail)
         gone = tail[first : first + count]
         assert tuple(file.name for file in gone) == merged.replaced, (
-            f"files were merged that do not stand side by side in the table's list. merged={merged.replaced}, "
+            f"the merged files are not neighbours in the table's list. merged={merged.replaced}, "
             f"found={[file.name for file in gone]}"
         )
         rows = sum(file.rows for file in gone)
         assert merged.file.rows == rows, (
-            f"a merged file has not the rows that went into it. file={merged.file.path}, rows={merged.file.rows}, "
+            f"a merged file lacks rows of its inputs, or has more. file={merged.file.path}, rows={merged.file.rows}, "
             f"expected={rows}"
         )
         tail = (*tail[:first], merged.file, *tail[first + count :])

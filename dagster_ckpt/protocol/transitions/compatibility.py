@@ -1,4 +1,4 @@
-"""What changed between the pipeline that made a stream's state and the one that wants to go on with it."""
+"""What changed between the pipeline that made a stream's state and the one that continues it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,11 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTa
 
 
 def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
-    """Each change, in words, that leaves the state (or an append-only stream's files) not understood; none: go on.
+    """Describe each change that makes the state (or an append-only stream's files) unreadable; empty: continue.
 
-    Inputs may gain or lose columns as long as what is kept of them stays the same, and so may the table of a stream
-    without state: its older files simply have other columns. A column that stays must keep its type, but more within it
-    may be null than before. Of a state table no column may lose its nulls: they may be there. Any other column may.
+    Inputs may gain or lose columns as long as the state stays the same, and so may the table of a stream without state:
+    its older files simply have other columns. A column that stays must keep its type, but may allow more nulls within
+    it. A column of a state table must stay nullable, since it may hold nulls; any other column need not.
     """
     return tuple(_changes(before, after))
 

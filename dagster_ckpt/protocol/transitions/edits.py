@@ -1,4 +1,4 @@
-"""How one manifest becomes the next: a value, an edit, another value. `manifest_rules` checks what was made."""
+"""How one manifest becomes the next: a value, an edit, another value. `manifest_rules` checks the result."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -30,17 +30,17 @@ from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone
 ABANDONED_MAX = 1000
 ROLLBACKS_MAX = 100
 SLOWEST_MAX = 16
-"""So many shards' times a manifest has."""
+"""The most shards whose times a manifest has."""
 
 NOBODY = Owner("", "")
-"""Of a stream that no writer has opened yet: it belongs to whoever does so first."""
+"""The owner of a stream that no writer has opened yet: the first to open it becomes its owner."""
 
 Ref = TypeVar("Ref", RunRef, ChangeRef, IndexRef)
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What each manifest has of its own: the identity of its bytes, and when it was made."""
+    """What is unique to each manifest: the identity of its bytes, and when it was made."""
 
     nonce: Nonce
     time_ms: int
@@ -51,10 +51,10 @@ class EpochEdit:
     """All that an epoch changes. It becomes visible as a whole, or not at all.
 
     `acks` has one for every shard. `sources` are the positions after the epoch, each with its parent's list of files
-    and new ones at its end. `delays_us` says for each input how late its rows may come (None: it has no watermark),
+    and new ones at its end. `delays_us` is for each input how late its rows may come (None: it has no watermark),
     `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
-    so all that waited for the parent's watermark has come out. `at_least_us` moves the watermark on, whatever the rows
-    say. `interval_ms` is the time between two epochs, None where each micro-batch is one.
+    so all rows due at the parent's watermark were emitted. `at_least_us` advances the watermark, whatever event times
+    the rows have. `interval_ms` is the time between two epochs, None if each micro-batch is one.
     """
 
     acks: tuple[ShardAck, ...]
@@ -109,7 +109,7 @@ class Forking:
 def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
     """Version 1 of a new stream that shows, as its epoch 1, what `shown` does: its table, state and positions.
 
-    It belongs to nobody, has taken nothing to a sink, and names no file of its own.
+    It has no owner and no sink marks, and names only files of its ancestors.
     """
     return replace(
         shown,
@@ -142,7 +142,7 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
 
 
 def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
-    """Version 1 of a new stream that begins as `origin` did: at epoch 0, where its sources did, with nothing in it."""
+    """Version 1 of a new, empty stream that begins as `origin` did: at epoch 0, where its sources began."""
     beginning = Beginning(forking.stream, forking.uuid, NOBODY, origin.pipeline, origin.shards)
     return replace(
         created(beginning, stamp),
@@ -153,7 +153,7 @@ def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
 
 
 def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
-    """Where the sources begin that keep it (`latest` is a moment, and it is gone), with nothing read of them."""
+    """The sources unread, each at its recorded beginning. One without a record is left out: `latest` was a moment."""
     return tuple(
         SourcePosition(position.source, initial=position.initial)
         for position in sources
@@ -162,9 +162,9 @@ def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
 
 
 def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
-    """The parent's epoch under a new term. Of the empty stream any pipeline can make something.
+    """The parent's epoch under a new term. Any pipeline can open the empty stream.
 
-    The positions take the identities that the pipeline has for their sources, of which some were moved.
+    The positions take the pipeline's identities for their sources, some of which may have moved.
     """
     version = Version(parent.version + 1)
     return replace(
@@ -185,8 +185,8 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, mov
 def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves: Moves = ()) -> Manifest:
     """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
 
-    What lies between is abandoned; it stays readable until it is retired. `root_run` asked for it, and will not be
-    obeyed again.
+    The epochs in between are abandoned; they stay readable until retired. `root_run` requested the rollback, and is
+    recorded so that it is honoured only once.
     """
     epoch = EMPTY if target is None else target.epoch
     shown = _emptied(parent) if target is None else _shown(parent, target, moves)
@@ -200,10 +200,10 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves:
 
 
 def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]], stamp: Stamp) -> Manifest:
-    """The parent's epoch with another number of shards, by the writer who has the stream open.
+    """The parent's epoch with another number of shards, by the writer that has the stream open.
 
-    `runs` are those of all tables. The change log stays what it is, and with it the shards that its files name: they
-    are those that the epoch had when it was made.
+    `runs` are those of all tables. The change log stays as it is: its files name the shards that the epoch had when it
+    was made.
     """
     return replace(
         parent,
@@ -261,7 +261,7 @@ def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, .
 
 
 def _elsewhere(ref: Ref, stream: StreamUuid) -> Ref:
-    """A reference as another stream has it: what was that stream's own lies elsewhere now."""
+    """A reference of `stream` as another stream has it: `stream` becomes the ancestor of the files it owns."""
     return ref if ref.ancestor is not None else replace(ref, ancestor=stream)
 
 
@@ -271,7 +271,7 @@ def _source_elsewhere(position: SourcePosition, stream: StreamUuid) -> SourcePos
 
 
 def _emptied(opening: Manifest) -> Manifest:
-    """The stream as it was before any row, under what its new writer brings. Its sources begin where they began."""
+    """The stream as it was before any row, with what the opening sets. Its sources begin where they began."""
     return replace(
         created(
             Beginning(opening.stream, opening.uuid, opening.owner, opening.pipeline, opening.shards),
@@ -286,7 +286,7 @@ def _emptied(opening: Manifest) -> Manifest:
 
 
 def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
-    """What `target` shows, under what the new writer brings."""
+    """What `target` shows, with what the opening sets."""
     return replace(
         target,
         version=opening.version,
@@ -302,7 +302,7 @@ def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
 
 
 def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
-    """The ranges after going back: those above the shown epoch become part of one."""
+    """The ranges after a rollback: those above the shown epoch become part of one."""
     kept = tuple(entry for entry in before if entry.last <= shown)
     last = max([newest, *(entry.last for entry in before)])
     if last <= shown:
@@ -311,9 +311,9 @@ def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> t
 
 
 def _bounded(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
-    """Of too many ranges the oldest are joined, with all that lies below.
+    """Join the oldest of too many ranges, with all epochs below them.
 
-    Some epoch among them was not left behind, but nobody who stands there, or below, may go on as if none was.
+    Some epoch among them was not abandoned. A reader that is there, or below, must still not continue as if none was.
     """
     over = len(abandoned) - ABANDONED_MAX
     if over <= 0:
@@ -322,7 +322,7 @@ def _bounded(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
 
 
 def _runs(parent: Manifest, acks: Iterable[ShardAck]) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
-    """The parent's runs, with those of each shard and table that an ACK names in their place."""
+    """The parent's runs, replaced for each shard and table that an ACK names."""
     shards: dict[str, list[tuple[RunRef, ...]]] = {table: list(runs) for table, runs in parent.runs.items()}
     for ack in acks:
         for table in ack.tables:
@@ -331,21 +331,21 @@ def _runs(parent: Manifest, acks: Iterable[ShardAck]) -> dict[str, tuple[tuple[R
 
 
 def _greatest(times_us: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
-    """For each input the greatest event time there is; None where it has seen none."""
+    """For each input the greatest event time; None where it has seen none."""
     inputs = max(map(len, times_us))
     columns = [[row[at] for row in times_us if at < len(row)] for at in range(inputs)]
     return tuple(max((time for time in column if time is not None), default=None) for column in columns)
 
 
 WATERMARK_US_MAX = 1 << 62
-"""Some 146,000 years: a broken event time moves the watermark no further, so that what is added to it still fits."""
+"""Some 146,000 years: a broken event time moves the watermark no further, so that sums with it still fit 64 bits."""
 
 
 def moved_watermark(before_us: int | None, event_times_us: tuple[int | None, ...], edit: EpochEdit) -> int | None:
     """The watermark after an epoch: the least over the inputs of event time minus delay; it never goes back.
 
-    It begins once each input has shown a time. An idle input is not waited for. Where all are idle it is the greatest
-    of them: as if those that are behind had become idle first. It would depend on the cut of the epochs otherwise.
+    It begins once each input has seen a time. It does not wait for an idle input. If all are idle it is the greatest of
+    them, as if those that are behind had become idle first: otherwise it would depend on where epochs are cut.
     """
     reached: list[int | None] = []
     silent: list[int] = []
@@ -380,7 +380,7 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         late_rows=late_rows,
         epoch_ms=edit.epoch_ms,
         change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
-        # Of tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
+        # For tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
         state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in edit.acks)),
         state_bytes=_bytes(runs),
         total_rows_in=before.total_rows_in + rows_in,
@@ -393,11 +393,11 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
 
 
 def _slowest(acks: Iterable[ShardAck]) -> tuple[ShardTime, ...]:
-    """The shards whose tasks took longest; of those of one task the ones with the most rows. None worked: none."""
+    """The shards whose tasks took longest, within a task those with the most rows; none if no task worked."""
     times = [ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in) for ack in acks if ack.host]
     return tuple(sorted(times, key=lambda each: (-each.milliseconds, -each.rows_in, each.shard))[:SLOWEST_MAX])
 
 
 def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
-    """The bytes of all runs, those that several shards share counted once."""
+    """The bytes of all runs; a run that several shards share counts once."""
     return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())

@@ -1,19 +1,19 @@
 """Which manifest may follow which: the invariants of a stream, each a named predicate, checked before every create.
 
-A manifest that breaks one was made by a mistake of ours, not by the world: it is never created.
+A manifest that breaks one was made by a bug in our code, not by the outside world: it is never created.
 
     version   one more than the parent's; 1 for the first
     epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
     first     it is empty; a fork's shows, as epoch 1, files of its ancestors alone, and has no writer yet
     term      an EPOCH keeps its parent's, and so does a RESHARD; any other begins one: its own version. So terms only
               grow
-    runs      each is the parent's own of the same shard and table, or a file that this term wrote for this very epoch
-    shards    as many as the parent has. A RESHARD has others, that show the very same rows; a ROLLBACK as many as the
+    runs      each is the parent's of the same shard and table, or a file that this term wrote for this epoch
+    shards    as many as the parent has. A RESHARD has another number that show the same rows; a ROLLBACK as many as the
               epoch had that it goes back to
-    files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's own
-    sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also by who
-              goes back to epoch 0
-    watermark never goes back along a lineage; what was harvested follows it
+    files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's files
+    sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also in a
+              rollback to epoch 0
+    watermark never goes back along a lineage; `harvested_us` follows it
 """
 
 from collections.abc import Callable, Iterable
@@ -60,7 +60,7 @@ def malformed(manifest: Manifest) -> list[str]:
 
 
 def check_successor(parent: Manifest | None, child: Manifest) -> None:
-    """Raise AssertionError where `child` must not follow `parent`: a mistake of ours, caught before it is durable."""
+    """Raise AssertionError if `child` must not follow `parent`: a bug in our code, caught before it is durable."""
     if broken := violations(parent, child):
         raise AssertionError(
             f"a manifest breaks its rules and was not created; please report this. broken={broken}, "
@@ -78,14 +78,14 @@ def numbers_agree(manifest: Manifest) -> bool:
 
 
 def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
-    """Of a fork's first, which may also be empty, its own rule says so."""
+    """Except a fork's first manifest, which may be empty: another rule checks it."""
     return manifest.kind is ManifestKind.FORK or (
         (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
     )
 
 
 def an_epochs_changes_are_new(manifest: Manifest) -> bool:
-    """An epoch's change log was written by its own term, for it."""
+    """An epoch's change log was written by its term, for this epoch."""
     epoch = manifest.kind is ManifestKind.EPOCH
     return not epoch or all(_is_new(manifest, change) for change in manifest.changes)
 
@@ -110,7 +110,7 @@ def hash_ranges_make_sense(manifest: Manifest) -> bool:
 
 
 def no_row_is_named_twice(manifest: Manifest) -> bool:
-    """Where a run is named more than once, by several shards or by one, no hash is in two of the clips."""
+    """If a run is named more than once, by several shards or by one, no hash is in two of the clips."""
     clips: dict[tuple[str, str], list[HashRange]] = {}
     for table, shards in manifest.runs.items():
         for run in chain.from_iterable(shards):
@@ -120,7 +120,7 @@ def no_row_is_named_twice(manifest: Manifest) -> bool:
 
 
 def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
-    """And of one of its shards; whoever shows it later may have fewer."""
+    """And of one of its shards; a later manifest that shows the epoch may have fewer."""
     epoch = manifest.kind is ManifestKind.EPOCH
     return all(
         change.epoch == manifest.epoch and change.shard >= 0 and not (epoch and change.shard >= manifest.shards)
@@ -137,7 +137,7 @@ def sources_are_distinct(manifest: Manifest) -> bool:
 
 
 def consumed_agrees_with_sources(manifest: Manifest) -> bool:
-    """What is said of the upstreams is what their sources' positions say."""
+    """`consumed` and `backfill` match the positions of the sources."""
     return (manifest.consumed, manifest.backfill) == (consumed_of(manifest.sources), backfill_of(manifest.sources))
 
 
@@ -158,7 +158,7 @@ def lists_are_bounded(manifest: Manifest) -> bool:
 
 
 def first_is_empty(manifest: Manifest) -> bool:
-    """Version 1 opens the empty stream, of whose sources nothing is known."""
+    """Version 1 opens the empty stream, without any source positions."""
     return (
         manifest.epoch == EMPTY
         and manifest.kind is ManifestKind.OPEN
@@ -169,11 +169,9 @@ def first_is_empty(manifest: Manifest) -> bool:
 
 
 def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
-    """Version 1 shows an epoch of another stream as epoch 1, or is empty; it names no file of its own.
+    """Version 1 shows an epoch of another stream as epoch 1, or is empty; it names only files of ancestors.
 
-    Of an empty one's sources it knows at most where they begin.
-
-    No writer has opened it yet, no sink has taken anything of it, and of what came before its epoch it has nothing.
+    An empty one has at most the beginnings of its sources. It has no owner, no sink marks, and no history.
     """
     if not _is_first(manifest) or manifest.owner != NOBODY or manifest.sinks or not manifest.ancestors:
         return False
@@ -214,7 +212,7 @@ def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
-    """All but epoch 0, which is in a range where several were joined: whoever goes back there has left all behind."""
+    """All but epoch 0, which is in a range where several were joined: a rollback to it abandons everything."""
     return all(
         any(after.first <= max(before.first, FIRST) and before.last <= after.last for after in child.abandoned)
         for before in parent.abandoned
@@ -246,7 +244,7 @@ def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
 
 
 def emitted_up_to_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
-    """A worked epoch has let out what waited for its parent's watermark; one without work nothing."""
+    """An epoch with work has emitted all rows due at its parent's watermark; one without work none."""
     return child.harvested_us in (parent.watermark_us, parent.harvested_us)
 
 
@@ -268,9 +266,9 @@ def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
 
 
 def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
-    """No row of an append-only stream's table goes or changes its place, and only the epoch's own come.
+    """No row of an append-only stream's table is removed or moved, and only the epoch's rows are added.
 
-    Where the list's tail was spilled, only the number of files can be looked at: an index object is not.
+    If the list's tail was spilled to an index object, only the number of files is checked: index objects are not read.
     """
     if not child.pipeline.appends:
         return child.files == parent.files
@@ -283,16 +281,16 @@ def files_are_the_parents_or_merged(parent: Manifest, child: Manifest) -> bool:
 
 
 def batch_follows(parent: Manifest, child: Manifest) -> bool:
-    """The next batch, or the same: then the epoch was the driver's own, or gave up on nothing."""
+    """The next batch, or the same in an epoch without a batch."""
     return child.batch_id is not None and (
         parent.batch_id is None or child.batch_id in (parent.batch_id, parent.batch_id + 1)
     )
 
 
 def sources_read_on(parent: Manifest, child: Manifest) -> bool:
-    """Each position is the parent's, or begins where the parent's ended; no source is lost, nor where one begins.
+    """Each position is the parent's, or begins where the parent's ended; no source and no beginning is lost.
 
-    Of the empty stream any sources can make something.
+    Any sources may follow the empty stream.
     """
     before, after = _by_source(parent), _by_source(child)
     return (parent.epoch == EMPTY or before.keys() <= after.keys()) and all(
@@ -301,7 +299,7 @@ def sources_read_on(parent: Manifest, child: Manifest) -> bool:
 
 
 def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
-    """No upstream is read backwards, becomes another or is lost."""
+    """No upstream is read backwards, replaced or lost."""
     after = {entry.stream: entry for entry in child.consumed}
     return all(
         entry.stream in after and after[entry.stream].uuid == entry.uuid and after[entry.stream].epoch >= entry.epoch
@@ -310,7 +308,7 @@ def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
 
 
 def retained_grow_by_one(parent: Manifest, child: Manifest) -> bool:
-    """The parent's, without those of least worth, and this epoch."""
+    """The parent's and this epoch, without those that `bounded` retires."""
     newest = child.retained[-1] if child.retained else None
     shown = newest is not None and (newest.epoch, newest.version) == (child.epoch, child.version)
     return shown and child.retained == bounded(
@@ -330,7 +328,7 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
 
 
 def nothing_is_undone(parent: Manifest, child: Manifest) -> bool:
-    """An epoch abandons and honours nothing."""
+    """An epoch abandons no epochs and honours no rollback."""
     return child.abandoned == parent.abandoned and child.rollbacks == parent.rollbacks
 
 
@@ -341,7 +339,7 @@ def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
 def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
     """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0.
 
-    Sources may be called otherwise: as the new pipeline calls them.
+    Sources may take the identities of the new pipeline.
     """
     if child.kind is ManifestKind.ROLLBACK:
         shown = {EMPTY, *lineage_epochs(parent)}
@@ -358,21 +356,21 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
 
 
 def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
-    """Who goes back to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
+    """A rollback to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
     to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
     wanted = sources_of(child.pipeline.inputs)
     return not to_empty or same_but_for_names(beginnings(parent.sources), child.sources, wanted)
 
 
 def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
-    """The parent's epoch, unchanged, but for how its state lies."""
+    """The parent's epoch, unchanged but for the layout of its state."""
     statistics = replace(child.statistics, state_bytes=parent.statistics.state_bytes)
     unchanged = replace(child, shards=parent.shards, runs=parent.runs, statistics=statistics)
     return _content(unchanged) == _content(parent)
 
 
 def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
-    """Tables sorted by hash show the same rows of the same runs; those sorted by time were written anew."""
+    """Tables sorted by hash show the same rows of the same runs; those sorted by time were rewritten."""
     if child.shards == parent.shards:
         return False
     return all(
@@ -410,7 +408,7 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
 
 
 def _names(manifest: Manifest, table: str) -> Iterable[set[str]]:
-    """For each shard the files of its runs; endless, so that one that is not there has none."""
+    """For each shard the names of its runs; endless, so that a missing shard has none."""
     return chain(({run.name for run in runs} for runs in manifest.runs.get(table, ())), repeat(set()))
 
 
@@ -419,7 +417,7 @@ def _entries(manifest: Manifest) -> int:
 
 
 def _same_or_merged(child: Manifest, before: tuple[ChangeRef, ...], after: tuple[ChangeRef, ...]) -> bool:
-    """Whether `after` is `before` with at most one stretch of files in it replaced by one new file."""
+    """Whether `after` is `before` with at most one group of neighbours replaced by one new file."""
     if after == before:
         return True
     shorter = len(before) - len(after)

@@ -1,4 +1,4 @@
-"""Whether a table sorted by hash shows the same under another number of shards: no run is read for that."""
+"""Whether a table sorted by hash shows the same rows under another number of shards, without reading a run."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -7,13 +7,13 @@ from dagster_ckpt.hash_range import HashRange, coalesced, shard_range
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 Shown = tuple[object, HashRange]
-"""A run, and hashes of it that are shown."""
+"""A run, and hashes of it that readers see."""
 
 
 def shows_alike(before: Sequence[Sequence[RunRef]], after: Sequence[Sequence[RunRef]]) -> bool:
-    """Whether two lists of shards show the same rows of the same runs, each shard its own hashes, newest first alike.
+    """Whether two lists of shards show the same rows of the same runs in the same order, each shard only its hashes.
 
-    Both are lists of a power of two of shards. Looked at is each range of hashes that is one shard of the more.
+    The length of both is a power of two. They are compared for each shard of the longer one.
     """
     parts = max(len(before), len(after))
     return all(
@@ -24,7 +24,7 @@ def shows_alike(before: Sequence[Sequence[RunRef]], after: Sequence[Sequence[Run
 
 
 def _in_order(refs: Sequence[RunRef], within: HashRange) -> list[tuple[object, tuple[HashRange, ...]]]:
-    """What a list shows of these hashes; of references to one run below each other it does not matter how many."""
+    """What a list shows of these hashes; adjacent references to one run count as one."""
     shown = (each for ref in refs for each in _shown(ref, within))
     return [
         (run, coalesced(sorted(each for _, each in group))) for run, group in groupby(shown, key=lambda each: each[0])

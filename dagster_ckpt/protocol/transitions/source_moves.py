@@ -1,9 +1,9 @@
-"""Which source of a plan goes on with which position: the one that reads the same, however it is reached now.
+"""Which source of a plan continues from which position: the one that reads the same, whatever its address is now.
 
-A source's identity is what is read. It changes its spelling where a folder or a bucket was moved, which only the user
-can know and says (`moved={"old": "new"}`), and where an earlier release kept more of an address than this one: a Kafka
-broker, the parameters of a URL. As a stream is opened, its positions take the identities of the plan. What they know of
-the files that were seen under the old address stays as it was written, with a note (`FilesMoved`) of how to read it.
+A source's identity is what it reads. Its spelling changes if a folder or a bucket was moved, which the user declares
+(`moved={"old": "new"}`), or if an earlier release kept more of an address than this one: a Kafka broker, the parameters
+of a URL. When a stream is opened, its positions take the identities of the plan. The record of the files seen under the
+old address stays as it was written, with a note (`FilesMoved`) of how to read it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest.manifest import FilesMoved, InputSpec, Pipel
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder, without_container
 
 Moves = tuple[tuple[str, str], ...]
-"""Old and new addresses, or what they begin with up to a `/`, as identities spell them."""
+"""Old and new addresses, or prefixes of them up to a `/`, as identities spell them."""
 
 _BROKERS = "kafka"
 
@@ -27,7 +27,7 @@ def sources_of(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
 def successors(
     known: Sequence[SourceIdentity], wanted: Sequence[SourceIdentity], moves: Moves
 ) -> dict[SourceIdentity, SourceIdentity]:
-    """For each known source that the plan spells otherwise, what it is there. Of equal ones the first is the first."""
+    """For each known source that the plan spells differently, its identity there. Equal sources keep their order."""
     free = [source for source in wanted if source not in known]
     found: dict[SourceIdentity, SourceIdentity] = {}
     for source in known:
@@ -39,7 +39,7 @@ def successors(
 
 
 def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipeline:
-    """The pipeline that made a state, its sources spelled as the one that wants to go on with it spells them."""
+    """The pipeline that made a state, with its sources spelled as in the pipeline that continues it."""
     heirs = successors(sources_of(before.inputs), sources_of(after.inputs), moves)
     inputs = tuple(
         replace(each, sources=tuple(heirs.get(source, source) for source in each.sources)) for each in before.inputs
@@ -50,7 +50,7 @@ def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipelin
 def positions_gone_on(
     positions: Sequence[SourcePosition], pipeline: Pipeline, moves: Moves
 ) -> tuple[SourcePosition, ...]:
-    """The positions, under the identities that the pipeline has for their sources. Those it does not know stay."""
+    """The positions, under the pipeline's identities for their sources. Unknown sources stay as they are."""
     heirs = successors([position.source for position in positions], sources_of(pipeline.inputs), moves)
     return tuple(
         position if position.source not in heirs else _gone_on(position, heirs[position.source])
@@ -79,7 +79,7 @@ def _gone_on(position: SourcePosition, heir: SourceIdentity) -> SourcePosition:
 
 
 def _roots(old: str, new: str) -> tuple[str, str]:
-    """Two addresses without the steps that both end in: what was moved is no pattern, what is below may be one."""
+    """Two addresses without their common last steps: what was moved is no pattern, but what is below it may be one."""
     olds, news = old.split("/"), new.split("/")
     while len(olds) > 1 and len(news) > 1 and olds[-1] == news[-1]:
         olds.pop()
@@ -93,13 +93,13 @@ def _reads_the_same(known: SourceIdentity, wanted: SourceIdentity, moves: Moves)
     if _is_spelled(known, wanted.address):
         return True
     reached = {known.address, redacted_address(known.address), redacted_folder(known.address)}
-    for _ in moves:  # a folder may have been moved twice; into itself, it would be moved for ever
+    for _ in moves:  # a folder may have been moved twice; the bound stops a move into itself
         reached |= {moved for address in reached for moved in _moved(address, moves)}
     return wanted.address in reached
 
 
 def _is_spelled(known: SourceIdentity, address: str) -> bool:
-    """Whether this or an earlier release spells the known source's address so, with nothing moved."""
+    """Whether this or an earlier release spells the known source's address like this, without any move."""
     return (
         address in {known.address, redacted_address(known.address), redacted_folder(known.address)}
         or (known.format == _BROKERS and not address)

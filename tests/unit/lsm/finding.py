@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.table import Hashes
 
 
 def positions(view: View | Run, hashes: Hashes, keys: pa.Table) -> Positions:
-    """Where each key lies in the run, or `ABSENT`; the keys in any order."""
+    """The position of each key in the run, or `ABSENT`; the keys in any order."""
     layer = [View(view) if isinstance(view, Run) else view]
     order = np.argsort(hashes, kind="stable")
     hashes, keys = hashes[order], take(flatten(keys), order)

@@ -84,7 +84,7 @@ def test_a_column_of_every_type_is_taken_from_slices_of_several(
 
 
 def bits(column: pa.Array) -> list[str]:
-    """What is told apart also where NaN is not equal to itself."""
+    """Values that stay distinct even where NaN is not equal to itself."""
     return [repr(value) for value in column.to_pylist()]
 
 
@@ -111,8 +111,8 @@ def test_stretches_are_all_positions_of_ranges() -> None:
     assert stretches(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []
 
 
-def test_strings_beyond_what_offsets_reach_are_refused_in_words() -> None:
-    """Two strings of 1.5 GiB that nobody ever touched, so that no memory is used."""
+def test_strings_that_overflow_offsets_are_refused_with_advice() -> None:
+    """Two strings of 1.5 GiB that are never touched, so that no memory is used."""
     size = 3 << 29
     nothing = pa.py_buffer(mmap.mmap(-1, size))
     huge = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, size], dtype=np.int32)), nothing])

@@ -14,11 +14,11 @@ def test_a_request_is_read_back_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b'{"term": 7}', b"[" * 100_000])
-def test_what_is_no_request_asks_nobody(data: bytes) -> None:
+def test_what_is_no_request_is_ignored(data: bytes) -> None:
     assert decode_drain(data) is None
 
 
-def test_a_request_with_a_flipped_bit_asks_nobody_or_the_same() -> None:
+def test_a_request_with_a_flipped_bit_is_ignored_or_unchanged() -> None:
     data = encode_drain(REQUEST)
     for at in range(len(data) * 8):
         flipped = bytearray(data)
@@ -26,7 +26,7 @@ def test_a_request_with_a_flipped_bit_asks_nobody_or_the_same() -> None:
         assert decode_drain(bytes(flipped)) in (None, REQUEST)
 
 
-def test_a_damaged_term_asks_nobody() -> None:
+def test_a_request_with_a_damaged_term_is_ignored() -> None:
     fields = json.loads(encode_drain(REQUEST))
     assert decode_drain(json.dumps({**fields, "term": 8}).encode()) is None
 
@@ -35,14 +35,14 @@ def test_a_damaged_term_asks_nobody() -> None:
     ("first", "run", "meant"),
     [
         (7, "run-1", True),
-        (5, "run-1", True),  # asked after the writer has restarted its query: 5, 6 and 7 are its own terms
+        (5, "run-1", True),  # requested after the writer restarted its query: 5, 6 and 7 are all its terms
         (8, "run-2", False),  # the next run, which began after it was asked
         (8, "run-1", True),  # the same Dagster run tries its step again: it is still to end
         (7, "", True),  # a writer that no Dagster run has
         (8, "", False),
     ],
 )
-def test_whom_a_request_is_meant_for(first: int, run: str, meant: bool) -> None:
+def test_which_writer_a_request_is_meant_for(first: int, run: str, meant: bool) -> None:
     assert REQUEST.is_meant_for(Term(first), a_holder(run)) is meant
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.protocol.json_codec import checksum_of
 from dagster_ckpt.protocol.lease import (
     EpochProgress,
     Lease,
     Life,
     Watch,
-    _checksum,
     decode_lease,
     encode_lease,
     judged,
@@ -30,9 +30,9 @@ def test_what_is_no_lease_is_as_none(data: bytes) -> None:
     assert decode_lease(data) is None
 
 
-def test_what_a_newer_release_says_besides_is_passed_over() -> None:
+def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
     fields = json.loads(encode_lease(LEASE)) | {"mood": "good"}
-    checksum = _checksum({name: value for name, value in fields.items() if name != "checksum"})
+    checksum = checksum_of({name: value for name, value in fields.items() if name != "checksum"})
     assert decode_lease(json.dumps({**fields, "checksum": checksum}).encode()) == LEASE
 
 
@@ -52,10 +52,10 @@ def test_the_work_of_a_lease_is_read_back_too() -> None:
 def _again(fields: dict[str, object]) -> Lease | None:
     """The lease of these fields, as another release would have written them."""
     fields = {name: value for name, value in fields.items() if name != "checksum"}
-    return decode_lease(json.dumps({**fields, "checksum": _checksum(fields)}).encode())
+    return decode_lease(json.dumps({**fields, "checksum": checksum_of(fields)}).encode())
 
 
-def test_an_older_release_says_nothing_of_the_work_and_a_newer_one_perhaps_more_or_in_other_words() -> None:
+def test_the_work_in_a_lease_of_another_release_is_read_where_known() -> None:
     fields = json.loads(encode_lease(WORKING))
     work = fields["work"]
     assert _again({name: value for name, value in fields.items() if name != "work"}) == LEASE
@@ -65,7 +65,7 @@ def test_an_older_release_says_nothing_of_the_work_and_a_newer_one_perhaps_more_
         assert _again({**fields, "work": other}) == LEASE, "what is not understood must not hide that the writer lives"
 
 
-def test_a_lease_with_a_flipped_bit_is_as_none_or_says_the_same() -> None:
+def test_a_lease_with_a_flipped_bit_is_none_or_unchanged() -> None:
     data = encode_lease(LEASE)
     for at in range(len(data) * 8):
         flipped = bytearray(data)
@@ -73,7 +73,7 @@ def test_a_lease_with_a_flipped_bit_is_as_none_or_says_the_same() -> None:
         assert decode_lease(bytes(flipped)) in (None, LEASE)
 
 
-def test_a_watch_begins_anew_when_term_or_counter_change() -> None:
+def test_a_watch_restarts_when_term_or_counter_change() -> None:
     first = watched(None, Term(3), LEASE, 100)
     assert first == Watch(Term(3), 5, 100)
     assert watched(first, Term(3), LEASE, 200) == first

@@ -25,7 +25,7 @@ def test_a_folder_is_read_back_as_the_parts_it_was_made_from(parts: list[str]) -
     assert "/" not in folder
 
 
-def test_keys_that_differ_only_in_dots_slashes_or_case_get_folders_of_their_own() -> None:
+def test_keys_that_differ_only_in_dots_slashes_or_case_get_different_folders() -> None:
     keys = [["a", "b"], ["a.b"], ["a/b"], ["A", "b"], ["a%2eb"], ["ab"]]
     assert len({object_names.folder_of(key) for key in keys}) == len(keys)
 
@@ -86,7 +86,7 @@ def test_other_names_are_no_manifest(name: str) -> None:
     assert object_names.parse_manifest_name(name) is None
 
 
-def test_a_file_name_says_who_wrote_it_for_what() -> None:
+def test_a_file_name_identifies_its_writer_epoch_and_shard() -> None:
     file = FileId(Term(3), Epoch(4), Shard(5), 6)
     again = FileId(Term(3), Epoch(4), Shard(5), 6, number=2)
     assert object_names.state_name("total", (Shard(5),), 8, file) == "state/total/00005-of-00008/3-4-5-6.arrow"
@@ -112,11 +112,11 @@ def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
     "name",
     ["state/1-2-3-4.arrow", "changes/1-2-3.parquet", "pins/1-2-3-4.json", "changes/x", "", "table/1-2-3-4.parquet"],
 )
-def test_other_files_were_written_by_nobody(name: str) -> None:
+def test_other_files_have_no_writer(name: str) -> None:
     assert object_names.file_of(name) is None
 
 
-def test_a_file_of_a_table_says_how_often_its_rows_were_merged() -> None:
+def test_the_name_of_a_table_file_has_the_number_of_merges() -> None:
     file = FileId(Term(1), Epoch(2), Shard(0), 7)
     assert object_names.merged_name(12, file) == "table/12/1-2-0-7.parquet"
     assert object_names.merges_of(object_names.merged_name(12, file)) == 12

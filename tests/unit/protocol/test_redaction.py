@@ -67,7 +67,7 @@ def test_a_file_is_kept_with_a_mark_where_it_had_parameters(path: str, kept: str
     assert redacted_file(kept) == kept
 
 
-def test_an_error_is_told_without_secrets() -> None:
+def test_an_error_text_has_no_secrets() -> None:
     message = (
         "no such file: ftp://me:pw@host/a.csv?sig=abc, 'jdbc:sqlserver://host;user=me;password=pw' (https://host/a)"
     )

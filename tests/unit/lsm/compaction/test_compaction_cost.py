@@ -21,7 +21,7 @@ def _steady(times: int, epochs: int, tasks: int, rows: int) -> Costs:
 
 
 def steady(times: int, epochs: int = 160, tasks: int = 1, rows: int = ROWS) -> Costs:
-    """A state of so many times the rows of an epoch, all in one file at first, after many epochs."""
+    """A state of `times` times the rows of an epoch, all in one file at first, after many epochs."""
     return deepcopy(_steady(times, epochs, tasks, rows))
 
 

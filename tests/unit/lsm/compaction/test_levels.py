@@ -15,7 +15,7 @@ def run(path: str, epoch: int, clip: HashRange = HashRange(), moved: tuple[int, 
 
 
 def shared(path: str, epoch: int, shards: range = range(4)) -> dict[int, RunRef]:
-    """A file of these shards, each with a clip of its own."""
+    """A file of these shards, each with a different clip."""
     return {shard: run(path, epoch, SHARDS[shard]) for shard in shards}
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_shown_where_the_file_has_no_hash() -> None:
 
 
 def test_what_was_moved_down_is_not_shown() -> None:
-    """Shards that are merged at different places: what lies between two ranges is hidden."""
+    """Shards that are merged at different places: rows between two ranges are hidden."""
     new = shared("new", 2)
     new[0] = run("new", 2, SHARDS[0], moved=(0, 100))
     new[2] = run("new", 2, SHARDS[2], moved=(3 * QUARTER - 50, 2 * QUARTER + 10))  # went round
@@ -83,7 +83,7 @@ def test_a_slice_of_several_shards_is_one_run_of_the_bottom() -> None:
 
 
 def test_a_run_of_the_bottom_in_two_pieces_is_there_twice() -> None:
-    """So that each shows one range: what lies between them is another run's."""
+    """So each shows one range: the rows between them belong to another run."""
     holed, slice_ = run("holed", 1, SHARDS[0], moved=(10, 20)), run("slice", 2, HashRange(10, 19))
     levels = levels_of(lists({0: holed}, {0: slice_}), SHARDS)
     assert paths(levels) == ([], ["holed", "slice", "holed"])
@@ -117,7 +117,7 @@ def test_no_run_goes_above_one_that_is_newer_in_some_shard() -> None:
 
 
 def test_lists_that_contradict_each_other_are_taken_shard_by_shard() -> None:
-    """Nobody writes such lists; whatever they come from, each shard's own order counts."""
+    """No code writes such lists; still, the order of each shard's list counts."""
     old = shared("old", 1)
     orders = [["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]]
     odd = [[*(shared(path, 5)[shard] for path in order), old[shard]] for shard, order in enumerate(orders)]

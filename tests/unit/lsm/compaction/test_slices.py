@@ -16,7 +16,7 @@ HALF = 2**63
 
 
 def run(rows: int, lo: int = 0, hi: int = 999, clip: HashRange | None = None, epoch: int = 1) -> RunRef:
-    """Rows that lie evenly from `lo` to `hi`."""
+    """Rows spread evenly from `lo` to `hi`."""
     hashes = HashRange(lo, hi)
     return RunRef(f"{rows} from {lo} of {epoch}", rows, rows * 10, "", Epoch(epoch), hashes=hashes, clip=clip or ALL)
 
@@ -92,7 +92,7 @@ def test_a_slice_is_about_as_large_with_any_number_of_upper_runs() -> None:
 
 
 def news(lists: RunLists, ranges: list[HashRange], count: int, rows: int = 1000, first: int = 2) -> RunLists:
-    """So many epochs of one run each."""
+    """Several epochs of one run each."""
     for epoch in range(first, first + count):
         lists = with_news(lists, ranges, [run(rows, 0, HASH_MAX, epoch=epoch)])
     return lists
@@ -138,16 +138,17 @@ def test_what_is_dead_in_a_small_table_is_no_reason_to_merge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "new", "anew"), [(600_000, 100_000, True), (600_000, 99_999, False), (0, 1, False), (0, 100_000, True)]
+    ("there", "new", "rewritten"),
+    [(600_000, 100_000, True), (600_000, 99_999, False), (0, 1, False), (0, 100_000, True)],
 )
-def test_a_table_whose_rows_expire_is_written_anew_where_an_epochs_are_a_great_part(
-    there: int, new: int, anew: bool
+def test_a_table_whose_rows_expire_is_rewritten_by_an_epoch_with_a_large_part_of_it(
+    there: int, new: int, rewritten: bool
 ) -> None:
     lists = with_news(((),), [ALL], [run(there, 0, HASH_MAX)] if there else [])
-    assert is_rewritten(lists, [ALL], new, CompactionLimits()) is anew
+    assert is_rewritten(lists, [ALL], new, CompactionLimits()) is rewritten
 
 
-def test_a_small_table_is_written_anew_only_once_its_runs_are_many() -> None:
+def test_a_small_table_is_rewritten_only_once_its_runs_are_many() -> None:
     lists = news(((),), [ALL], 3, rows=10)
     assert not is_rewritten(lists, [ALL], 10, LIMITS)
     assert is_rewritten(news(lists, [ALL], 1, rows=10), [ALL], 10, LIMITS)
@@ -208,7 +209,7 @@ def test_in_a_state_of_few_rows_no_run_is_small() -> None:
 
 
 def test_where_merge_ranges_end_here_and_there_a_whole_shard_is_merged() -> None:
-    """We write no such lists; but a slice would leave a run in three pieces, which no reference can tell of."""
+    """We write no such lists; but a slice would leave a run in three pieces, which no reference can express."""
     ranges = shard_ranges(2)
     runs = DictRuns(ranges)
     eighth = 2**61

@@ -60,8 +60,8 @@ def test_keys_that_a_view_hides_are_not_looked_at() -> None:
     assert asked(View(run, ()), 2, 6).unknown.tolist() == [0, 1]
 
 
-def test_keys_that_the_filter_does_not_know_cost_no_look_at_hashes() -> None:
-    """Filter and hashes lie in one file: hashes that are not there at all, between those that are."""
+def test_keys_that_the_filter_rules_out_cost_no_read_of_hashes() -> None:
+    """Filter and hashes are in one file: absent hashes between present ones."""
     hashes = HASHES[::40] + np.uint64(12345)
     keys = pa.table({"k": np.arange(len(hashes))})
     with pytest.raises(CorruptStateError):
@@ -111,7 +111,7 @@ def test_times_are_looked_at_only_where_a_row_may_have_expired() -> None:
         asked(View(run, since_us=2, time="at"), 55)
 
 
-def test_columns_that_nobody_wants_are_not_read_with_the_others() -> None:
+def test_unwanted_columns_are_not_read_with_the_others() -> None:
     run = damaged(column("s"))
     some = View(run.with_columns(["k", "at"]))
     assert some.between(5 * STEP).columns().equals(TABLE.select(["k", "at"]).slice(4))

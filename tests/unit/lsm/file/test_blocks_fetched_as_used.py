@@ -1,4 +1,4 @@
-"""A run of a far store of which there is only rubbish at first: whoever does not ask for bytes first believes that."""
+"""A run of a remote store that is only rubbish at first: code that does not fetch bytes before use reads that."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -115,7 +115,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_look_up_is_right_and_brings_little(seed: int) -> None:
+def test_a_look_up_is_right_and_fetches_little(seed: int) -> None:
     whole = a_run(seed)
     chance = np.random.default_rng(seed)
     run, rubbish = far(whole)
@@ -130,7 +130,7 @@ def test_a_look_up_is_right_and_brings_little(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_range_is_right_and_brings_little(seed: int) -> None:
+def test_a_range_is_right_and_fetches_little(seed: int) -> None:
     whole = a_run(seed)
     chance = np.random.default_rng(seed)
     run, rubbish = far(whole)

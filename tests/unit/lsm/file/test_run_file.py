@@ -71,7 +71,7 @@ def test_the_same_run_has_the_same_bytes() -> None:
     assert encode(run_of(HASHES, ROWS)).data.equals(encode(run_of(HASHES, ROWS)).data)
 
 
-def test_a_file_tells_what_its_rows_span() -> None:
+def test_a_file_has_the_bounds_of_its_rows() -> None:
     file = encode(run_of(HASHES, ROWS), FileLayout(time="at"))
     run = decode(NAME, file.data, file.checksum, ROWS.schema)
     assert run.times == TimeRange(0, 2)
@@ -98,7 +98,7 @@ def test_any_reader_of_arrow_files_reads_it() -> None:
 def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
     monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    """With small blocks each part of the file has its own: no other part's check can find the damage for it."""
+    """With small blocks no two parts of the file share one: no other part's check can find the damage."""
     monkeypatch.setattr(run_file, "BLOCK_BYTES", block_bytes)
     rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
     before = Found(np.array([True, False, True]), rows.take([2, 0]))
@@ -124,7 +124,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
             found += f"file={NAME}" in str(error)
         else:
             assert same, f"a damaged byte was believed. byte={at}"
-    assert found > 0.9 * len(intact), "all but the padding between two parts, which nobody reads"
+    assert found > 0.9 * len(intact), "all but the padding between two parts, which is never read"
 
 
 def test_a_file_cut_off_anywhere_is_found() -> None:

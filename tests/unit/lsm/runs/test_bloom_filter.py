@@ -31,7 +31,7 @@ def test_of_hashes_that_are_not_there_few_may_be(rows: int) -> None:
     assert bloom.words.nbytes <= max(16, 4 * rows)
 
 
-def test_times_which_differ_in_low_bits_alone_are_told_apart() -> None:
+def test_times_which_differ_in_low_bits_alone_are_distinguished() -> None:
     stored = np.uint64(2**63 + 1_700_000_000_000_000) + np.arange(0, 10_000_000, 1000, dtype=np.uint64)
     between = stored[:-1] + np.uint64(1)
     assert len(bloom_of(stored).may_have(between)) <= 0.08 * len(between)

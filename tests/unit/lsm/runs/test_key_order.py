@@ -71,7 +71,7 @@ def test_rows_of_one_hash_stay_in_their_order(values: list[int]) -> None:
 @pytest.mark.parametrize("near", [0, 1, 30, 3000])
 @pytest.mark.parametrize("seed", range(3))
 def test_hashes_that_differ_in_low_bits_alone_are_in_order_too(near: int, seed: int) -> None:
-    """Few of them are put right where they are, with many all is sorted anew."""
+    """A few of them are sorted in place; with many, all rows are sorted again."""
     chance = np.random.default_rng(seed)
     hashes = chance.integers(0, 2**64, 8000, dtype=np.uint64)
     hashes[:3] = 0, 2**64 - 1, 2**63

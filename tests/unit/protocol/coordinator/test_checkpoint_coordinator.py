@@ -39,7 +39,7 @@ def test_an_epoch_is_pending_until_each_shard_has_acked() -> None:
     assert coordinator.get(E) == coordinator.latest
 
 
-def test_the_newest_completed_epochs_can_be_asked_for() -> None:
+def test_the_newest_completed_epochs_are_available() -> None:
     coordinator = a_coordinator()
     for epoch in (2, 4, 7):
         complete(coordinator, epoch, now_ms=epoch)
@@ -87,7 +87,7 @@ def test_without_an_interval_no_epoch_is_due_for_the_time_alone() -> None:
     assert not a_coordinator(interval_ms=None).should_checkpoint(now_ms=10**9)
 
 
-def test_the_options_can_be_asked_for() -> None:
+def test_the_options_are_available() -> None:
     coordinator = a_coordinator()
     assert (coordinator.interval_ms, coordinator.timeout_ms, coordinator.tolerable_failures) == (100, 5_000, 1)
 

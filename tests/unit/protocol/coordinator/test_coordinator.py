@@ -69,12 +69,12 @@ def test_an_epoch_in_which_all_goes_well() -> None:
     assert (state.completed_count, state.pending) == (1, frozenset())
 
 
-def test_an_ack_of_another_epoch_is_passed_over() -> None:
+def test_an_ack_of_another_epoch_is_ignored() -> None:
     state, _ = after(Begin(E), ack(0, epoch=4), ack(1, epoch=6))
     assert state.pending == TWO
 
 
-def test_a_shard_that_acks_twice_spoils_the_epoch_naming_both_hosts() -> None:
+def test_a_shard_that_acks_twice_fails_the_epoch_and_both_hosts_are_named() -> None:
     state, effects = after(Begin(E), ack(0), ack(1), ack(0, host="host-2"))
     assert state.phase is Phase.FAILED
     assert effects == [
@@ -82,15 +82,15 @@ def test_a_shard_that_acks_twice_spoils_the_epoch_naming_both_hosts() -> None:
     ]
 
 
-def test_a_shard_that_nobody_knows_spoils_the_epoch() -> None:
+def test_an_unknown_shard_fails_the_epoch() -> None:
     state, _ = after(Begin(E), ack(2))
     assert state.phase is Phase.FAILED
 
 
-def test_a_job_that_ends_without_a_word_of_some_shard_is_a_decline() -> None:
+def test_a_job_that_ends_without_a_reply_of_some_shard_is_a_decline() -> None:
     _, effects = after(Begin(E), ack(0), JobEnded(E))
     assert effects == [
-        GiveUp(E, Failure(FailureKind.DECLINED, "the job ended without a word from them", (Shard(1),)), 1)
+        GiveUp(E, Failure(FailureKind.DECLINED, "the job ended without a reply from them", (Shard(1),)), 1)
     ]
 
 
@@ -102,10 +102,10 @@ def test_a_job_that_ends_without_a_word_of_some_shard_is_a_decline() -> None:
             Failure(FailureKind.DECLINED, "disk full", (Shard(1),), ("host-1",)),
         ),
         (ShardDeclined(E, None, "", "the job died"), Failure(FailureKind.DECLINED, "the job died")),
-        (TimedOut(E, ("host-9",)), Failure(FailureKind.TIMED_OUT, "no word in time", (Shard(1),), ("host-9",))),
+        (TimedOut(E, ("host-9",)), Failure(FailureKind.TIMED_OUT, "no reply in time", (Shard(1),), ("host-9",))),
         (
             TimedOut(E, ("host-9",), (Shard(0),)),
-            Failure(FailureKind.TIMED_OUT, "no word in time", (Shard(0),), ("host-9",)),
+            Failure(FailureKind.TIMED_OUT, "no reply in time", (Shard(0),), ("host-9",)),
         ),
         (Aborted(E, "the Dagster run ends"), Failure(FailureKind.ABORTED, "the Dagster run ends")),
     ],
@@ -114,8 +114,8 @@ def test_what_goes_wrong_before_the_create_gives_the_epoch_up_at_once(event: Eve
     state, effects = after(Begin(E), ack(0), event)
     assert state.phase is Phase.FAILED
     assert effects == [GiveUp(E, failure, 1)]
-    words: list[Event] = [ack(1), event, JobEnded(E), CommitFailed(E, "late")]
-    for late in words:
+    replies: list[Event] = [ack(1), event, JobEnded(E), CommitFailed(E, "late")]
+    for late in replies:
         assert step(state, late) == (state, []), "nothing that comes later changes it"
 
 
@@ -224,7 +224,7 @@ def test_a_state_is_never_changed_by_what_follows_it() -> None:
 
 def test_an_error_names_shard_host_and_reason() -> None:
     declined = error_of(E, Failure(FailureKind.DECLINED, "disk full", (Shard(1),), ("host-1",)))
-    silent = error_of(E, Failure(FailureKind.TIMED_OUT, "no word in time", (Shard(1),), ("host-1",)))
+    silent = error_of(E, Failure(FailureKind.TIMED_OUT, "no reply in time", (Shard(1),), ("host-1",)))
     assert isinstance(declined, CheckpointDeclinedError)
     assert isinstance(silent, CheckpointTimeoutError)
     assert str(declined).endswith("reason=disk full, epoch=5, shards=[1], hosts=['host-1']")

@@ -46,7 +46,7 @@ def test_a_log_that_is_a_run_of_state_stays_and_all_other_state_goes() -> None:
     assert files_named(manifest) > log_named(manifest), "there is other state"
 
 
-def test_how_far_a_subscriber_is_its_own_manifest_says() -> None:
+def test_the_progress_of_a_subscriber_is_in_its_manifest() -> None:
     def read(stream: str, uuid: StreamUuid, epoch: int, way: str = "table") -> SourcePosition:
         return SourcePosition(
             SourceIdentity(FORMAT, stream, (("read", way),)), UpstreamPosition(uuid, Epoch(epoch)).encode()
@@ -57,7 +57,7 @@ def test_how_far_a_subscriber_is_its_own_manifest_says() -> None:
 
     theirs, mine = read("other", OTHER, 3), read("me", ME, 41)
     assert consumed(theirs, mine) == 41
-    assert consumed(theirs) == 60, "it says nothing of this stream"
+    assert consumed(theirs) == 60, "it has nothing of this stream"
     assert consumed(theirs, read("me", ME, 0)) == 60
     assert consumed(mine, read("me", ME, 40, "changes")) == 40
     assert consumed(mine, read("me", ME, 0, "changes")) == 41, "the other way goes on behind what it has read"

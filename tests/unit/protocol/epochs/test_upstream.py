@@ -49,7 +49,7 @@ def test_a_position_survives_its_text(position: UpstreamPosition) -> None:
     assert decode(position.encode()) == position
 
 
-def test_the_text_of_a_position_says_no_more_than_it_must() -> None:
+def test_the_text_of_a_position_has_no_needless_fields() -> None:
     assert UpstreamPosition(StreamUuid("9f"), Epoch(41)).encode() == '{"uuid": "9f", "epoch": 41}'
 
 
@@ -93,7 +93,7 @@ def test_another_stream_under_the_same_name_is_trouble() -> None:
     assert trouble(replace(newest(9), uuid=StreamUuid("c" * 32)), at(9)) is Trouble.MADE_ANEW
 
 
-def test_what_was_consumed_is_said_of_each_upstream_once() -> None:
+def test_what_was_consumed_is_listed_once_for_each_upstream() -> None:
     sources = [
         read("b", at(7)),
         read("a", at(3, 1, 2)),
@@ -105,7 +105,7 @@ def test_what_was_consumed_is_said_of_each_upstream_once() -> None:
     assert consumed_in_each_way(sources) == (*consumed_of(sources), Consumed("b", UP, Epoch(7)))
 
 
-def test_an_upstream_that_is_read_in_two_ways_is_said_once_where_they_agree() -> None:
+def test_an_upstream_that_is_read_in_two_ways_is_listed_once_where_they_agree() -> None:
     sources = [read("b", at(7)), read("b", at(7), ordinal=1)]
     assert consumed_in_each_way(sources) == (Consumed("b", UP, Epoch(7)),)
 

@@ -11,7 +11,7 @@ LIMITS = FileMergeLimits(files_min=4, merges_max=3, bytes_max=200)
 
 
 def files(*sizes: int | tuple[int, int]) -> list[ChangeRef]:
-    """Files of so many bytes; of a pair the second number is how often its rows were merged."""
+    """Files of these sizes in bytes; the second number of a pair is how often its rows were merged."""
     made = []
     for at, size in enumerate(sizes):
         bytes_, merges = size if isinstance(size, tuple) else (size, 0)
@@ -90,4 +90,4 @@ def test_a_day_of_small_epochs_ends_in_few_files() -> None:
         longest = max(longest, len(tail))
     assert longest <= 100
     assert len(tail) <= 100
-    assert written <= 3 * 8640 * 200_000, "each row was written anew no more than three times"
+    assert written <= 3 * 8640 * 200_000, "each row was rewritten at most three times"

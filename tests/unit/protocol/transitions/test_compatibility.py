@@ -79,7 +79,7 @@ def test_an_append_only_stream_may_gain_lose_and_reorder_columns(output: pa.Sche
         ({"output": RETYPED}, "column delay was double, now it is float"),
     ],
 )
-def test_what_the_state_does_not_survive_is_said_in_words(fields: dict[str, Any], change: str) -> None:
+def test_each_breaking_change_is_described(fields: dict[str, Any], change: str) -> None:
     assert change in breaking_changes(PIPELINE, replace(PIPELINE, **fields))
 
 

@@ -109,7 +109,7 @@ def test_the_order_in_which_inputs_become_idle_does_not_count() -> None:
     first = after(both, (), (), delays_us=(10, 10), idle=(False, True), worked=False)
     then = after(first, (), (), delays_us=(10, 10), idle=(True, True), worked=False)
     assert at_once.watermark_us == then.watermark_us == 60
-    # One that never showed a time says nothing, and if none did there is no watermark.
+    # An input that never saw a time does not count, and if none did there is no watermark.
     assert after(FIRST, (70, None), (), delays_us=(10, 10), idle=(True, True)).watermark_us == 60
     assert after(FIRST, (None, None), (), delays_us=(10, 10), idle=(True, True)).watermark_us is None
 
@@ -132,7 +132,7 @@ def test_the_end_of_an_input_with_a_broken_event_time_moves_the_watermark_no_fur
     assert end.watermark_us == 2**62
 
 
-def test_a_worked_epoch_has_harvested_up_to_the_watermark_it_began_with() -> None:
+def test_an_epoch_with_work_has_emitted_up_to_the_watermark_it_began_with() -> None:
     first = after(FIRST, (50,), (70,), delays_us=(10,))
     second = after(first, (80,), (80,), delays_us=(10,))
     third = after(second, (), (), delays_us=(10,), worked=False)
@@ -186,11 +186,11 @@ def test_a_merged_file_stands_where_its_neighbours_stood_and_the_epochs_own_file
 @pytest.mark.parametrize(
     ("chosen", "rows", "message"),
     [
-        ([0, 2], 10, "side by side"),
-        ([1, 0], 10, "side by side"),
-        ([3, 4], 10, "side by side"),
-        ([4, 5], 10, "side by side"),
-        ([1, 2], 9, "not the rows"),
+        ([0, 2], 10, "not neighbours"),
+        ([1, 0], 10, "not neighbours"),
+        ([3, 4], 10, "not neighbours"),
+        ([4, 5], 10, "not neighbours"),
+        ([1, 2], 9, "lacks rows"),
     ],
 )
 def test_what_was_merged_of_another_list_is_never_committed(chosen: list[int], rows: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Each rule catches its own mistake; what the edits make breaks none."""
+"""Each rule catches its mistake; what the edits make breaks none."""
 
 import inspect
 from collections.abc import Callable
@@ -380,7 +380,7 @@ def test_the_lists_of_the_past_are_bounded() -> None:
     assert manifest.rollbacks[-1] == f"run-{rounds - 1}"
     assert len(manifest.abandoned) == ABANDONED_MAX
     assert manifest.abandoned[-1] == EpochRange(Epoch(manifest.version - 1), Epoch(manifest.version - 1))
-    # The oldest ranges are one, with what lies below and between: who stands there must not go on.
+    # The oldest ranges are joined, with the epochs below and between: a reader that is there must not continue.
     oldest, next_one = manifest.abandoned[:2]
     assert (oldest.first, oldest.last + 3) == (EMPTY, next_one.first)
     assert all(is_abandoned(manifest, epoch) for epoch in range(oldest.last + 1))

@@ -1,4 +1,4 @@
-"""A source is what it reads: it goes on however it is reached now, and under another name only if the user says so."""
+"""A source is what it reads: it continues whatever its address is now, and under another name only if declared."""
 
 from dataclasses import replace
 
@@ -119,7 +119,7 @@ def test_what_was_seen_before_a_move_is_noted_to_be_elsewhere() -> None:
     assert violations(parent, after) == []
     assert decode_manifest(encode_manifest(after), "m") == after
     again = reopened(after, reading(folder("file:/new/*/in")))
-    assert again.sources == after.sources, "once it is in the manifest nobody need say it again"
+    assert again.sources == after.sources, "once it is in the manifest it need not be declared again"
 
 
 def test_a_rollback_to_before_a_move_takes_it_into_account() -> None:
