@@ -1,4 +1,4 @@
-"""Commands that change what a store holds. What changes history asks first."""
+"""Commands that change a store. Those that change history ask first."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 def rollback(
     request: Request, stream: str, *, epoch: int | None, as_of: datetime | None, fence: bool, yes: bool
 ) -> None:
-    """Make STREAM show an older epoch again.
+    """Roll STREAM back to an older epoch.
 
-    Give --epoch, or --as-of. Its next Dagster run goes on from there. Streams that have read what is left behind stop
-    until they go back too. Whether a writer is live takes its lease's time-out to find out.
+    Give --epoch or --as-of. Its next Dagster run continues from there. Streams that have read abandoned epochs stop
+    until you roll them back too. The check for a live writer may take one lease timeout.
     """
     from dagster_ckpt.cli import confirmation
     from dagster_ckpt.cli.output import documents, text_tables
     from dagster_ckpt.cli.progress import shown_wait
 
     if epoch is None and as_of is None:
-        raise click.UsageError("back to which epoch? Give --epoch or --as-of; epoch 0 is the empty stream.")
+        raise click.UsageError("roll back to which epoch? Give --epoch or --as-of; epoch 0 is the empty stream.")
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     if epoch is None:
         epoch = history.info(as_of=as_of).epoch
     if not yes:
         confirm(confirmation.rollback(history, epoch), yes=yes)
-    with shown_wait(f"{stream}: goes back, unless a writer is live"):
+    with shown_wait(f"{stream}: rolling back, unless a writer is live"):
         info = history.rollback(epoch, fence=fence)
-    request.tell(text_tables.rollback, documents.rollback, info)
+    request.show(text_tables.rollback, documents.rollback, info)
 
 
 @click.command()
@@ -59,8 +59,8 @@ def rollback(
 def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: datetime | None) -> None:
     """Keep an epoch of STREAM readable under NAME.
 
-    It stays until it is unpinned, whatever is retired. A writer at work is not disturbed; the same pin again changes
-    nothing.
+    It stays readable until you unpin it, even when the epoch is retired. A live writer is not disturbed; the same pin
+    again changes nothing.
     """
     from dagster_ckpt.cli.output import documents, text_tables
 
@@ -68,7 +68,7 @@ def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: date
     history = request.store.stream(stream)
     if epoch is None:
         epoch = history.info(as_of=as_of).epoch
-    request.tell(text_tables.pinned, documents.pinned, stream, history.pin(epoch, name))
+    request.show(text_tables.pinned, documents.pinned, stream, history.pin(epoch, name))
 
 
 @click.command()
@@ -77,18 +77,18 @@ def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: date
 @unasked
 @asked
 def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
-    """Let the epoch go that is pinned as NAME.
+    """Remove the pin NAME from STREAM.
 
-    It can be read for as long as it is retained; once it is not, its files are garbage.
+    The epoch stays readable while it is retained; after that, its files are garbage.
     """
     from dagster_ckpt.cli.output import documents, text_tables
 
     history = request.store.stream(stream)
     pinned = [] if yes else [pin for pin in history.pins() if pin.name == name and (pin.fork is None or pin.orphan)]
-    for pin in pinned:  # of one that is not there, or that a fork needs, nobody is asked
-        confirm(f"Unpin epoch {pin.epoch} of {stream}, {name!r}? Once it is retired, nothing brings it back.", yes=yes)
+    for pin in pinned:  # no question for a pin that does not exist, or that a fork needs
+        confirm(f"Unpin epoch {pin.epoch} of {stream}, {name!r}? Once it is retired, it cannot be restored.", yes=yes)
     history.unpin(name)
-    request.tell(text_tables.unpinned, documents.unpinned, stream, name)
+    request.show(text_tables.unpinned, documents.unpinned, stream, name)
 
 
 @click.command()
@@ -99,21 +99,21 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @unasked
 @asked
 def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: datetime | None, *, yes: bool) -> None:
-    """Make a stream NEW that begins with an epoch of STREAM.
+    """Create a stream NEW that begins with an epoch of STREAM.
 
-    Nothing is copied: STREAM keeps what NEW needs, and both go on by themselves. The asset of that name goes on with
-    the epoch's state and source positions. --epoch 0 makes an empty stream.
+    Nothing is copied: STREAM keeps the files that NEW needs, and both continue independently. The asset of that name
+    continues with the epoch's state and source positions. --epoch 0 creates an empty stream.
     """
     from dagster_ckpt.cli.output import documents, text_tables
 
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     chosen = 0 if epoch == 0 else history.info(epoch, as_of).epoch
-    begins = f"begins with epoch {chosen} of {stream}, of which it keeps the files" if chosen else "is empty"
-    if not yes and new not in request.store.streams():  # where the name is taken nobody is asked
-        confirm(f"Make the stream {new}, which {begins}?", yes=yes)
+    begins = f"begins with epoch {chosen} of {stream} and keeps its files" if chosen else "is empty"
+    if not yes and new not in request.store.streams():  # no question where the name is taken
+        confirm(f"Create the stream {new}, which {begins}?", yes=yes)
     made = history.fork(new, chosen).latest()
-    request.tell(text_tables.forked, documents.forked, made, stream, chosen)
+    request.show(text_tables.forked, documents.forked, made, stream, chosen)
 
 
 @click.command()
@@ -124,7 +124,7 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     metavar="DURATION",
     default="1 hour",
     show_default=True,
-    help="Longer than anybody reads one epoch.",
+    help="Longer than any reader takes for one epoch.",
 )
 @click.option(
     "--max-lag",
@@ -132,16 +132,16 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     metavar="EPOCHS",
     default=10_000,
     show_default=True,
-    help="A stream that reads this one and is further behind is cut off.",
+    help="Subscribers that lag further behind are cut off.",
 )
 @unasked
 @asked
 def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: int, *, yes: bool) -> None:
-    """Remove what nobody needs any more of STREAM, or of all.
+    """Collect the garbage of STREAM, or of all streams.
 
-    Epochs that have not been retained for the grace period, and what failed attempts have left. Running writers do so
-    by themselves, every now and then; this is for streams that none writes, and safe beside everybody. The command
-    knows no asset's options: give it those of the stream's coordinator where they are longer.
+    Removes epochs that have been retired for the grace period, and leftovers of failed attempts. Live writers do this
+    regularly; the command is for streams without a writer, and safe beside writers and readers. It does not know the
+    assets' options: pass those of the stream's coordinator where they are longer.
     """
     from dagster_ckpt.cli.output import amounts, documents, text_tables
     from dagster_ckpt.cli.progress import shown_wait
@@ -149,15 +149,15 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: i
     names = streams or tuple(request.store.streams())
     histories = [request.store.stream(name) for name in names]
     what = ", ".join(names) if streams else f"all {amounts.count(len(names), 'stream')}"
-    confirm(f"Remove what is no longer needed of {what}? Nothing brings it back.", yes=yes or not names)
+    confirm(f"Collect the garbage of {what}? It cannot be restored.", yes=yes or not names)
     collected, failed = {}, []
     for history in histories:
         try:
             with shown_wait(history.name):
                 collected[history.name] = history.collect_garbage(grace_period, max_lag)
         except CheckpointError as error:
-            failed.append(f"{history.name}: {error}")  # it must not keep the others from it
-    request.tell(text_tables.collected, documents.collected, request.store.url, collected)
+            failed.append(f"{history.name}: {error}")  # it must not stop the others
+    request.show(text_tables.collected, documents.collected, request.store.url, collected)
     if failed:
         raise click.ClickException("\n".join(failed))
 
@@ -169,28 +169,28 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: i
 def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
     """Ask the writer of STREAM to end cleanly at its next epoch.
 
-    For deploys: the next Dagster run goes on from there, with new code if there is any. The sensor starts that of a
-    continuous stream. Who opens the stream after this is not meant. With --wait the exit status is 1 where a writer
-    died instead.
+    For deploys: the next Dagster run continues from there, with new code if there is any. The sensor starts that of a
+    continuous stream. A writer that opens the stream later is not affected. With --wait the exit status is 1 if a
+    writer died instead.
     """
     from dagster_ckpt.cli.output import writer_text
     from dagster_ckpt.cli.progress import shown_wait
 
-    histories = [request.store.stream(name) for name in streams]  # one that is not there is told before any is asked
+    histories = [request.store.stream(name) for name in streams]  # an unknown one fails before any is drained
     draining = {history.name: history.drain() for history in histories}
     if not waits:
         asked_now = {name: None if each is None else each.writer for name, each in draining.items()}
-        request.tell(writer_text.asked_to_end, writer_text.drains, asked_now)
+        request.show(writer_text.asked_to_end, writer_text.drains, asked_now)
         return
     ended: dict[str, WriterInfo | None] = {}
     failed = []
     for name, each in draining.items():
         try:
-            with shown_wait(f"{name} works on") as say:
-                ended[name] = None if each is None else each.wait(writer_text.waiting(name, say))
+            with shown_wait(f"{name}: waiting for the writer") as show_progress:
+                ended[name] = None if each is None else each.wait(writer_text.waiting(name, show_progress))
         except CheckpointError as error:
             failed.append(f"{name}: {error}")  # the others may have ended well
-    request.tell(writer_text.ended, writer_text.drains, ended)
+    request.show(writer_text.ended, writer_text.drains, ended)
     if failed:
         raise click.ClickException("\n".join(failed))
 
@@ -201,20 +201,20 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
 @unasked
 @asked
 def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
-    """Let the change log go that STREAM keeps for stream NAME.
+    """Remove the subscriber NAME: STREAM no longer keeps its change log for it.
 
-    For one that will not come back. One that does subscribes again with its next start; what it needs may be gone then.
+    For a stream that is gone for good. One that runs again subscribes again at its start; what it needs may be gone.
     """
     from dagster_ckpt.cli.output import subscriber_text
 
     history = request.store.stream(stream)
-    if not yes and any(each.stream == name for each in history.subscribers()):  # of others nobody is asked
+    if not yes and any(each.stream == name for each in history.subscribers()):  # no question for others
         confirm(
-            f"Let the change log go that {stream} keeps for {name}? If {name} runs again, it may have to begin anew.",
+            f"Release the change log that {stream} keeps for {name}? If {name} runs again, it may need a backfill.",
             yes=yes,
         )
     history.unsubscribe(name)
-    request.tell(subscriber_text.let_go, subscriber_text.unsubscribed, stream, name)
+    request.show(subscriber_text.removed, subscriber_text.unsubscribed, stream, name)
 
 
 @click.command()
@@ -226,21 +226,21 @@ def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @unasked
 @asked
 def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: bool) -> None:
-    """Give STREAM another number of shards.
+    """Change the number of shards of STREAM.
 
-    Its next Dagster run goes on with it; give its asset the same number. What waits for the watermark is written anew,
-    all else stays where it is. Whether a writer is live takes its lease's time-out to find out.
+    Its next Dagster run continues with it; give its asset the same number. Rows that wait for the watermark are
+    rewritten, everything else stays in place. The check for a live writer may take one lease timeout.
     """
     from dagster_ckpt.cli.output import documents, text_tables
     from dagster_ckpt.cli.progress import shown_progress
 
     history = request.store.stream(stream)
     before = history.latest().shards
-    if before != shards:  # of a number that it has nobody is asked
+    if before != shards:  # no question if nothing changes
         confirm(f"Give {stream} {shards} shards? It has {before}.", yes=yes)
     with shown_progress() as progress_of:
         info = history.reshard(shards, fence=fence, progress=progress_of(stream))
-    request.tell(text_tables.reshard, documents.reshard, info)
+    request.show(text_tables.reshard, documents.reshard, info)
 
 
 COMMANDS = (rollback, pin, unpin, fork, gc, drain, unsubscribe, reshard)

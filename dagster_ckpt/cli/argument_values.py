@@ -1,4 +1,4 @@
-"""What people write on a command line, as values. What is none is told as every other word that is written wrongly."""
+"""Values of command-line arguments. Invalid ones raise `click.BadParameter`, as click's types do."""
 
 from __future__ import annotations
 

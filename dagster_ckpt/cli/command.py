@@ -1,7 +1,6 @@
 """The command `dagster-ckpt`: its own options, and all commands below it.
 
-Exit status: 0 done, 1 it could not be done (a short message on stderr says why) or `verify` found damage, 2 the command
-was written wrongly.
+Exit status: 0 done, 1 failed (a short message on stderr gives the reason) or `verify` found damage, 2 usage error.
 """
 
 import click
@@ -15,21 +14,21 @@ from dagster_ckpt.cli.request import HELP, JSON_HELP, STORE_HELP, FriendlyGroup
 @click.option("--json", "output", flag_value="json", help=JSON_HELP)
 @click.version_option(package_name="dagster-ckpt")
 def main(url: str | None, output: str | None) -> None:
-    """Look into the checkpoints of streaming assets, and operate them.
+    """Inspect and operate the checkpoints of streaming assets.
 
     \b
     dagster-ckpt --store file:///data/checkpoints streams
     dagster-ckpt --store file:///data/checkpoints read delay_by_carrier --limit 10
 
-    All of it can be used while the streams run. What changes history asks first, and leaves a live writer alone.
+    All commands can be used while the streams run. Those that change history ask first, and refuse if a writer is live.
     """  # noqa: D301  (click's mark of a paragraph that keeps its lines is a backspace character)
 
 
 @main.command()
 def class_archive() -> None:
-    """Let Spark start in two thirds of the time.
+    """Make Spark start in two thirds of the time.
 
-    Writes an archive of the classes that its JVM loads, 170 MB, beside Spark; every stream that is started from this
+    Writes an archive of the classes that its JVM loads, 170 MB, beside Spark; every stream that starts from this
     installation uses it from then on. Takes half a minute, once for each installation of Spark or Java.
     """
     import os
@@ -39,10 +38,10 @@ def class_archive() -> None:
 
     archive = archive_of(os.environ)
     if archive is None:
-        raise click.ClickException("there is no Spark here: install pyspark, or set SPARK_HOME.")
-    with shown_wait("A small stream runs, then Java writes its classes down"):
+        raise click.ClickException("Spark not found: install pyspark, or set SPARK_HOME.")
+    with shown_wait("Running a small stream, then Java archives its classes"):
         make_archive(os.environ, archive)
-    click.echo(f"{archive} is there: {archive.stat().st_size / 1e6:.0f} MB. Spark's next JVM starts with it.")
+    click.echo(f"Wrote {archive}: {archive.stat().st_size / 1e6:.0f} MB. Spark's next JVM starts with it.")
 
 
 for _command in (*queries.COMMANDS, *actions.COMMANDS):

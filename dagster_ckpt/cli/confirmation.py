@@ -1,4 +1,4 @@
-"""What somebody should know who is asked whether history is to be changed."""
+"""The question before a rollback, with its consequences."""
 
 from contextlib import suppress
 
@@ -9,19 +9,19 @@ from dagster_ckpt.storage.writer.opening import check_can_go_back
 
 
 def rollback(history: StreamHistory, epoch: int) -> str:
-    """What going back leaves behind, and whom it stops. Raises `InvalidPipelineError` where it cannot go back there."""
+    """What a rollback abandons, and which streams it stops. Raises `InvalidPipelineError` if it is impossible."""
     readers = _stopped(history, epoch)
-    stops = f" Streams that have read them stop until they go back too: {', '.join(readers)}." if readers else ""
-    what = f"Go back to {_when(history, epoch)}" if epoch else f"Empty {history.name}"
-    return f"{what}? Later epochs are left behind; their rows are read again from the sources.{stops}"
+    stops = f" Streams that have read them stop until you roll them back too: {', '.join(readers)}." if readers else ""
+    what = f"Roll back to {_when(history, epoch)}" if epoch else f"Empty {history.name}"
+    return f"{what}? Later epochs are abandoned; their rows are read again from the sources.{stops}"
 
 
 def _when(history: StreamHistory, epoch: int) -> str:
     named = f"epoch {epoch} of {history.name}"
     info = _info(history, epoch)
     if info is not None:
-        # A pinned epoch, or one that a rollback left behind, can be read and not gone back to.
-        with suppress(CorruptStateError):  # of the newest manifest: going back is the way out
+        # A pinned or abandoned epoch can be readable and yet no target of a rollback.
+        with suppress(CorruptStateError):  # of the newest manifest: the rollback repairs it
             check_can_go_back(history.manifest(), epoch)
     return named if info is None else f"{named}, committed {amounts.moment(info.committed_at)} UTC"
 
@@ -30,7 +30,7 @@ def _info(history: StreamHistory, epoch: int) -> EpochInfo | None:
     try:
         return history.info(epoch)
     except CorruptStateError:
-        return None  # going back is the way out of damage: whether it leads there, it finds out itself
+        return None  # the rollback repairs damage, and checks the target itself
 
 
 def _stopped(history: StreamHistory, epoch: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Values of columns as Python's own; times before its year 1 or after 9999 as texts, as ISO 8601 writes such years.
+"""Values of columns as Python objects; times before year 1 or after 9999 as text, as ISO 8601 writes such years.
 
 Spark and Arrow reach some 290,000 years in both directions.
 """
@@ -20,7 +20,7 @@ _DAY_MS = 86_400_000
 
 
 def values_of(column: pa.ChunkedArray | pa.Array, between: str = "T") -> list[object]:
-    """The column's values. `between` stands between the date and the time of what Python cannot spell."""
+    """The column's values. `between` separates date and time where Python has no such time."""
     try:
         values: list[object] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -35,7 +35,7 @@ def rows_of(table: pa.Table) -> list[Mapping[str, object]]:
 
 
 def read_times(texts: list[str | None], type_: pa.DataType) -> pa.Array | None:
-    """The times that are written as `values_of` writes far ones, of any year; None where one is not written so."""
+    """The times, of any year, in the format of `values_of`; None if one has another format."""
     if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
         return None
     has_zone = pa.types.is_timestamp(type_) and type_.tz is not None
@@ -56,10 +56,10 @@ def read_times(texts: list[str | None], type_: pa.DataType) -> pa.Array | None:
 
 
 def _number(year: str, rest: str, dtype: str) -> int:
-    """What the type counts. Raises `ValueError` for what is no time, or none of the type's."""
+    """The time as the type's integer. Raises `ValueError` for an invalid time, or one out of the type's range."""
     written = _one(f"{int(year):05d}{rest.replace(' ', 'T')}", "datetime64")
     read = written.astype(dtype)
-    # numpy wraps around, and cuts, without an error.
+    # numpy wraps around and truncates without an error.
     if (read.astype(written.dtype) != written).any() or (read.astype(np.int64) < 0) != (written.astype(np.int64) < 0):
         raise ValueError
     return int(read.astype(np.int64)[0])

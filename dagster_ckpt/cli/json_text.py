@@ -1,4 +1,4 @@
-"""How values that JSON lacks are written in it."""
+"""JSON text of values that JSON lacks."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ def json_text(document: Mapping[str, object]) -> str:
 
 
 def _finite(value: object) -> object:
-    """The value with the floats that JSON lacks by their names."""
+    """The value with the floats that JSON lacks as names."""
     match value:
         case dict():
             return {key: _finite(entry) for key, entry in value.items()}
@@ -27,7 +27,7 @@ def _finite(value: object) -> object:
 
 
 def _as_text(value: object) -> object:
-    """What JSON has no type for: times as ISO 8601, spans in seconds, decimals as written, bytes as base64."""
+    """Types that JSON lacks: times as ISO 8601, spans in seconds, decimals as text, bytes as base64."""
     match value:
         case datetime() | date() | time():
             return value.isoformat()
@@ -38,4 +38,4 @@ def _as_text(value: object) -> object:
         case Decimal():
             return str(value)
         case _:
-            raise TypeError(f"no JSON for this type. type={type(value).__name__}")
+            raise TypeError(f"this type cannot be written as JSON. type={type(value).__name__}")

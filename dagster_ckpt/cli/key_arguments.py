@@ -1,4 +1,4 @@
-"""Keys as people write them on a command line: `carrier=UA`."""
+"""Keys on a command line: `carrier=UA`."""
 
 from collections.abc import Collection, Sequence
 
@@ -10,7 +10,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 
 def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
-    """The values of each column that is named, in their order. Raises `InvalidPipelineError` for what is no value."""
+    """The values of each named column, in order. Raises `InvalidPipelineError` for an invalid value."""
     keys = manifest.pipeline.keys
     known = {name for spec in manifest.pipeline.tables for name in spec.keys}.union(keys)
     texts: dict[str, list[str | None]] = {}
@@ -25,7 +25,7 @@ def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
 
 
 def _name_and_value(word: str, known: Collection[str]) -> tuple[str, str | None]:
-    """What is before and behind the equals sign; None where there is none. A column's name may have one, too."""
+    """The text before and after the equals sign; None without one. A column's name may contain one, too."""
     if word in known:
         return word, None
     for name in sorted(known, key=len, reverse=True):

@@ -1,4 +1,4 @@
-"""What shows how far a long command is: on a terminal only, and on stderr, so that no output is mixed with it."""
+"""Progress of long commands: on a terminal only, and on stderr, so that it does not mix with the output."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ OfBytes = Callable[[int, int], None]
 
 @contextmanager
 def shown_progress() -> Iterator[Callable[[str], OfBytes]]:
-    """What gives each part of the work its bar, by name; a bar is told bytes done and bytes known of."""
+    """Yields a function that adds a named bar; call the bar with the bytes done and the bytes known."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -40,7 +40,7 @@ def shown_progress() -> Iterator[Callable[[str], OfBytes]]:
 
 @contextmanager
 def shown_wait(what: str) -> Iterator[Callable[[str], None]]:
-    """Says what is waited for, and how long it has taken, while it takes; what it yields says it in other words."""
+    """Shows what the command waits for, and for how long; call the yielded function to change the text."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:

@@ -1,4 +1,4 @@
-"""Commands that only look: they can be used while the streams run."""
+"""Commands that only read: they can be used while the streams run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def streams(request: Request) -> None:
         try:
             newest.append(request.store.stream(name).latest())
         except CheckpointError as error:
-            damaged.append(f"{name}: {error}")  # it must not hide the others
-    request.tell(text_tables.streams, documents.streams, request.store.url, newest)
+            damaged.append(f"{name}: {error}")  # one damaged stream must not hide the others
+    request.show(text_tables.streams, documents.streams, request.store.url, newest)
     if damaged:
         raise click.ClickException("\n".join(damaged))
 
@@ -40,7 +40,7 @@ def epochs(request: Request, stream: str) -> None:
     from dagster_ckpt.cli.output import documents, text_tables
 
     history = request.store.stream(stream)
-    request.tell(text_tables.epochs, documents.epochs, stream, history.epochs(), history.pins())
+    request.show(text_tables.epochs, documents.epochs, stream, history.epochs(), history.pins())
 
 
 @click.command()
@@ -52,7 +52,7 @@ def epochs(request: Request, stream: str) -> None:
 def show(request: Request, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
     """Show one epoch of STREAM.
 
-    Its pipeline, state, files, sources and figures; of the current epoch also who writes, and how far the next one is.
+    Its pipeline, state, files, sources and figures; for the current epoch also the writer and the progress of the next.
     """
     from dagster_ckpt.cli.output import documents, text_tables
 
@@ -67,7 +67,7 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
         return
     info = history.info(epoch, as_of)
     writer = history.writer() if info.current else None
-    request.tell(text_tables.show, documents.show, info, history.manifest(info.epoch), writer)
+    request.show(text_tables.show, documents.show, info, history.manifest(info.epoch), writer)
 
 
 @click.command()
@@ -97,7 +97,7 @@ def read(
     info = history.info(epoch, as_of)
     table = history.read(info.epoch, columns=columns)
     table = by_key(table, history.manifest(info.epoch).pipeline.keys)
-    request.tell(text_tables.read, documents.read, info, table, limit)
+    request.show(text_tables.read, documents.read, info, table, limit)
 
 
 @click.command()
@@ -131,7 +131,7 @@ def get(
     info = history.info(epoch, as_of)
     asked_for = keys_in(keys, history.manifest(info.epoch))
     table = history.get(asked_for, info.epoch, columns)
-    request.tell(text_tables.read, documents.read, info, table, table.num_rows)
+    request.show(text_tables.read, documents.read, info, table, table.num_rows)
 
 
 @click.command()
@@ -166,7 +166,7 @@ def changes(
     columns: list[str] | None,
     limit: int | None,
 ) -> None:
-    """Print what epochs of STREAM have changed.
+    """Print the change log of STREAM.
 
     Epoch after epoch, each in the order of the key; an update is two rows. Give --after, or --after-as-of.
     """
@@ -180,7 +180,7 @@ def changes(
     history = request.store.stream(stream)
     table = history.changes(after, until, columns, after_as_of=after_as_of, until_as_of=until_as_of)
     table = by_epoch_and_key(table, history.manifest().pipeline.keys)
-    request.tell(text_tables.changes, documents.changes, stream, table, limit)
+    request.show(text_tables.changes, documents.changes, stream, table, limit)
 
 
 @click.command()
@@ -189,8 +189,8 @@ def changes(
 def verify(request: Request, streams: tuple[str, ...]) -> None:
     """Compare every checksum of STREAM, or of all.
 
-    It reads every byte of every epoch that can be read, and of every pin; also while the stream runs. What is damaged
-    is told with the newest epoch that does without it and the command that goes back there; then the exit status is 1.
+    Reads every byte of every readable epoch and of every pin; also while the stream runs. Damaged objects are listed
+    with the newest undamaged epoch and the command to roll back to it; then the exit status is 1.
     """
     from dagster_ckpt.cli.output import documents, text_tables
     from dagster_ckpt.cli.progress import shown_progress
@@ -198,7 +198,7 @@ def verify(request: Request, streams: tuple[str, ...]) -> None:
     names = streams or request.store.streams()
     with shown_progress() as progress_of:
         verified = [request.store.stream(name).verify(progress_of(name)) for name in names]
-    request.tell(text_tables.verify, documents.verify, request.store.url, verified)
+    request.show(text_tables.verify, documents.verify, request.store.url, verified)
     if not all(each.whole for each in verified):
         raise SystemExit(1)
 
@@ -210,7 +210,7 @@ def pins(request: Request, stream: str) -> None:
     """List the pins of STREAM, by name."""
     from dagster_ckpt.cli.output import documents, text_tables
 
-    request.tell(text_tables.pins, documents.pins, stream, request.store.stream(stream).pins())
+    request.show(text_tables.pins, documents.pins, stream, request.store.stream(stream).pins())
 
 
 @click.command()
@@ -219,12 +219,12 @@ def pins(request: Request, stream: str) -> None:
 def subscribers(request: Request, stream: str) -> None:
     """List the streams that read STREAM.
 
-    How far each is behind, and from which epoch on the change log is kept for it.
+    Shows how far each lags, and from which epoch on the change log is kept for it.
     """
     from dagster_ckpt.cli.output import subscriber_text
 
     there = request.store.stream(stream).subscribers()
-    request.tell(subscriber_text.listed, subscriber_text.documented, stream, there)
+    request.show(subscriber_text.listed, subscriber_text.documented, stream, there)
 
 
 @click.command()
@@ -249,13 +249,13 @@ def snapshot(
 ) -> None:
     """List which epochs of several streams to read together.
 
-    Aligned: the newest where each STREAM that reads another has consumed exactly the epoch that is shown of that one.
-    Name the upstream of two streams too, if they are to agree on it.
+    Aligned: the newest epochs where each STREAM that reads another has consumed exactly the epoch shown for that one.
+    Name a common upstream of two streams too, if both must agree on it.
     """
     from dagster_ckpt.cli.output import snapshot_text
 
     chosen = request.store.snapshot(streams, consistency, as_of, include_creating=include_creating)
-    request.tell(snapshot_text.listed, snapshot_text.documented, consistency, chosen)
+    request.show(snapshot_text.listed, snapshot_text.documented, consistency, chosen)
 
 
 COMMANDS = (streams, epochs, show, read, get, changes, verify, pins, subscribers, snapshot)

@@ -1,7 +1,7 @@
-"""What every command is asked, and how it answers: options that all share, and the way out for what was found.
+"""Common options of the commands, and their output.
 
-A command prints what it found: `request.tell(text_tables.epochs, documents.epochs, *found)`. The first prints it
-for people, the second makes the JSON document of it; a type checker sees that both take what was found.
+A command prints its result with `request.show(text_tables.epochs, documents.epochs, *found)`. The first function prints
+it for people, the second returns its JSON document; a type checker verifies that both take the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rest = ParamSpec("Rest")
 Found = ParamSpec("Found")
 Document = dict[str, object]
 
-STORE_HELP = "The store, such as file:///data/checkpoints; else DAGSTER_CKPT_STORE says it."
+STORE_HELP = "The store, such as file:///data/checkpoints; by default the value of DAGSTER_CKPT_STORE."
 JSON_HELP = "Print one JSON document, for programs."
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -39,7 +39,7 @@ as_of_time = click.option(
     help="The newest epoch committed by then: 2013-01-05T12:00 (UTC).",
 )
 at_most = click.option(
-    "--limit", type=argument_values.number, metavar="ROWS", help="At most so many rows (tables: 50, --json: all)."
+    "--limit", type=argument_values.number, metavar="ROWS", help="The most rows to print (tables: 50, --json: all)."
 )
 only_columns = click.option(
     "--columns",
@@ -53,12 +53,12 @@ unasked = click.option("--yes", is_flag=True, help="Do not ask.")
 
 @dataclass(frozen=True)
 class Request:
-    """What every command was asked: which store, and whether a program reads the answer."""
+    """The common options of a command: the store, and whether the output is JSON."""
 
     store: CheckpointStore
     for_programs: bool
 
-    def tell(
+    def show(
         self,
         table: Callable[Found, None],
         document: Callable[Found, Document],
@@ -66,7 +66,7 @@ class Request:
         *found: Found.args,
         **more: Found.kwargs,
     ) -> None:
-        """Print what was found: `table` does so for people; what `document` returns is printed for programs."""
+        """Print the result: `table` prints it for people; what `document` returns is printed for programs."""
         if self.for_programs:
             from dagster_ckpt.cli.json_text import json_text
 
@@ -76,7 +76,7 @@ class Request:
 
 
 class FriendlyGroup(click.Group):
-    """Says our errors in their own words: a traceback of this command helps nobody who reads a checkpoint."""
+    """Prints our errors as messages: a traceback would not help a user of this command."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -86,9 +86,9 @@ class FriendlyGroup(click.Group):
 
 
 def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., None]:
-    """Give the command its `Request`. `--store` and `--json` may stand before or after its name: people write both.
+    """Pass the command its `Request`. `--store` and `--json` may come before or after the command's name.
 
-    pyarrow and all that reads a store are imported here and in the commands, when one runs: `--help` is there at once.
+    pyarrow and all that reads a store are imported here and in the commands, when one runs: this keeps `--help` fast.
     """
 
     @click.option("--store", "url", metavar="URL", help=STORE_HELP)
@@ -110,13 +110,13 @@ def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., 
 
 
 def at_one_epoch(epoch: int | None, as_of: datetime | None, options: str = "--epoch or --as-of") -> None:
-    """Raises `click.UsageError` where an epoch was given twice, by its number and by a time."""
+    """Raises `click.UsageError` if an epoch was given both by number and by time."""
     if epoch is not None and as_of is not None:
         raise click.UsageError(f"give {options}, not both.")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before history is changed, on stderr; ends the command where the answer is no, or where nobody answers."""
+    """Ask before history is changed, on stderr; ends the command if the answer is no, or there is no terminal."""
     if yes:
         return
     try:
@@ -125,5 +125,5 @@ def confirm(question: str, *, yes: bool) -> None:
         agreed = False
         click.echo(err=True)
     if not agreed:
-        click.echo("Nothing was changed. With --yes nobody is asked.", err=True)
+        click.echo("Nothing was changed. Pass --yes to skip the question.", err=True)
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""`show --watch`: one screen that follows a stream while it is written."""
+"""`show --watch`: a screen that follows a live stream."""
 
 from datetime import UTC, datetime
 
@@ -14,12 +14,12 @@ from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
 from dagster_ckpt.protocol.lease import EpochProgress
 
 _LOOK_MS = 2_000
-"""A look is a few small reads; what it finds of the epoch in work is as old as the lease's last beat anyhow."""
+"""A look is a few small reads; the progress it shows is as old as the lease's last heartbeat anyhow."""
 _BAR_CHARS = 24
 
 
 def follow(history: StreamHistory, clock: Clock | None = None) -> None:
-    """Show the stream as it is now until its writer has ended, or the person has seen enough (Ctrl-C)."""
+    """Show the stream's current status until its writer has ended, or until Ctrl-C."""
     clock = clock or SystemClock()
     watch = history.watch_writer()
     console = Console(highlight=False)
@@ -37,7 +37,7 @@ def follow(history: StreamHistory, clock: Clock | None = None) -> None:
 
 
 def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
-    """The current epoch, who writes, and how far the next epoch is."""
+    """The current epoch, the writer, and the progress of the next epoch."""
     lines = Table.grid(padding=(0, 3, 0, 0))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")

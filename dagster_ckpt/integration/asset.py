@@ -23,7 +23,7 @@ from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import announce_settings
 
 _RESOURCES: Mapping[str, Any] = {
-    # Whatever lies under this key: PySparkResource and LazyPySparkResource have no base class in common.
+    # Any resource: PySparkResource and LazyPySparkResource have no common base class.
     "spark": dg.ResourceParam[object],
     "checkpoints": CheckpointCoordinatorResource,
     "state": LsmStateBackendResource,
@@ -43,24 +43,24 @@ def streaming_asset(
 ) -> dg.AssetsDefinition | Callable[[Function], dg.AssetsDefinition]:
     """Make an asset of a function that returns a `Stream`.
 
-    Each Dagster run of it opens the stream, works its sources in exactly-once epochs and ends with the newest one's
-    numbers. Its asset check `no_crash_loop` fails where it is not started again any more. Takes what `@dg.asset` takes,
-    except what a stream cannot have, which it refuses with the reason, and:
+    Each Dagster run of it opens the stream, processes its sources in exactly-once epochs and ends with the newest one's
+    numbers. Its asset check `no_crash_loop` fails when it is no longer restarted. Takes what `@dg.asset` takes, except
+    what a stream cannot have, which it refuses with the reason, and:
 
-    - `mode`: "available_now" (the default: work through what is there, then end) or "continuous" (an epoch every
+    - `mode`: "available_now" (the default: process the available input, then end) or "continuous" (an epoch every
       interval).
     - `checkpoint_interval`: the time between two epochs of a continuous run; by default the coordinator resource's.
     - `shards`: hash partitions of the keys, a power of two, 8 by default; counts only when the stream is created, later
       `dagster-ckpt reshard` changes it.
-    - `tasks`: how many tasks work the shards of an epoch at most, never more than there are shards; by default as many
+    - `tasks`: the most tasks that process the shards of an epoch, never more than there are shards; by default as many
       as all executors that the application may have can run at once, with dynamic allocation too.
     - `run_for`: a continuous run ends cleanly after this long (12 hours), and the recovery sensor starts the next.
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.
-    - `recovery`: how it comes back after a crash, a `Recovery(...)`.
-    - `moved`: where the folders or buckets are now that its sources were read from, `{"old": "new"}`: the stream goes
-      on there. Needed for one start; it may stay.
-    - `max_epochs_per_batch`: how many epochs of an upstream one of its own takes in at most, 100 by default.
+    - `recovery`: how it recovers from a crash, a `Recovery(...)`.
+    - `moved`: new addresses of the folders or buckets of its sources, `{"old": "new"}`: the stream continues there.
+      Needed for one start; it may stay.
+    - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in, 100 by default.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
     `DataFrame` that asset's change log; `ins={"parameter": AssetIn(key=...)}` names an asset with another key.
@@ -84,7 +84,7 @@ def _key(function: Function, options: AssetOptions) -> dg.AssetKey:
         return dg.AssetKey([*prefixes, name or str(getattr(function, "__name__", ""))])
     if name or prefix:
         raise InvalidPipelineError(
-            f"a key says all: leave out name and key_prefix, or the key. key={key}, name={name}, key_prefix={prefix}"
+            f"a key includes name and prefix: leave out these, or the key. key={key}, name={name}, key_prefix={prefix}"
         )
     return dg.AssetKey.from_coercible(key)
 
@@ -94,11 +94,11 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         raise InvalidPipelineError(f"a streaming function returns its Stream; it cannot yield or await. function={key}")
     streaming = StreamingFunction(function, read_parameters(function), stream_options(**own_options(options)))
     _check(streaming, options)
-    # A resource may start Spark before the step's first line runs: from here on, a new JVM gets the settings it needs.
+    # A resource may start Spark before the step's first line runs: from here on, a new JVM has the settings it needs.
     announce_settings(os.environ)
     op_name = op_name_of(key)
     # Dagster makes the name of a check's output from its asset's key, and refuses some keys there. Such an asset is
-    # made under the op's name, which Dagster takes, and gets its own key afterwards.
+    # made under the op's name, which Dagster accepts, and gets its key afterwards.
     made_as = key if is_plain(key) else dg.AssetKey(op_name)
     own_config = config_class(streaming.parameters.config_type, streaming.options.mode, op_name)
     user_schema = options.get("config_schema")
@@ -124,7 +124,7 @@ def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
         given = parameters.resources.get(name, expected)
         if name != "spark" and given is not expected:
             raise InvalidPipelineError(
-                f"the resource key {name!r} is every streaming asset's own: give yours another. annotation={given}"
+                f"the resource key {name!r} is reserved by streaming assets: give yours another. annotation={given}"
             )
     if options.get("automation_condition") is not None and streaming.options.mode is Mode.CONTINUOUS:
         raise InvalidPipelineError(
@@ -138,7 +138,9 @@ def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
         )
     taken = sorted(set(RESERVED) & set(user_schema or ()))
     if taken:
-        raise InvalidPipelineError(f"these config fields are every streaming asset's own: rename yours. fields={taken}")
+        raise InvalidPipelineError(
+            f"these config fields are reserved by streaming assets: rename yours. fields={taken}"
+        )
 
 
 def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetOut:
@@ -158,7 +160,7 @@ def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.A
 
 
 def _compute(streaming: StreamingFunction, config_type: type[dg.Config] | None) -> Callable[..., Any]:
-    """The op's function. Its signature is made here, for Dagster reads from it what to hand over."""
+    """The op's function. Its signature is made here, because Dagster reads the arguments from it."""
 
     def compute(
         context: dg.AssetExecutionContext, config: dg.Config | None = None, **resources: object

@@ -1,4 +1,4 @@
-"""What `@streaming_asset` takes and what it refuses, with the reason."""
+"""The options that `@streaming_asset` takes, and those it refuses, with the reason."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,14 +16,14 @@ REFUSED = {
     "io_manager_key": "a stream's table is written by its commits and read through the IO manager 'epochs'",
     "io_manager_def": "a stream's table is written by its commits and read through the IO manager 'epochs'",
     "output_required": "the step always reports the newest epoch, or Dagster would skip what is downstream",
-    "dagster_type": "the step yields the news of an epoch, never a value that could be checked",
+    "dagster_type": "the step yields the metadata of an epoch, never a value that could be checked",
     "required_resource_keys": "name the resources as annotated parameters of the function instead",
     "check_specs": "the function returns a stream and no check results: write an @dg.asset_check that loads its table",
 }
 
 
 class OwnOptions(TypedDict, total=False):
-    """Our own options of a streaming asset."""
+    """The options of a streaming asset that `@dg.asset` does not have."""
 
     checkpoint_interval: Duration | None
     max_epochs_per_batch: int
@@ -38,7 +38,7 @@ class OwnOptions(TypedDict, total=False):
 
 
 class AssetOptions(OwnOptions, total=False):
-    """Every option of a streaming asset: our own, then those of `@dg.asset`."""
+    """Every option of a streaming asset: ours, then those of `@dg.asset`."""
 
     name: str | None
     key_prefix: str | Sequence[str] | None
@@ -63,7 +63,7 @@ class AssetOptions(OwnOptions, total=False):
 
 
 def check_names(options: Mapping[str, object]) -> None:
-    """Raises `InvalidPipelineError` for an option that a stream cannot have, TypeError for one that nobody knows."""
+    """Raises `InvalidPipelineError` for an option that a stream cannot have, TypeError for an unknown one."""
     for name in options:
         if name in REFUSED:
             raise InvalidPipelineError(f"a streaming asset takes no {name}: {REFUSED[name]}. option={name}")

@@ -1,7 +1,7 @@
 """Names that Dagster sees: of ops, jobs and sensors, made from asset keys; our resource key and run tags.
 
-Dagster refuses in an op's name what it allows in an asset key (dots, slashes, letters outside ASCII), so those get a
-name of their own that no other key can have.
+Dagster refuses in an op's name what it allows in an asset key (dots, slashes, letters outside ASCII), so those keys get
+a unique name.
 """
 
 import re
@@ -16,13 +16,13 @@ IO_MANAGER_KEY = "epochs"
 """The resource key of the IO manager through which ordinary assets read a stream's table."""
 
 ATTEMPT_TAG = "dagster_ckpt/attempt"
-"""Which relaunch in a row a Dagster run is; the first is 1."""
+"""The number of a relaunch in a row; the first is 1."""
 
 EPOCH_TAG = "dagster_ckpt/epoch"
 """The newest epoch ever committed when a Dagster run was relaunched: a later one is progress."""
 
 SAME_ERROR_TAG = "dagster_ckpt/same_error"
-"""With what error the Dagster runs before this one have failed, and how many in a row: what a crash loop is told by."""
+"""The error of the Dagster runs before this one, and how many in a row failed with it: it identifies a crash loop."""
 
 UNAVAILABLE_TAG = "dagster_ckpt/unavailable"
 """How many Dagster runs in a row before this one ended because the store or Spark's master did not answer."""
@@ -37,26 +37,26 @@ CODE_VERSION_TAG = "dagster_ckpt/code_version"
 """The asset's code version that a continuous Dagster run was started with."""
 
 NOT_ROLLED_BACK_TAG = "dagster_ckpt/not_rolled_back"
-"""The epoch that a person wanted to go back to in the Dagster run which this one replaces: it ended before it could."""
+"""The epoch of a rollback requested of the Dagster run that this one replaces: it ended before it could do it."""
 
 LAUNCHED_FOR_TAG = "dagster_ckpt/launched_for"
 """The code version that the sensor knew when it launched a Dagster run; the run itself may have loaded newer code."""
 
 DRAIN_TAG = "dagster_ckpt/drain"
-"""Put on a live Dagster run to end it cleanly at its next epoch. The value says why."""
+"""Put on a live Dagster run to end it cleanly at its next epoch. The value is the reason."""
 
 TURN_TAG = "dagster_ckpt/turn"
 """The step whose turn it is in a Dagster run with several streams: the others of it wait."""
 
 UNFIT_TAG = "dagster_ckpt/unfit"
-"""The Dagster run, and of its streams the one, whose pipeline cannot work as it is written: see `unfit`."""
+"""The Dagster run and the stream whose pipeline is invalid: see `unfit`."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def op_name_of(key: dg.AssetKey) -> str:
-    """The name of the op that computes this asset: Dagster's own where there is one, else one that ends in a hash."""
+    """The name of the op that computes this asset: Dagster's if it is valid, else one that ends in a hash."""
     name = _dagsters_name(key)
     if is_plain(key):
         return name
@@ -64,17 +64,17 @@ def op_name_of(key: dg.AssetKey) -> str:
 
 
 def is_plain(key: dg.AssetKey) -> bool:
-    """Whether the names that Dagster makes of this key itself are names to Dagster."""
+    """Whether the names that Dagster makes of this key are valid to Dagster."""
     return _NAME.fullmatch(_dagsters_name(key)) is not None
 
 
 def job_name_of(op_name: str, prefix: str | None = None) -> str:
-    """The name of the job that runs this stream alone. Not the op's: Dagster wants the two to differ."""
+    """The name of the job that runs this stream alone. Not the op's: Dagster requires different names."""
     return "_".join(part for part in (prefix, op_name, "job") if part)
 
 
 def distinct_names(names: Mapping[dg.AssetKey, str]) -> dict[dg.AssetKey, str]:
-    """Names that are all different: of keys that share one, the one with the fewest parts keeps it, in any order."""
+    """Unique names, in any order: of keys that share one, the key with the fewest parts keeps it."""
     distinct: dict[dg.AssetKey, str] = {}
     for key in sorted(names, key=lambda key: (len(key.path), key.path)):
         taken = names[key] in distinct.values()
@@ -83,7 +83,7 @@ def distinct_names(names: Mapping[dg.AssetKey, str]) -> dict[dg.AssetKey, str]:
 
 
 def unfit(run_id: str, stream: str) -> str:
-    """The value of `UNFIT_TAG`. It names the run itself, because Dagster copies a run's tags to the next try of it."""
+    """The value of `UNFIT_TAG`. It names the run, because Dagster copies a run's tags to its retry."""
     return f"{run_id} {stream}"
 
 

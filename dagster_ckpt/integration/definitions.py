@@ -21,9 +21,9 @@ def build_streaming_definitions(
 ) -> dg.Definitions:
     """The assets with their checks, a job for each, the recovery sensor and the resources under the keys they need.
 
-    A resource that is None is taken from the location's own, of the same key: `checkpoints`, `state` and `spark`.
-    `name` is put before the names of the jobs and the sensor, for a second call in one location. The location's
-    executor is left alone. Raises `InvalidPipelineError` for an asset that @streaming_asset did not make.
+    A resource that is None is taken from the location's resources, by the same key: `checkpoints`, `state`, `spark`.
+    `name` prefixes the names of the jobs and the sensor, for a second call in one location. The location's executor is
+    unchanged. Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
     assets = with_distinct_ops(assets)
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}

@@ -9,7 +9,7 @@ from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 
 
 def with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
-    """The assets, those of them with another op's name under one of their own: `a__b` and `["a", "b"]` share one.
+    """The assets, with unique op names: the keys `a__b` and `["a", "b"]` share one.
 
     Raises `InvalidPipelineError` for an asset that is no stream.
     """

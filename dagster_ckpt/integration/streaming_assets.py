@@ -12,24 +12,24 @@ from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 
 DEFAULT_STATE = LsmStateBackendResource()
 _DEFAULTS: Mapping[str, dg.ResourceDefinition] = {
-    # One object each: Dagster takes two assets with a resource of one key only where it is the very same.
+    # One object each: Dagster accepts two assets with a resource of one key only if it is the same object.
     "state": DEFAULT_STATE.get_resource_definition(),
     IO_MANAGER_KEY: epochs_of_checkpoints,
 }
 
 
 class StreamingAssetsDefinition(dg.AssetsDefinition):
-    """Where the location has nothing under `state` or `epochs`, it brings the default.
+    """Has defaults for `state` and `epochs`, for a location without these resources.
 
-    `dg.Definitions` and `dg.materialize` hand the location's resources to `with_resources`. A default that the asset
-    had before that would conflict with a resource of the location's.
+    `dg.Definitions` and `dg.materialize` pass the location's resources to `with_resources`. A default that the asset
+    had earlier would conflict with the location's resource.
     """
 
     @classmethod
     def of(cls, assets: dg.AssetsDefinition) -> "StreamingAssetsDefinition":
         """The same definition with the defaults."""
         with warnings.catch_warnings():
-            # Dagster passes on its own new attributes, and warns whoever does so.
+            # Dagster includes its beta attributes, and warns any caller who passes them on.
             warnings.simplefilter("ignore", dg.BetaWarning)
             warnings.simplefilter("ignore", dg.PreviewWarning)
             return cls(**assets.get_attributes_dict())

@@ -1,4 +1,4 @@
-"""Tools for tests of a user's own: `run_batches` for assets, `ProcessKit` for process functions.
+"""Tools for users' tests: `run_batches` for assets, `ProcessKit` for process functions.
 
 The kit needs neither Spark nor Dagster, and importing it loads neither.
 

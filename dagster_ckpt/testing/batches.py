@@ -1,4 +1,4 @@
-"""Run a streaming asset over given batches, in a test of the user's own."""
+"""Run a streaming asset over given batches, in a user's test."""
 
 import inspect
 import os
@@ -43,16 +43,16 @@ def run_batches(
     spark: SparkSession | None = None,
     shards: int = 2,
 ) -> pa.Table:
-    """The table of a streaming asset after it has worked these micro-batches, on a temporary store.
+    """The table of a streaming asset after it has processed these micro-batches, on a temporary store.
 
-    `asset` is what `@streaming_asset` made, or a function that returns a `Stream`. `batches` has, for each source that
-    was declared with `source(name, reader)` and the asset reads, and for each parameter that is an upstream stream, the
-    tables of its micro-batches: the first table of every source makes the first epoch, and so on. `arguments` fills
-    parameters other than the session, by name. `spark` is a session to use; by default the one that is there, else a
-    new local one. The result's rows have no order.
+    `asset` is made by `@streaming_asset`, or a function that returns a `Stream`. `batches` has the tables of the
+    micro-batches of each source that the asset reads with `source(name, reader)`, and of each parameter that is an
+    upstream stream: the first table of every source makes the first epoch, and so on. `arguments` are the parameters
+    other than the session, by name. `spark` is the session to use; by default the active one, else a new local one. The
+    result's rows have no order.
 
-    The rows of an upstream come, and stay, unless its tables have the column `_change_type`: then they are changes, of
-    each key at most one in a table (an update is two rows, before and after), and `keys` names its key columns.
+    The rows of an upstream are only added, unless its tables have the column `_change_type`: then they are changes, at
+    most one of each key in a table (an update is two rows, before and after), and `keys` names its key columns.
 
     Raises `InvalidPipelineError` for a source without batches, batches without a source, and whatever the run raises.
     """
@@ -105,8 +105,7 @@ class _BatchSession(NoMaxFileAgeSession):
         folder = self.folders.get(name)
         if folder is None:
             raise InvalidPipelineError(
-                "the asset reads a source that was given no batches: add them. "
-                f"source={name}, given={list(self.folders)}"
+                f"the asset reads a source without batches: add them. source={name}, given={list(self.folders)}"
             )
         self.unread.discard(name)
         schema = from_arrow_schema(pq.read_schema(min(folder.iterdir())))
@@ -114,7 +113,7 @@ class _BatchSession(NoMaxFileAgeSession):
 
 
 def _dropped(root: Path, batches: Batches) -> dict[str, Path]:
-    """Each source's tables as Parquet files in a folder of its own, in order."""
+    """Each source's tables as Parquet files in a separate folder, in order."""
     folders = {}
     for index, (name, tables) in enumerate(batches.items()):
         if not tables:
@@ -147,7 +146,7 @@ def _called(
         elif hints.get(name) is Stream:
             given[name] = _upstream(name, session.read_batches(name), tuple(keys.get(name, ())))
         elif parameter.default is inspect.Parameter.empty:
-            raise InvalidPipelineError(f"the asset takes a parameter more: give it in arguments=. parameter={name}")
+            raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
     stream = function(**given)
     if not isinstance(stream, Stream):
         raise InvalidPipelineError(f"a streaming function returns a Stream. returned={type(stream).__name__}")
@@ -157,7 +156,7 @@ def _called(
 def _upstream(name: str, frame: DataFrame, keys: tuple[str, ...]) -> Stream:
     if (CHANGE_TYPE in frame.columns) != bool(keys):
         raise InvalidPipelineError(
-            f"an upstream that updates rows has {CHANGE_TYPE} in its batches and its key in keys=, others neither. "
+            f"an upstream that updates rows needs {CHANGE_TYPE} in its batches and its key in keys=, others neither. "
             f"upstream={name}, columns={frame.columns}, keys={list(keys)}"
         )
     return Stream(frame, upstream=Upstream(name, keys))
@@ -179,6 +178,6 @@ def _session() -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    # Said here too: a JVM that has had a context before reads what is announced no more.
+    # Set here too: a JVM that has had a context before no longer reads the announced settings.
     builder = SparkSession.builder.master("local[2]").appName("run_batches").config(map=dict(NEEDED))
     return builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()

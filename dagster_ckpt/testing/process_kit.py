@@ -1,4 +1,4 @@
-"""Run a process function over given batches, in a test of the user's own: on the real state engine, without Spark."""
+"""Run a process function over given batches, in a user's test: on the real state engine, without Spark."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -34,21 +34,20 @@ _NAME = "kit"
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What one go at an epoch came to."""
+    """The result of one attempt at an epoch."""
 
     rows: pa.Table
     late: pa.Table
     manifest: Manifest
-    """What the state would be."""
+    """The manifest that the attempt would commit."""
 
 
 class ProcessKit:
-    """A process function at work, epoch by epoch, as a stream would run it: all in this process, and in memory.
+    """Runs a process function, epoch by epoch, as a stream would: all in this process, and in memory.
 
-    After each epoch everything but the state is thrown away, and the next one begins with a fresh copy of the function.
-    And each epoch is worked twice from the same state, as after a crash: `InvalidPipelineError` where the second time
-    other rows come out, or other state is left: then the function goes by something that is neither in its rows nor in
-    its state.
+    After each epoch everything but the state is discarded, and the next one begins with a fresh copy of the function.
+    Each epoch is run twice from the same state, as after a crash: `InvalidPipelineError` if the second attempt emits
+    other rows or leaves other state. Then the function depends on something outside its rows and its state.
     """
 
     def __init__(
@@ -63,11 +62,11 @@ class ProcessKit:
         shards: int = 2,
         memory_limit: Size = "64 MiB",
     ) -> None:
-        """`schema` has the columns of the rows; the rest is what the stream's steps would say.
+        """`schema` has the columns of the rows; the rest are the options of the stream's steps.
 
-        `keys` may be the name of one column. `delay` is how late a row may come (None: not at all), `expire_after` what
-        `key_by` is given, `shards` a power of two; a small `memory_limit` has state written and read in many pieces.
-        Raises `InvalidPipelineError` for what cannot work.
+        `keys` may be the name of one column. `delay` is how late a row may come (None: not at all), `expire_after` that
+        of `key_by`, `shards` a power of two; with a small `memory_limit`, state is written and read in many pieces.
+        Raises `InvalidPipelineError` for invalid options.
         """
         _check_options(event_time, delay, shards)
         self._function = function
@@ -89,7 +88,7 @@ class ProcessKit:
         self._late = schema.empty_table()
 
     def epoch(self, *batches: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Work these batches as one epoch, perhaps none; the rows that it adds to the stream's table.
+        """Run one epoch over these batches (none is fine); returns the rows that it adds to the stream's table.
 
         Rows are late by the watermark of the epochs before: this epoch's own rows move that of the next.
         """
@@ -126,7 +125,7 @@ class ProcessKit:
         return self._late
 
     def state(self, name: str) -> pa.Table:
-        """What the state of this name holds, of all keys: the key's columns and its own, in no order."""
+        """The state of this name, of all keys: the key's columns and the state's, in no order."""
         kind = self._function.state.get(name)
         if kind is None:
             there = list(self._function.state)
@@ -143,8 +142,7 @@ class ProcessKit:
         """The timers that are set, of all keys: the key's columns and `_time`, in no order."""
         if self._function.timers_within is None:
             raise InvalidPipelineError(
-                "the function sets no timers, as it says: give its class `timers_within`. "
-                f"function={type(self._function).__name__}"
+                f"the function sets no timers: give its class `timers_within`. function={type(self._function).__name__}"
             )
         return live_rows(self._store, self._manifest, TIMERS).drop_columns([HASH])
 
@@ -156,20 +154,20 @@ class ProcessKit:
             raise InvalidPipelineError(f"a batch is a pyarrow.Table, or a RecordBatch. given={type(batch).__name__}")
         if not batch.schema.equals(schema):
             raise InvalidPipelineError(
-                "a batch has the columns that the kit was told of: cast it. "
+                "a batch must have the kit's schema: cast it. "
                 f"columns={batch.schema.to_string()!r}, schema={schema.to_string()!r}"
             )
         return flatten(batch)
 
     def _differs(self, what: str, where: str) -> InvalidPipelineError:
         return InvalidPipelineError(
-            f"called again with the same rows and state, the function {what}: it must not go by the clock, by chance, "
-            "by the order of a set, or by what it keeps outside of its state. "
+            f"called again with the same rows and state, the function {what}: it must not depend on the clock, on "
+            "chance, on the order of a set, or on anything it keeps outside its state. "
             f"{where}function={type(self._function).__name__}, epoch={self._manifest.epoch}"
         )
 
     def _same_state(self, spec: StateTableSpec, first: _Attempt, again: _Attempt) -> bool:
-        """Whether a table holds the same rows, each as many times. The place of a row in a list is nothing."""
+        """Whether a table holds the same rows, each as many times. The position of a row in a list is ignored."""
         names = [name for name in spec.schema.names if name != INDEX]
         one, other = (live_rows(self._store, each.manifest, spec.name, names) for each in (first, again))
         if one.num_rows != other.num_rows or one.num_rows == 0:
@@ -178,7 +176,7 @@ class ProcessKit:
         return bool(np.array_equal(np.sort(codes[: one.num_rows]), np.sort(codes[one.num_rows :])))
 
     def _attempt(self, batches: Sequence[pa.Table], attempt: int) -> _Attempt:
-        """A go at the epoch, on the state of the one before."""
+        """One attempt at the epoch, on the state of the one before."""
         operator = ProcessOperator.from_pipeline(self._operator.pipeline, deepcopy(self._function))
         manifest = self._manifest
         epoch, shards = Epoch(manifest.version + 1), tuple(map(Shard, range(manifest.shards)))
@@ -212,7 +210,7 @@ class ProcessKit:
         return subkey_hashes(np.zeros(rows.num_rows, dtype=np.uint64), columns) << np.uint64(SHARD_BITS)
 
     def _see(self, batches: Sequence[pa.Table]) -> None:
-        """Keep the greatest event time that there was."""
+        """Keep the greatest event time."""
         if self._event_time is None:
             return
         for rows in batches:
@@ -220,7 +218,7 @@ class ProcessKit:
             self._greatest_us = max(known, default=None)
 
     def _move_watermark(self, at_least_us: int | None = None) -> None:
-        """Move that of the next epoch as a stream does."""
+        """Move the watermark of the next epoch as a stream does."""
         edit = EpochEdit((), (), batch_id=0, epoch_ms=0, delays_us=(self._delay_us,), at_least_us=at_least_us)
         now_us = moved_watermark(self._manifest.watermark_us, (self._greatest_us,), edit)
         self._manifest = replace(self._manifest, watermark_us=now_us)
@@ -236,14 +234,14 @@ def _check_options(event_time: str | None, delay: Duration | None, shards: int) 
 
 
 def _kept_in(spec: StateTableSpec) -> str:
-    """What of a function's state is in this table."""
+    """The part of a function's state that is in this table."""
     if spec.name == TIMERS:
         return "of=timers"
     return f"state={spec.name.removeprefix(state_table('')).removeprefix(size_table(''))}"
 
 
 def _after(manifest: Manifest, epoch: Epoch, state: TaskState) -> Manifest:
-    """The manifest of the epoch whose state this is."""
+    """The manifest of the epoch with this state."""
     lists = state.flush()
     runs: dict[str, tuple[tuple[RunRef, ...], ...]] = {
         spec.name: tuple(next(each.runs for each in lists[shard] if each.table == spec.name) for shard in sorted(lists))

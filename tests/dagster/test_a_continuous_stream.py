@@ -42,7 +42,7 @@ def test_events_go_out_while_it_runs_and_its_end_tells_the_newest_epoch(place: P
     place.instance.add_run_tags(run.run_id, {"dagster_ckpt/drain": "a new deploy"})
     result = live.end()
     assert result.success
-    assert closed_because(place) == "it was told to end at the next epoch"
+    assert closed_because(place) == "it was asked to end at the next epoch"
     versions = [(event.tags or {})["dagster/data_version"] for event in place.events()]
     newest = place.history().latest().epoch
     assert versions[-1] == f"counts@{newest}"

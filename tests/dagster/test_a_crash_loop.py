@@ -52,7 +52,7 @@ def test_the_third_same_error_at_one_epoch_stops_the_sensor_which_says_so_in_a_f
     assert world.check("s") is None
     result = world.tick()
     assert not result.run_requests
-    assert "3 runs in a row failed with the same error, without a new epoch: a person must look" in str(
+    assert "3 runs in a row failed with the same error, without a new epoch: manual action needed" in str(
         result.skip_reason
     )
     check = world.check("s")
@@ -135,7 +135,7 @@ def test_workers_that_die_without_a_word_use_up_the_attempts_and_then_the_check_
     assert world.ticks(30) == []
     check = world.check("s")
     assert check is not None
-    assert (check.metadata["failures"].value, check.metadata["error"].value) == (3, "died without a word")
+    assert (check.metadata["failures"].value, check.metadata["error"].value) == (3, "died without an error")
 
 
 def test_an_error_before_the_step_began_counts_as_well() -> None:

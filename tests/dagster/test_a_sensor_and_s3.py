@@ -28,7 +28,7 @@ def test_an_s3_that_does_not_answer_is_no_verdict(capfd: pytest.CaptureFixture[s
         server.answer = lambda request: (missing if request.command == "HEAD" else busy)(request)
         world = SensorWorld(dg.DagsterInstance.ephemeral(), [a_stream("s")], address=server.address())
         run = world.started("s")
-        assert "could not be judged" in str(world.tick(500).skip_reason)
+        assert "could not be checked" in str(world.tick(500).skip_reason)
     assert world.look(run).status is dg.DagsterRunStatus.STARTED
     logged = "".join(capfd.readouterr())
     assert "it has too much to do; try again later. reason=SlowDown, said='*** wants *** of http://***@host/'" in logged

@@ -240,7 +240,7 @@ def test_a_continuous_stream_asked_for_beside_another_is_an_error_before_spark_s
         e.step_failure_data.error.cause.message for e in result.all_events if e.event_type_value == "STEP_FAILURE"
     ]
     assert len(errors) == 2
-    assert all("a Dagster run of its own" in error and "streams=one, two" in error for error in errors)
+    assert all("needs a separate Dagster run" in error and "streams=one, two" in error for error in errors)
 
 
 def test_a_function_that_returns_no_stream_is_told_so_and_not_tried_again(place: Place) -> None:

@@ -83,7 +83,7 @@ def test_the_check_says_what_does_not_answer_and_that_the_sensor_goes_on() -> No
     check = world.check("s")
     assert check is not None
     assert not check.passed
-    for words in ("does not answer", "the sensor starts the stream again", "No space left on device"):
+    for words in ("does not answer", "the sensor keeps restarting the stream", "No space left on device"):
         assert words in str(check.description)
     assert check.metadata["failures"].value == 3
     assert check.metadata["last_epoch"].value == writer.manifest.epoch

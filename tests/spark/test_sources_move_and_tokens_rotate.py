@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.cli.output import documents
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError
-from dagster_ckpt.integration.step.epoch_metadata import Pace, epoch_metadata
+from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
 from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import START_S, drop
 from tests.spark.streams import FAST, Function, StreamUnderTest
@@ -83,7 +83,7 @@ def test_a_token_in_a_files_name_is_kept_nowhere_and_the_file_is_read_once(
     assert [row["k"] for row in stream.rows()] == ["0", "1", "2", "3"]
     manifest = stream.history().manifest()
     shown = documents.show(stream.history().latest(), manifest, None)
-    for text in (whole_store(stream), repr(manifest), repr(shown), repr(epoch_metadata(manifest, Pace()))):
+    for text in (whole_store(stream), repr(manifest), repr(shown), repr(epoch_metadata(manifest))):
         assert "SECRET" not in text
     again = arrive(3, "departures.parquet?sig=SECRET4&page=4")
     assert again.exists()

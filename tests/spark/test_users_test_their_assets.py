@@ -79,7 +79,7 @@ def test_in_a_run_the_source_is_what_its_reader_reads(spark: SparkSession) -> No
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ({"departures": [batch(1)]}, r"given no batches.*source=more, given=\['departures'\]"),
+        ({"departures": [batch(1)]}, r"a source without batches.*source=more, given=\['departures'\]"),
         ({"departures": [batch(1)], "more": [batch(1)], "other": [batch(1)]}, r"names=\['other'\]"),
         ({"departures": [], "more": [batch(1)]}, "at least one table.*source=departures"),
     ],

@@ -1,16 +1,16 @@
-"""Answers, as text for people and as JSON for programs.
+"""Results, as text for people and as JSON for programs.
 
 Reading order
 
     documents        JSON documents
     text_tables      tables with units and relative times
-    text_layout      how tables and lines are set
-    amounts          counts, sizes and times as people read them
+    text_layout      layout of tables and lines
+    amounts          counts, sizes and times for people
     result_order     the order of rows
 
 Parts of both
     operator_text    an operator in a line
-    source_text      how far a source was read
+    source_text      the position in a source
     snapshot_text    a snapshot of several streams
     subscriber_text  subscribers
     writer_text      the writer

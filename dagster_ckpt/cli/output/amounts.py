@@ -1,4 +1,4 @@
-"""Numbers as people like to read them. Programs get the raw ones (`--json`)."""
+"""Numbers for people. Programs get the raw ones (`--json`)."""
 
 from datetime import UTC, datetime
 
@@ -45,7 +45,7 @@ def ago(then: datetime, now: datetime) -> str:
     for length, unit in _STEPS:
         if seconds >= length:
             return f"{seconds // length} {unit} ago"
-    # Clocks of two hosts differ a little.
+    # Clocks of two hosts differ slightly.
     return "just now" if seconds > -60 else f"in {duration(-seconds * 1_000)}"
 
 

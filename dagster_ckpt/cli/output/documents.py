@@ -1,4 +1,4 @@
-"""What programs read: each command prints one JSON document. Keys are only ever added; times are ISO 8601 in UTC."""
+"""JSON output: each command prints one document. Keys are only ever added; times are ISO 8601 in UTC."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -41,7 +41,7 @@ def changes(stream: str, table: pa.Table, limit: int | None) -> Document:
 
 
 def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Document:
-    """An epoch, the manifest that shows it, and, of the current epoch, who writes the next one; null for others."""
+    """An epoch, the manifest that shows it, and, for the current epoch, the writer; null for others."""
     pipeline = manifest.pipeline
     return {
         **_info(info),
@@ -82,7 +82,7 @@ def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Docu
 
 
 def verify(store: str, verified: Sequence[Verification]) -> Document:
-    """What was read of each stream, and every damaged object."""
+    """What was read from each stream, and every damaged object."""
     return {"store": store, "streams": [{"whole": each.whole, **asdict(each)} for each in verified]}
 
 
@@ -97,22 +97,22 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> Document:
 
 
 def pinned(stream: str, pin: PinInfo) -> Document:
-    """The pin that is there now."""
+    """The pin that exists now."""
     return {"stream": stream, **asdict(pin)}
 
 
 def forked(info: EpochInfo, origin: str, epoch: int) -> Document:
-    """The new stream's current epoch, and which of which stream it is."""
+    """The new stream's current epoch, and the origin stream and epoch."""
     return {**_info(info), "forked_from": {"stream": origin, "epoch": epoch}}
 
 
 def unpinned(stream: str, name: str) -> Document:
-    """The pin that is gone."""
+    """The removed pin."""
     return {"stream": stream, "unpinned": name}
 
 
 def collected(store: str, removed: Mapping[str, Collected]) -> Document:
-    """How many objects of each kind were removed of each stream."""
+    """How many objects of each kind were removed from each stream."""
     return {"store": store, "streams": [{"stream": name, **asdict(each)} for name, each in removed.items()]}
 
 

@@ -1,4 +1,4 @@
-"""An operator and its parameters in a line that people can read."""
+"""An operator and its parameters in one readable line."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ def _value(name: str, value: object) -> str:
         sizes = {key: each for key, each in value.items() if key != "kind" and each}
         return f"{value['kind']}({', '.join(_words(sizes))})"
     if isinstance(value, Sequence) and not isinstance(value, str) and value and all(value):
-        # Of each input one, or the several key columns of each.
+        # One per input, or the key columns of each.
         inputs = [each if isinstance(each, str) else ",".join(map(str, each)) for each in value]
         return "|".join(inputs)
     return value if isinstance(value, str) else json.dumps(value)

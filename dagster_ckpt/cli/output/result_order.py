@@ -1,4 +1,4 @@
-"""The order in which people and programs get rows: by key, wherever the engine keeps them."""
+"""The order of rows in the output: by key, wherever the engine stores them."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
 
 def by_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows in the order of the key; as they come where not all of its columns are there."""
+    """The rows in the order of the key; unsorted if one of its columns is missing."""
     order = _order(table, keys)
     return _sorted(table, order) if order else table
 
 
 def by_epoch_and_key(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows of a change log, epoch after epoch, in the order of the key; what a row was comes before what it is."""
+    """The rows of a change log, epoch after epoch, in the order of the key; the preimage before the postimage."""
     order = _order(changes, keys)
-    # An append-only stream has no key, and its rows have an order of their own.
+    # An append-only stream has no key, and its rows have an order already.
     return _sorted(changes, [(EPOCH, "ascending"), *order, (CHANGE_TYPE, "descending")]) if order else changes
 
 
@@ -30,7 +30,7 @@ def _order(table: pa.Table, keys: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _sorted(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
-    # By number: Arrow takes a name that begins with a dot or a bracket for a path.
+    # By number: Arrow reads a name that begins with a dot or a bracket as a path.
     columns = {str(number): table.column(name) for number, (name, _) in enumerate(order)}
     directions = [(str(number), direction) for number, (_, direction) in enumerate(order)]
     return table.take(pc.sort_indices(pa.table(columns), sort_keys=directions))

@@ -1,4 +1,4 @@
-"""What is said of several streams at one moment: to people, and to programs."""
+"""A snapshot of several streams, as text and as JSON."""
 
 from rich.markup import escape
 
@@ -28,7 +28,7 @@ def listed(consistency: str, snapshot: Snapshot) -> None:
     for name in snapshot.left_out:
         say(f"[bold]{escape(name)}[/] is left out: its table is still being created. --include-creating shows it.")
     if consistency == "aligned" and table.row_count > 1:
-        say("[dim]Each has consumed exactly what is shown of those it reads.[/]")
+        say("[dim]Each has consumed exactly the shown epochs of its upstreams.[/]")
 
 
 def documented(consistency: str, snapshot: Snapshot) -> Document:

@@ -1,4 +1,4 @@
-"""How far a source was read, as people say it."""
+"""The position in a source, as text."""
 
 from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
@@ -6,13 +6,13 @@ from dagster_ckpt.protocol.manifest.manifest import SourcePosition
 
 
 def in_words(position: SourcePosition) -> str:
-    """The source, and where the stream stands in it."""
+    """The source, and the stream's position in it."""
     source, seen = position.source, sum(index.entries for index in position.files.index) + len(position.files.tail)
     if position.current is None:
         at = "no position yet"
     elif source.format == FORMAT:
         at = _read(decode(position.current))
-    else:  # of files Spark's own offset is but the number of a batch
+    else:  # for files Spark's offset is only the number of a batch
         at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
     what = "stream" if source.format == FORMAT else source.format
     return f"{what} {source.address}, {at}"

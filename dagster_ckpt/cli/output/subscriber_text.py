@@ -1,4 +1,4 @@
-"""What is said of the streams that read another one: to people, and to programs."""
+"""The subscribers of a stream, as text and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from dagster_ckpt.history import SubscriberInfo
 
 
 def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
-    """The subscribers of a stream: how far each is, and what is kept for it."""
+    """The subscribers of a stream: how far each has read, and what is kept for it."""
     table = new_table("read by", ">up to epoch", ">epochs behind", ">log kept from", "")
     for each in subscribers:
         table.add_row(
@@ -30,13 +30,13 @@ def documented(stream: str, subscribers: Sequence[SubscriberInfo]) -> Document:
     return {"stream": stream, "subscribers": [asdict(each) for each in subscribers]}
 
 
-def let_go(stream: str, name: str) -> None:
-    """The subscriber that is gone."""
+def removed(stream: str, name: str) -> None:
+    """The removed subscriber."""
     say(f"The change log of [bold]{escape(stream)}[/] is no longer kept for {escape(name)}.")
 
 
 def unsubscribed(stream: str, name: str) -> Document:
-    """The subscriber that is gone."""
+    """The removed subscriber."""
     return {"stream": stream, "unsubscribed": name}
 
 
@@ -44,5 +44,5 @@ def _standing(subscriber: SubscriberInfo) -> str:
     if subscriber.gone:
         return "[red]its stream is not in the store[/]"
     if subscriber.ahead:
-        return "[red]has read what a rollback left behind: roll it back too[/]"
+        return "[red]has read abandoned epochs: roll it back too[/]"
     return "[red]cut off: roll it back to epoch 0[/]" if subscriber.cut_off else ""

@@ -1,4 +1,4 @@
-"""How tables and lines are set: whole lines, whatever the width, for a cell that was cut is lost."""
+"""Layout of tables and lines: whole lines at any width, because a truncated cell is lost."""
 
 from collections.abc import Iterable
 
@@ -11,16 +11,16 @@ NOTHING = "[dim]-[/]"
 
 
 class Expendable(Column):
-    """A column that is left out where the terminal is too narrow for all, the last one first."""
+    """A column that is left out if the terminal is too narrow for all, the last one first."""
 
 
 def new_table(*headers: str) -> Table:
-    """Columns by their headers; one that begins with `>` is set to the right, with `~` (before that) is expendable."""
+    """Columns by their headers; `>` before a header aligns it to the right, `~` (before that) makes it expendable."""
     return table_of(_column(header) for header in headers)
 
 
 def table_of(columns: Iterable[Column]) -> Table:
-    """A table of these columns, set as all of ours are."""
+    """A table of these columns, in the common layout."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
 
 
@@ -42,7 +42,7 @@ def say(what: Table | str) -> None:
         console.print(what, soft_wrap=True)
         return
     what, left_out = _narrowed(what, console) if console.is_terminal else (what, [])
-    # A line that the terminal wraps can still be read, and a pipe has no width; a cell that was cut is lost.
+    # A line that the terminal wraps can still be read, and a pipe has no width; a truncated cell is lost.
     console.width = max(console.width, _width(what, console))
     console.print(what)
     if left_out:
@@ -50,7 +50,7 @@ def say(what: Table | str) -> None:
 
 
 def _narrowed(table: Table, console: Console) -> tuple[Table, list[str]]:
-    """The table without columns that may be left out, until it fits; the headers of those."""
+    """The table without the expendable columns that do not fit; the headers of those."""
     left_out: list[str] = []
     while _width(table, console) > console.width and any(isinstance(each, Expendable) for each in table.columns):
         last = max(at for at, each in enumerate(table.columns) if isinstance(each, Expendable))
@@ -60,7 +60,7 @@ def _narrowed(table: Table, console: Console) -> tuple[Table, list[str]]:
 
 
 def _without(table: Table, left_out: int) -> Table:
-    """A table of the other columns. Made anew: a column knows its place, and the last one is set without a margin."""
+    """A new table of the other columns: a column knows its position, and the last one has no margin."""
     kept = [each for at, each in enumerate(table.columns) if at != left_out]
     narrower = table_of(each.copy() for each in kept)
     for cells in zip(*(each.cells for each in kept), strict=True):

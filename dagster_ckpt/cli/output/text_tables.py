@@ -1,4 +1,4 @@
-"""What people read: tables with units, relative times and thousand separators. Programs take `documents`."""
+"""Output for people: tables with units, relative times and thousand separators. Programs use `documents`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def streams(store: str, newest: Sequence[EpochInfo]) -> None:
 
 
 def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]) -> None:
-    """The epochs of a stream that can be read, newest first, and what they are pinned as."""
+    """The epochs of a stream that can be read, newest first, and the names of their pins."""
     if not readable:
         say(f"{escape(stream)} has no epoch yet.")
         return
@@ -70,17 +70,17 @@ def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]
 
 
 def read(info: EpochInfo, table: pa.Table, limit: int | None) -> None:
-    """The first `limit` rows of the stream's table, a screenful where nobody said how many."""
+    """The first `limit` rows of the stream's table, by default a screenful."""
     _say_rows(table, limit, f"of {info.stream} at epoch {info.epoch}")
 
 
 def changes(stream: str, table: pa.Table, limit: int | None) -> None:
-    """The first `limit` rows of a change log, a screenful where nobody said how many."""
+    """The first `limit` rows of a change log, by default a screenful."""
     _say_rows(table, limit, f"of the change log of {stream}")
 
 
 def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> None:
-    """An epoch, the manifest that shows it, and, of the current epoch, who writes the next one."""
+    """An epoch, the manifest that shows it, and, for the current epoch, the writer."""
     facts = [*_facts(info, manifest, _now()), *_writing(writer)]
     width = max(len(name) for name, _ in facts) + 3
     say(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {_standing(info)}\n")
@@ -89,7 +89,7 @@ def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> None
 
 
 def verify(store: str, verified: Sequence[Verification]) -> None:
-    """What was read of each stream, then every damaged object and the way back."""
+    """What was read from each stream, then every damaged object and the command that repairs it."""
     table = new_table(
         "stream", ">epoch", ">manifests", ">state files", ">change logs", ">indexes", ">pins", ">read", ""
     )
@@ -113,7 +113,7 @@ def verify(store: str, verified: Sequence[Verification]) -> None:
 
 def rollback(info: EpochInfo) -> None:
     """The epoch that the stream shows now."""
-    say(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run goes on from there.")
+    say(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run continues from there.")
 
 
 def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
@@ -129,27 +129,27 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
             f"[dim]{amounts.ago(pin.pinned_at, now)}[/]",
             _forked_for(pin),
         )
-    say(table if pinned else f"Nothing of {escape(stream)} is pinned.")
+    say(table if pinned else f"{escape(stream)} has no pins.")
 
 
 def pinned(stream: str, pin: PinInfo) -> None:
-    """The pin that is there now."""
+    """The pin that exists now."""
     say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {_quoted(pin.name)}.")
 
 
 def forked(info: EpochInfo, origin: str, epoch: int) -> None:
-    """The new stream's current epoch, and which of which stream it is."""
+    """The new stream's current epoch, and the origin stream and epoch."""
     begins = f"with epoch {epoch} of {escape(origin)}, as its epoch {info.epoch}" if epoch else "empty"
     say(f"[bold]{escape(info.stream)}[/] begins {begins}.")
 
 
 def unpinned(stream: str, name: str) -> None:
-    """The pin that is gone."""
+    """The removed pin."""
     say(f"{_quoted(name)} of [bold]{escape(stream)}[/] is unpinned.")
 
 
 def collected(store: str, removed: Mapping[str, Collected]) -> None:
-    """How many objects of each kind were removed of each stream."""
+    """How many objects of each kind were removed from each stream."""
     table = new_table("stream", ">manifests", ">files", ">leases", ">leftovers")
     for name, each in removed.items():
         counts = (each.manifests, each.files, each.leases, each.leftovers)
@@ -159,17 +159,17 @@ def collected(store: str, removed: Mapping[str, Collected]) -> None:
     for name, each in removed.items():
         of = f"[bold]{escape(name)}[/]"
         for slow in each.cut_off:
-            say(f"{escape(slow)} is too far behind {of}: its part of the change log is no longer kept.")
+            say(f"{escape(slow)} lags too far behind {of}: the change log is no longer kept for it.")
         for gone in each.gone:
-            say(f"{escape(gone)} reads {of} and is not in the store: its part of the change log is kept all the same.")
+            say(f"{escape(gone)} reads {of} and is not in the store: the change log is still kept for it.")
     every = sum(each.manifests + each.files + each.leases + each.leftovers for each in removed.values())
     say(f"[dim]{amounts.count(every, 'object')} removed from {escape(store)}.[/]")
 
 
 def reshard(info: EpochInfo) -> None:
-    """The number of shards that the stream has now."""
+    """The stream's new number of shards."""
     shards = amounts.count(info.shards, "shard")
-    say(f"[bold]{escape(info.stream)}[/] has {shards} at epoch {info.epoch}; its next Dagster run goes on.")
+    say(f"[bold]{escape(info.stream)}[/] has {shards} at epoch {info.epoch}; its next Dagster run continues.")
     say(f"Give its asset the same number: shards={info.shards}.")
 
 
@@ -193,7 +193,7 @@ def _quoted(name: str) -> str:
 def _forked_for(pin: PinInfo) -> str:
     if pin.fork is None:
         return ""
-    return f"for the fork {escape(pin.fork)}{', [yellow]which is not there: unpin it[/]' if pin.orphan else ''}"
+    return f"for the fork {escape(pin.fork)}{', [yellow]which does not exist: unpin it[/]' if pin.orphan else ''}"
 
 
 def _print_damage(verified: Verification) -> None:
@@ -205,9 +205,9 @@ def _print_damage(verified: Verification) -> None:
     if verified.command is None:
         say(f"The current epoch, {verified.epoch}, is whole.")
     elif verified.good_epoch is None:
-        say("No retained epoch is whole: restore the objects from a backup, or begin anew:")
+        say("No retained epoch is whole: restore the objects from a backup, or empty the stream:")
     else:
-        say(f"The newest epoch that is whole is {verified.good_epoch}. To go back to it:")
+        say(f"The newest epoch that is whole is {verified.good_epoch}. To roll back to it:")
     if verified.command is not None:
         say(f"    {escape(verified.command)}")
 
@@ -251,7 +251,7 @@ def _shard(time: ShardTime) -> str:
 
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
-    """What the stream does, and what it keeps of it."""
+    """The stream's operator, key and state."""
     pipeline = manifest.pipeline
     yield "operator", escape(in_words(pipeline))
     if pipeline.keys:
@@ -270,7 +270,7 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
 
 
 def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
-    """What was read until then, and whose it is."""
+    """The stream's sources and owner."""
     for origin in manifest.ancestors[-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
@@ -289,7 +289,7 @@ def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
 
 def _owner(owner: Owner) -> str:
     if owner == NOBODY:
-        return "nobody yet: the asset that opens it first"
+        return "none yet: the asset that opens it first"
     location = f", code location {owner.location}" if owner.location else ""
     return f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}"
 
@@ -306,7 +306,7 @@ def _state(shards: Sequence[Sequence[RunRef]]) -> str:
     if not files:
         return "no file"
     longest = max(map(len, shards))
-    # Rows of files and of the table are two numbers: a row that was updated is in several files until they are merged.
+    # Rows of files are more than rows of the table: an updated row is in several files until they are merged.
     return f"{_files(sum(file.rows for file in files), files)}, at most {longest} in a shard"
 
 
@@ -334,7 +334,7 @@ def _cell(value: object) -> str:
         return "[dim]null[/]"
     text = _number(value) if isinstance(value, float) else str(value)
     if not text.isprintable():
-        text = repr(text)[1:-1]  # data must not move the cursor of whoever looks at it
+        text = repr(text)[1:-1]  # data must not move the reader's cursor
     return escape(text if len(text) <= _CELL_CHARS_MAX else f"{text[: _CELL_CHARS_MAX - 1]}…")
 
 

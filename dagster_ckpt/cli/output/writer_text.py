@@ -1,4 +1,4 @@
-"""What is said of a stream's writer: to people, and to programs."""
+"""A stream's writer, as text and as JSON."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -20,11 +20,11 @@ _LIVES = {
 
 
 _ENDINGS = {
-    "input_done": "all its input was read",
-    "run_for": "its time (run_for) was over",
+    "input_done": "it read all input",
+    "run_for": "its run_for was over",
     "stopped": "it was stopped",
 }
-"""Why a writer ended, where the lease has a word for it; all else is a sentence."""
+"""Why a writer ended, where the lease has a code for it; other reasons are sentences."""
 
 
 def in_words(writer: WriterInfo) -> str:
@@ -37,42 +37,42 @@ def in_words(writer: WriterInfo) -> str:
 
 
 def work_in_words(work: EpochProgress) -> str:
-    """`epoch 42: 37 of 200 tasks done in 12 s`, and which of the others is the slowest."""
+    """`epoch 42: 37 of 200 tasks done in 12 s`, and the slowest of the others."""
     slowest = f"; slowest: {escape(work.slowest)}, {amounts.duration(work.slowest_ms)}" if work.slowest else ""
     took = amounts.duration(work.elapsed_ms)
     return f"epoch {work.epoch}: {work.tasks_done:,} of {amounts.count(work.tasks, 'task')} done in {took}{slowest}"
 
 
-def waiting(stream: str, say_so: Callable[[str], None]) -> Callable[[WriterInfo], None]:
-    """Says of a writer that was asked to end, and has not yet, what it does."""
+def waiting(stream: str, show: Callable[[str], None]) -> Callable[[WriterInfo], None]:
+    """A callback that shows the progress of a draining writer."""
 
-    def told(writer: WriterInfo) -> None:
+    def progressed(writer: WriterInfo) -> None:
         work = "no epoch in work" if writer.work is None else work_in_words(writer.work)
-        say_so(f"{escape(stream)} after epoch {writer.epoch}, {work}")
+        show(f"{escape(stream)} after epoch {writer.epoch}, {work}")
 
-    return told
+    return progressed
 
 
 def asked_to_end(drained: Mapping[str, WriterInfo | None]) -> None:
-    """Who was asked to end; None where nobody writes the stream."""
+    """The writers that were asked to end; None for a stream without one."""
     for stream, writer in drained.items():
         if writer is None:
-            say(f"Nobody writes [bold]{escape(stream)}[/]: there is nothing to drain.")
+            say(f"[bold]{escape(stream)}[/] has no live writer: there is nothing to drain.")
         else:
             say(f"[bold]{escape(stream)}[/] ends at its next epoch: {in_words(writer)}.")
 
 
 def ended(drained: Mapping[str, WriterInfo | None]) -> None:
-    """Who has ended, and at which epoch."""
+    """The writers that have ended, and their last epochs."""
     for stream, writer in drained.items():
         if writer is None:
-            say(f"Nobody writes [bold]{escape(stream)}[/]: there is nothing to drain.")
+            say(f"[bold]{escape(stream)}[/] has no live writer: there is nothing to drain.")
         else:
             say(f"[bold]{escape(stream)}[/] has ended at epoch {writer.epoch}: {in_words(writer)}.")
 
 
 def drains(drained: Mapping[str, WriterInfo | None]) -> Document:
-    """The writer of each stream as it is now; null where nobody writes it."""
+    """The current writer of each stream; null for a stream without one."""
     return {
         "streams": [
             {"stream": stream, "writer": None if writer is None else asdict(writer)}

@@ -2,10 +2,10 @@
 
 Reading order
 
-    recovery_policy     how a stream comes back after a crash
+    recovery_policy     how a stream recovers from a crash
     stream_options      the options of one streaming asset
-    streaming_function  what a streaming asset is beside a Dagster asset
-    parameters          what its function asks for
+    streaming_function  the user's function and options, attached to the Dagster asset
+    parameters          the parameters of that function
     upstream_assets     upstream streaming assets as parameters
     run_config          the run config of a streaming asset
     resources           the two resources of a streaming location

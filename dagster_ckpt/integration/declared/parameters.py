@@ -1,4 +1,4 @@
-"""What a streaming function asks for: its parameters, read once when it is decorated."""
+"""The parameters of a streaming function, read once when it is decorated."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 @dataclass(frozen=True)
 class Parameters:
-    """A streaming function's parameters by what fills them.
+    """A streaming function's parameters by the kind of their arguments.
 
-    `resources` maps a resource key to its annotation, `upstreams` the name of an upstream to what it is wanted as:
-    `Stream` or `DataFrame`.
+    `resources` maps a resource key to its annotation, `upstreams` the name of an upstream to its annotation: `Stream`
+    or `DataFrame`.
     """
 
     context: str | None
@@ -38,7 +38,7 @@ class Parameters:
         resources: Mapping[str, object],
         upstreams: Mapping[str, object],
     ) -> dict[str, object]:
-        """What the function is called with."""
+        """The arguments of the function's call."""
         arguments: dict[str, object] = {name: resources[name] for name in self.resources}
         arguments.update({name: upstreams[name] for name in self.upstreams})
         arguments.update(dict.fromkeys(self.sparks, spark))
@@ -50,7 +50,7 @@ class Parameters:
 
 
 def read_parameters(function: Callable[..., object]) -> Parameters:
-    """The parameters of a streaming function. Raises `InvalidPipelineError` for one that nothing can fill."""
+    """The parameters of a streaming function. Raises `InvalidPipelineError` for an unsupported one."""
     hints = _hints(function)
     context: str | None = None
     config: tuple[str, type[dg.Config]] | None = None
@@ -79,13 +79,13 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
                 )
             config = (name, hint)
         else:
-            raise InvalidPipelineError(_nothing_fills(name, hint))
+            raise InvalidPipelineError(_unsupported(name, hint))
     config_name, config_type = config or (None, None)
     return Parameters(context, tuple(sparks), config_name, config_type, resources, upstreams)
 
 
 def is_resource(hint: object) -> bool:
-    """Whether a parameter annotated so is filled by a Dagster resource."""
+    """Whether this is the annotation of a Dagster resource."""
     if isinstance(hint, type) and issubclass(hint, dg.ConfigurableResource | dg.ConfigurableIOManager):
         return True
     return getattr(hint, "__metadata__", None) == (_RESOURCE_MARK,)
@@ -96,19 +96,19 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise InvalidPipelineError(
-            "an annotation names something that is not imported where the function is defined: import it for real, "
+            "an annotation names something that is not imported where the function is defined: import it at run time, "
             f"not only for type checkers. name={error.name}"
         ) from error
 
 
-def _nothing_fills(name: str, hint: object) -> str:
+def _unsupported(name: str, hint: object) -> str:
     if hint is None:
         return (
-            "a streaming function's parameters are named or annotated: `context`, `spark: SparkSession`, a resource or "
-            f"a dg.Config, an upstream streaming asset `Stream` (its table) or `DataFrame` (its change log). For an "
-            f"upstream asset that is not read here use deps=[...]. parameter={name}"
+            "a parameter has no annotation: name it `context` or `spark`, or annotate it as SparkSession, a resource, "
+            f"a dg.Config, or, for an upstream streaming asset, Stream (its table) or DataFrame (its change log). For "
+            f"an upstream asset that is not read here use deps=[...]. parameter={name}"
         )
     return (
-        "nothing can fill this parameter: it may be annotated SparkSession, Stream, DataFrame, a ConfigurableResource, "
-        f"a dg.ResourceParam or a dg.Config. parameter={name}, annotation={hint}"
+        "unsupported parameter annotation: use SparkSession, Stream, DataFrame, a ConfigurableResource, a "
+        f"dg.ResourceParam or a dg.Config. parameter={name}, annotation={hint}"
     )

@@ -1,4 +1,4 @@
-"""How a stream comes back after a crash: what users say of it."""
+"""How a stream recovers from a crash: the user's settings."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,21 @@ from dagster_ckpt.quantities import Duration, milliseconds
 START_TIMEOUT_MS = 180_000
 """A step that has not opened its stream this long after its start never will: Spark needs seconds.
 
-The same for a run that Dagster took from its queue and whose worker was never heard of: Dagster itself may have been
-killed while it launched it, and then nobody tells. So long Dagster's own run monitoring waits too, where it is on.
+The same holds for a run that Dagster dequeued and whose worker never reported: Dagster may have been killed while it
+launched the run. Dagster's run monitoring, where it is on, has the same timeout.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How a stream comes back after a crash.
+    """How a stream recovers from a crash.
 
-    `max_attempts` relaunches in a row without a single committed epoch, then a person must look. The first follows at
-    once, the second after `backoff`, each further one after twice the time, at most `backoff_max`. `same_error_max`
-    runs in a row that failed with the same error are a crash loop, and end it earlier. While the store or Spark's
-    master does not answer, neither bound counts: relaunches go on, `backoff_max` apart in the end. A writer whose lease
-    has not been renewed for `lease_timeout` is taken for dead; it renews three times as often.
+    It is relaunched up to `max_attempts` times in a row without a committed epoch; then it waits for a person. The
+    first relaunch follows at once, the second after `backoff`, each further one after twice the time, at most
+    `backoff_max`. `same_error_max` runs in a row that failed with the same error are a crash loop, which ends it
+    earlier. While the store or Spark's master does not answer, neither bound counts: relaunches continue, in the end
+    `backoff_max` apart. A writer whose lease was not renewed for `lease_timeout` is taken for dead; a live one renews
+    it three times as often.
     """
 
     max_attempts: int = 5
@@ -64,7 +65,7 @@ class Recovery:
 
     @property
     def start_timeout_ms(self) -> int:
-        """Never shorter than a polite opening may take: it waits for one `lease_timeout`."""
+        """Never shorter than an opening that does not fence may take: it waits for one `lease_timeout`."""
         return max(START_TIMEOUT_MS, 2 * self.lease_timeout_ms)
 
     def wait_ms(self, attempt: int) -> int:

@@ -1,4 +1,4 @@
-"""The two resources of a streaming location: where epochs are kept and how often, and how state is held at work."""
+"""The two resources of a streaming location: the store and its commits, and the state engine of the workers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ _INT_ENV_VAR = type(dg.EnvVar.int("ANY"))
 
 
 def _bounded(given: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """The field's number; what an environment variable holds is checked where the resource is used."""
+    """The field's number; the value of an environment variable is checked where the resource is used."""
     number = handler(given)
     least, greatest = _BOUNDS[info.field_name or ""]
     if not isinstance(given, _INT_ENV_VAR) and not least <= number <= greatest:
@@ -35,7 +35,7 @@ def _bounded(given: object, handler: ValidatorFunctionWrapHandler, info: Validat
 
 
 class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
-    """Where the streams of a code location are kept, and how often an epoch is committed.
+    """Where the streams of a code location are stored, and how often an epoch is committed.
 
     `storage_options` are a dependency, not config, because Dagster's UI shows config. Values may be `dg.EnvVar`.
     """
@@ -44,24 +44,26 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 
     url: str = Field(description="The store, such as file:///data/checkpoints.")
     storage_options: dg.ResourceDependency[Mapping[str, Any]] = _NO_OPTIONS
-    checkpoint_interval: str = Field(default="10s", description="The time between two epochs; an asset's own beats it.")
-    event_interval: str = Field(
-        default="30s", description="Dagster hears of an epoch at most this often while a stream runs."
+    checkpoint_interval: str = Field(
+        default="10s", description="The time between two epochs; an asset may override it."
     )
-    timeout: str = Field(default="10 minutes", description="An epoch that takes longer is given up.")
+    event_interval: str = Field(
+        default="30s", description="The least time between two events that a running stream logs to Dagster."
+    )
+    timeout: str = Field(default="10 minutes", description="An epoch that takes longer is abandoned.")
     tolerable_failures: int = Field(
-        default=3, description="How many epochs in a row may fail before the Dagster run does."
+        default=3, description="How many epochs in a row may fail before the Dagster run fails."
     )
     retained: int = Field(default=20, description="How many epochs can be read and rolled back to.")
     grace_period: str = Field(
         default="1 hour",
-        description="How long an epoch's files stay after it ceased to be retained: longer than anybody reads, and "
-        "than lists of the store may be late.",
+        description="How long an epoch's files stay after it is no longer retained: longer than any reader takes, and "
+        "than the store's listings may lag.",
     )
     max_lag: int = Field(
         default=10_000,
-        description="How many epochs a stream that reads another may be behind it. Beyond, the change log is no longer "
-        "kept for it, and it must be backfilled.",
+        description="How many epochs a downstream stream may lag. Beyond that, the change log is no longer kept for "
+        "it, and it must be backfilled.",
     )
 
     _bounds = field_validator("tolerable_failures", "retained", "max_lag", mode="wrap")(_bounded)
@@ -70,7 +72,7 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     @classmethod
     def _check(cls, given: dict[str, Any]) -> dict[str, Any]:
         for option in _DURATIONS:
-            # What an environment variable holds is known, and checked, only where the resource is used.
+            # The value of an environment variable is known, and checked, only where the resource is used.
             if option in given and not isinstance(given[option], dg.EnvVar):
                 milliseconds(given[option], option)
         url = given.get("url")
@@ -107,34 +109,32 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 
 
 class LsmStateBackendResource(dg.ConfigurableResource[Any]):
-    """How the state engine works in each of Spark's Python workers.
+    """The state engine in each of Spark's Python workers.
 
-    `memory_limit` is for what an epoch has written and the store has not taken yet, and for the input rows at work. The
-    interpreter, Arrow and Spark need their own besides, and so does the table that a reader asks for.
+    `memory_limit` covers what an epoch has written and not yet stored, and the input rows in process. The interpreter,
+    Arrow and Spark need memory besides, and so does a table that is read.
 
     `cache_dir` and `cache_limit` are for remote stores; a local disk needs no cache. All workers of a host share the
-    folder and keep to its limit together.
+    folder and its limit.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     memory_limit: str = Field(
         default="256 MiB",
-        description="What one of Spark's Python workers may hold of an epoch: above it, it writes to the store first. "
-        "At least 1 MiB.",
+        description="How much of an epoch one of Spark's Python workers may hold in memory; above it, it writes to the "
+        "store first. At least 1 MiB.",
     )
     io_threads: int = Field(
         default=4,
-        description="How many files a worker writes at once, and of a remote store reads at once; at most 64.",
+        description="How many files a worker writes at once, and reads at once from a remote store; at most 64.",
     )
     cache_dir: str | None = Field(
         default=None,
-        description="A folder on the workers' own fast disk, private to their user, for state of a remote store that "
-        "was read or written. By default one below the system's temporary folder.",
+        description="A folder on the workers' local fast disk, private to their user, that caches state of a remote "
+        "store. By default one below the system's temporary folder.",
     )
-    cache_limit: str = Field(
-        default="4 GiB", description="How much of the disk that folder may take; 0: there is no cache."
-    )
+    cache_limit: str = Field(default="4 GiB", description="How much of the disk that folder may take; 0: no cache.")
 
     _bounds = field_validator("io_threads", mode="wrap")(_bounded)
 
@@ -164,11 +164,11 @@ class LsmStateBackendResource(dg.ConfigurableResource[Any]):
 
 
 def _as_it_is(option: str, value: object) -> object:
-    """A value of `storage_options`, with what environment variables hold in their place."""
+    """A value of `storage_options`, with environment variables replaced by their values."""
     if isinstance(value, dg.EnvVar):
         held = value.get_value()
         if held is None:
-            # s3fs would look for credentials elsewhere, and perhaps find somebody else's.
+            # s3fs would look for credentials elsewhere, and perhaps find another user's.
             raise InvalidPipelineError(
                 "an environment variable of storage_options is not set: set it where the streams run, and where the "
                 f"sensor does. option={option}, variable={value.env_var_name}"
@@ -184,7 +184,7 @@ def _is_absolute(folder: object) -> bool:
 
 
 def spark_session(resource: object) -> SparkSession:
-    """The session of dagster-pyspark's PySparkResource or LazyPySparkResource, or of a session given as it is.
+    """The session of dagster-pyspark's PySparkResource or LazyPySparkResource, or the session itself.
 
     Raises `InvalidPipelineError` for anything else.
     """

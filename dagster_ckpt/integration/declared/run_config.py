@@ -1,4 +1,4 @@
-"""The run config of a streaming asset: our own fields and, beside them, those of the user's Config."""
+"""The run config of a streaming asset: our fields, and those of the user's Config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ _TEXT: Any = str | None
 _NUMBER: Any = int | None
 
 ONCE = ("from_epoch", "take_over")
-"""What a person asked of one Dagster run, and what no relaunch of it may repeat."""
+"""Requested of one Dagster run only; no relaunch of it may repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """What the run config says. `mode` and `run_for_ms` are None where it says nothing and the asset decides."""
+    """The choices of the run config. `mode` and `run_for_ms` are None where the asset's apply."""
 
     mode: Mode | None
     run_for_ms: int | None
@@ -36,11 +36,13 @@ class RunChoice:
 def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg.Config]:
     """A Config with our fields and those of the user's: an instance of it is also one of the user's.
 
-    Raises `InvalidPipelineError` where the user's uses a name of ours.
+    Raises `InvalidPipelineError` if the user's has a field with one of our names.
     """
     taken = sorted(set(RESERVED) & set(user.model_fields)) if user else []
     if taken:
-        raise InvalidPipelineError(f"these config fields are every streaming asset's own: rename yours. fields={taken}")
+        raise InvalidPipelineError(
+            f"these config fields are reserved by streaming assets: rename yours. fields={taken}"
+        )
     return pydantic.create_model(
         f"{name}_config",
         __base__=user or dg.Config,
@@ -48,29 +50,30 @@ def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg
             _MODE,
             Field(
                 str(mode),
-                description="available_now: work through what is there, then end. continuous: an epoch every interval, "
-                "until told to stop. Several streams in one Dagster run always work as available_now.",
+                description="available_now: process the available input, then end. continuous: an epoch every "
+                "interval, until it is stopped. Several streams in one Dagster run always run as available_now.",
             ),
         ),
         run_for=(
             _TEXT,
-            Field(None, description="How long a continuous run works before it ends cleanly and the next is started."),
+            Field(None, description="How long a continuous run lasts before it ends cleanly and the next is started."),
         ),
         from_epoch=(
             _NUMBER,
             Field(
-                None, description="Roll the stream back to this epoch first; done once, however often Dagster retries."
+                None,
+                description="Roll the stream back to this epoch first; done once, even if Dagster retries the run.",
             ),
         ),
         take_over=(
             bool,
-            Field(False, description="Fence a live writer instead of waiting for it to end; only at the first try."),
+            Field(False, description="Fence a live writer instead of waiting for it to end; retries do not."),
         ),
     )
 
 
 def read_choice(config: Mapping[str, object]) -> RunChoice:
-    """Our part of an op's config as it was given. Raises `InvalidPipelineError` for values that make no sense."""
+    """Our part of an op's config. Raises `InvalidPipelineError` for invalid values."""
     mode, run_for, from_epoch = (config.get(name) for name in ("mode", "run_for", "from_epoch"))
     if from_epoch is not None and (not isinstance(from_epoch, int) or from_epoch < 0):
         raise InvalidPipelineError(f"from_epoch must be an epoch, 0 or more. from_epoch={from_epoch!r}")
@@ -83,7 +86,7 @@ def read_choice(config: Mapping[str, object]) -> RunChoice:
 
 
 def op_config(run_config: Mapping[str, object], op_name: str) -> Mapping[str, object]:
-    """The config of one op in a Dagster run's config; empty where it says nothing."""
+    """The config of one op in a Dagster run's config; empty where there is none."""
     config: object = run_config
     for step in ("ops", op_name, "config"):
         config = config.get(step) if isinstance(config, Mapping) else None

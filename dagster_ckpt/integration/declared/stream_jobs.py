@@ -1,4 +1,4 @@
-"""One job for each stream: in the worker's own process, so that a killed worker leaves no writer behind."""
+"""One job for each stream: in the worker's process, so that a killed worker leaves no writer behind."""
 
 from typing import Any
 
@@ -13,25 +13,25 @@ Job = Any
 
 
 def streaming_job(asset: dg.AssetsDefinition, name: str | None = None) -> Job:
-    """The job that runs this stream alone; `name` is put before the job's."""
+    """The job that runs this stream alone; `name` prefixes the job's name."""
     options = require_streaming(asset).options
     return dg.define_asset_job(
         job_name_of(asset.op.name, name),
         selection=dg.AssetSelection.assets(asset.key),
         executor_def=dg.in_process_executor,
         tags={**options.run_tags, STREAM_TAG: stream_name_of(asset.key)},
-        description=f"Runs the stream {stream_name_of(asset.key)} alone, in the Dagster run's own process.",
+        description=f"Runs the stream {stream_name_of(asset.key)} alone, in the Dagster run's process.",
     )
 
 
 def require_streaming(asset: object) -> StreamingFunction:
-    """The streaming function of an asset. Raises `InvalidPipelineError` for any other thing."""
+    """The streaming function of an asset. Raises `InvalidPipelineError` for anything else."""
     found = of_asset(asset)
     if found is None:
         what = asset.key.to_user_string() if isinstance(asset, dg.AssetsDefinition) else repr(asset)
         raise InvalidPipelineError(
-            "only what @streaming_asset made can be given here. Other assets, also those that read a stream, go beside "
-            "it: dg.Definitions.merge(build_streaming_definitions(...), dg.Definitions(assets=[...])). "
-            f"asset={what}"
+            "only assets made by @streaming_asset can be given here. Put other assets, also those that read a stream, "
+            "in separate definitions: dg.Definitions.merge(build_streaming_definitions(...), "
+            f"dg.Definitions(assets=[...])). asset={what}"
         )
     return found

@@ -16,11 +16,11 @@ _DAGSTERS_TAGS = ("dagster/", ".dagster/")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a stream runs, unless its run config says otherwise. `checkpoint_interval_ms`: None for the resource's.
+    """How a stream runs; its run config may override it. `checkpoint_interval_ms`: None for the resource's.
 
-    `max_epochs_per_batch` is how many epochs of an upstream one of its own may take in. `tasks` is how many tasks work
-    the shards at most, None for as many as the cluster allows. `moved` says where the folders are now that sources were
-    read from.
+    `max_epochs_per_batch` is the most epochs of an upstream that one of its epochs may take in. `tasks` is the most
+    tasks that process the shards, None for as many as the cluster allows. `moved` maps the old addresses of source
+    folders to the new ones.
     """
 
     mode: Mode
@@ -74,9 +74,7 @@ def run_mode(mode: str) -> Mode:
     try:
         return Mode(mode)
     except ValueError:
-        raise InvalidPipelineError(
-            f"there is no such mode: use 'available_now' or 'continuous'. mode={mode!r}"
-        ) from None
+        raise InvalidPipelineError(f"unknown mode: use 'available_now' or 'continuous'. mode={mode!r}") from None
 
 
 def _shards(shards: int) -> int:
@@ -92,7 +90,7 @@ def _moved(moved: object) -> Mapping[str, str]:
     addresses = [*moved, *moved.values()] if isinstance(moved, Mapping) else [None]
     if not all(type(address) is str and address.strip("/ ") for address in addresses):
         raise InvalidPipelineError(
-            "moved says of a source's folder where it was and where it is now: "
+            "moved maps the old address of a source's folder to the new one: "
             'moved={"s3a://old/departures": "s3a://new/departures"}. '
             f"moved={redacted_text(repr(moved))}"
         )
@@ -103,7 +101,7 @@ def _moved(moved: object) -> Mapping[str, str]:
 def _epochs(epochs: object) -> int:
     if type(epochs) is not int or epochs < 1:
         raise InvalidPipelineError(
-            f"max_epochs_per_batch is how many epochs of an upstream one micro-batch may take in: 1 or more. "
+            f"max_epochs_per_batch is the most epochs of an upstream that one micro-batch may take in: 1 or more. "
             f"max_epochs_per_batch={epochs!r}"
         )
     return epochs
@@ -112,15 +110,15 @@ def _epochs(epochs: object) -> int:
 def _tasks(tasks: object) -> int | None:
     if tasks is not None and (type(tasks) is not int or tasks < 1):
         raise InvalidPipelineError(
-            "tasks is how many of Spark's tasks work the shards of an epoch at most: 1 or more, or leave it out for as "
-            f"many as the cluster allows. tasks={tasks!r}"
+            "tasks is the most Spark tasks that process the shards of an epoch: 1 or more, or leave it out for as many "
+            f"as the cluster allows. tasks={tasks!r}"
         )
     return tasks
 
 
 def _recovery(recovery: object) -> Recovery:
     if recovery is not None and not isinstance(recovery, Recovery):
-        # The sensor would be the first to stumble over it, and recover no stream of this code location.
+        # Otherwise it would fail the sensor, which would recover no stream of this code location.
         raise InvalidPipelineError(f"recovery is a Recovery(max_attempts=..., ...). recovery={recovery!r}")
     return recovery or Recovery()
 
@@ -129,7 +127,7 @@ def _run_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
     reserved = sorted(tag for tag in tags if tag.startswith((OUR_TAGS, *_DAGSTERS_TAGS)))
     if reserved:
         raise InvalidPipelineError(
-            "run_tags beginning with 'dagster/', '.dagster/' or 'dagster_ckpt/' steer Dagster and the recovery sensor: "
-            f"choose other names. run_tags={reserved}"
+            "run_tags beginning with 'dagster/', '.dagster/' or 'dagster_ckpt/' are reserved for Dagster and the "
+            f"recovery sensor: choose other names. run_tags={reserved}"
         )
     return dict(tags)

@@ -1,6 +1,6 @@
-"""What a streaming asset is beside a Dagster asset, and how it is found again.
+"""The user's function and options, attached to the Dagster asset, and how to find them.
 
-It hangs on the function of the op, which Dagster keeps when it prefixes keys, merges definitions or makes a job.
+They are an attribute of the op's function, which survives when Dagster prefixes keys, merges definitions or makes jobs.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _ATTRIBUTE = "dagster_ckpt_streaming_function"
 
 @dataclass(frozen=True)
 class StreamingFunction:
-    """The user's function, what it asks for, and its options. No stream's name: Dagster may yet prefix the key."""
+    """The user's function, its parameters and options. Not the stream's name: Dagster may still prefix the key."""
 
     function: Function
     parameters: Parameters
@@ -26,7 +26,7 @@ class StreamingFunction:
 
 
 def attach(compute: Callable[..., object], streaming: StreamingFunction) -> None:
-    """Hang it on the function that the op will compute."""
+    """Attach it to the function that the op will compute."""
     vars(compute)[_ATTRIBUTE] = streaming
 
 

@@ -1,4 +1,4 @@
-"""Upstream streaming assets as parameters: what Dagster is told of them, and what the function gets."""
+"""Upstream streaming assets as parameters: as inputs of the Dagster op, and as arguments of the function."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_chang
 def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None) -> dict[str, dg.AssetIn]:
     """Each upstream as an input of the op: an edge in the asset graph. No value is passed, so no IO manager is called.
 
-    Raises `InvalidPipelineError` where `given`, the decorator's `ins`, says more than a key, or of another parameter.
+    Raises `InvalidPipelineError` if `given`, the decorator's `ins`, has more than a key, or names another parameter.
     """
     ins = {}
     for name, one in (given or {}).items():
@@ -27,8 +27,8 @@ def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None)
             )
         if one != dg.AssetIn(key=one.key, key_prefix=one.key_prefix):
             raise InvalidPipelineError(
-                f"an upstream stream is read by its epochs, so only its key can be said: leave out the rest of its "
-                f"AssetIn. ins={name}"
+                f"an upstream stream is read by its epochs, so its AssetIn can have only a key: leave out the rest. "
+                f"ins={name}"
             )
     for name in parameters.upstreams:
         prefix = given[name].key_prefix if given and name in given else None
@@ -48,9 +48,9 @@ def read_upstreams(
     wait_ms: int,
     clock: Clock,
 ) -> dict[str, Stream | DataFrame]:
-    """What each upstream parameter gets.
+    """The argument of each upstream parameter.
 
-    Raises `InvalidPipelineError` for a stream that was never materialized, and still was not after `wait_ms`.
+    Raises `InvalidPipelineError` for a stream that was never materialized, also not within `wait_ms`.
     """
     keys = context.assets_def.keys_by_input_name  # with the prefixes that Dagster has given them since
     read: dict[str, Stream | DataFrame] = {}

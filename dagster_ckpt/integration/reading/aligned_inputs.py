@@ -1,7 +1,7 @@
-"""Inputs of one asset that say `consistency: "aligned"`: all of them come from one cut.
+"""Inputs of one asset with `consistency: "aligned"`: all of them come from one cut.
 
-Dagster loads each input by itself, while the streams go on. So the snapshot is taken with the first of them, and kept
-for the others of the same attempt of the same step.
+Dagster loads the inputs one by one, while the streams continue. So the snapshot is taken with the first of them, and
+kept for the others of the same attempt of the same step.
 """
 
 from collections import OrderedDict
@@ -25,27 +25,27 @@ _lock = Lock()
 
 
 def chosen_of(metadata: Mapping[str, Any], name: str) -> Any:
-    """What an input's metadata says under this name, as given or as Dagster wraps it; None where it says nothing."""
+    """A value of an input's metadata, unwrapped from Dagster's `MetadataValue`; None where it is missing."""
     value = metadata.get(name)
     return value.value if isinstance(value, dg.MetadataValue) else value
 
 
 def is_aligned(metadata: Mapping[str, Any]) -> bool:
-    """Whether an input is to come from one cut with others. Raises `InvalidPipelineError` for what cannot be."""
+    """Whether an input must come from one cut with others. Raises `InvalidPipelineError` for invalid metadata."""
     consistency = chosen_of(metadata, CONSISTENCY)
     if consistency not in (None, *_CHOICES):
         raise InvalidPipelineError(f"an input's consistency is 'latest' or 'aligned'. consistency={consistency!r}")
     epoch = chosen_of(metadata, "epoch")
     if consistency is not None and epoch is not None:
         raise InvalidPipelineError(
-            f"an input with an epoch of its own has that one, whatever others have: leave out one of the two. "
+            f"an input has either an epoch or a consistency: leave out one of the two. "
             f"consistency={consistency!r}, epoch={epoch}"
         )
     return bool(consistency == ALIGNED)
 
 
 def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
-    """The aligned snapshot of all streams that the asset's inputs want aligned. Each input of a step gets the same."""
+    """The aligned snapshot of the streams of all aligned inputs. Each input of a step gets the same."""
     as_of = chosen_of(context.definition_metadata or {}, "as_of")
     try:
         step = context.step_context
@@ -58,7 +58,7 @@ def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
         if name in keys and is_aligned(metadata):
             if chosen_of(metadata, "as_of") != as_of:
                 raise InvalidPipelineError(
-                    f"inputs that are aligned are of one time: give all of them the same as_of, or none. "
+                    f"aligned inputs have one time: give all of them the same as_of, or none. "
                     f"input={name}, as_of={chosen_of(metadata, 'as_of')}, other={context.name}, as_of={as_of}"
                 )
             streams.append(stream_name_of(keys[name]))

@@ -20,11 +20,11 @@ from dagster_ckpt.runtime.spark.spark_reader import SparkReader
 
 
 class EpochIOManager(dg.ConfigurableIOManager):
-    """Loads a stream's table as what the input is annotated with: pandas, Arrow, Polars or a Spark DataFrame.
+    """Loads a stream's table as the type of the input's annotation: pandas, Arrow, Polars or a Spark DataFrame.
 
     Without an annotation it is an Arrow table. The input's metadata may choose the past: `epoch`, or `as_of` (a time).
-    With `consistency: "aligned"` all inputs of the asset that say so come from one cut (`CheckpointStore.snapshot`). A
-    Spark DataFrame is read by Spark's tasks, not in this process.
+    All inputs of the asset with `consistency: "aligned"` come from one cut (`CheckpointStore.snapshot`). A Spark
+    DataFrame is read by Spark's tasks, not in this process.
     """
 
     checkpoints: dg.ResourceDependency[CheckpointCoordinatorResource]
@@ -50,7 +50,7 @@ class EpochIOManager(dg.ConfigurableIOManager):
     required_resource_keys={"checkpoints"}, description="Loads the tables of the streams that `checkpoints` keeps."
 )
 def epochs_of_checkpoints(context: dg.InitResourceContext) -> EpochIOManager:
-    """The IO manager over whatever the code location has under `checkpoints`."""
+    """The IO manager over the code location's resource `checkpoints`."""
     return EpochIOManager(checkpoints=context.resources.checkpoints)
 
 
@@ -79,7 +79,7 @@ def choose_input(context: dg.InputContext, store: CheckpointStore) -> ChosenInpu
 
 
 def _stream(key: dg.AssetKey, store: CheckpointStore) -> tuple[StreamHistory, int | None]:
-    """The stream of an asset key, or whose late rows it names; then of which input."""
+    """The stream of an asset key, or the stream and input whose late rows it names."""
     try:
         return store.stream(stream_name_of(key)), None
     except InvalidPipelineError:
@@ -90,15 +90,15 @@ def _stream(key: dg.AssetKey, store: CheckpointStore) -> tuple[StreamHistory, in
 
 
 def as_annotated(table: pa.Table, annotation: Any) -> object:
-    """The table as what an input is annotated with. Raises `InvalidPipelineError` for anything it cannot become."""
+    """The table as the annotated type. Raises `InvalidPipelineError` for an unsupported one."""
     if annotation in {Any, None, pa.Table}:
         return table
     if annotation is pd.DataFrame:
         return table.to_pandas()
     if annotation is DataFrame:
-        # With the types: Spark would take a time without a zone for a moment in the session's.
+        # With the types: Spark would read a time without a zone as one in the session's zone.
         return _session().createDataFrame(table, from_arrow_schema(table.schema))
-    # Compared by name: Polars is the user's choice and need not be installed.
+    # Compared by name: Polars is optional.
     if getattr(annotation, "__module__", "").split(".")[0] == "polars":
         return _as_polars(table, annotation)
     raise InvalidPipelineError(

@@ -1,4 +1,4 @@
-"""The rows of a stream that came too late, as an asset of their own."""
+"""The late rows of a stream, as a separate asset."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ _SUFFIX = "_late_rows"
 
 
 def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
-    """The rows that came too late for a stream whose step says `late="keep"`, as an asset of `dg.Definitions`.
+    """The late rows of a stream whose step has `late="keep"`, as an asset for `dg.Definitions`.
 
-    Nobody materializes it: the stream's own Dagster runs do, whenever rows have come too late. Its key is the stream's
-    with `_late_rows` behind it, and any ordinary asset loads it by that name, like a stream's table. `of_input` (from
-    0) tells the sides of a join apart: for the second one the name ends in `_late_rows_1`.
+    You do not materialize it: the stream's Dagster runs do, whenever rows came too late. Its key is the stream's with
+    the suffix `_late_rows`, and any ordinary asset loads it by that name, like a stream's table. `of_input` (from 0)
+    selects the side of a join: for the second one the suffix is `_late_rows_1`.
 
-    Raises `InvalidPipelineError` for an asset that @streaming_asset did not make.
+    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
     require_streaming(asset)
     spec = asset.get_asset_spec(asset.key)
@@ -39,7 +39,7 @@ def late_key(stream: dg.AssetKey, number: int) -> dg.AssetKey:
 
 
 def stream_of_late_key(key: dg.AssetKey) -> tuple[dg.AssetKey, int] | None:
-    """The stream and input whose late rows an asset of this key has; None where it is no such key."""
+    """The stream and input whose late rows an asset of this key has; None for any other key."""
     *prefix, name = key.path
     stream, suffix, rest = name.rpartition(_SUFFIX)
     number = int(rest.removeprefix("_")) if rest.startswith("_") and rest[1:].isdecimal() else 0
@@ -48,11 +48,11 @@ def stream_of_late_key(key: dg.AssetKey) -> tuple[dg.AssetKey, int] | None:
     return dg.AssetKey([*prefix, stream]), number
 
 
-def late_materializations(key: dg.AssetKey, manifest: Manifest, told_rows: int) -> Iterator[dg.AssetMaterialization]:
-    """News of a stream's late rows, where it keeps them and has more than the `told_rows` that were told of."""
+def late_materializations(key: dg.AssetKey, manifest: Manifest, logged_rows: int) -> Iterator[dg.AssetMaterialization]:
+    """The events of a stream's late rows, if it keeps them and has more than the `logged_rows` of earlier events."""
     total = manifest.statistics.total_late_rows
     kept = {spec.name for spec in manifest.pipeline.tables}
-    if total == told_rows:
+    if total == logged_rows:
         return
     for number in range(len(manifest.pipeline.inputs)):
         if late_table(number) in kept:

@@ -2,12 +2,12 @@
 
 Reading order. A killed run is judged in `decision`.
 
-    sensor            looks at every stream every few seconds
+    sensor            checks every stream every few seconds
     decision          the pure decision
-    stream_status     what the store says about a stream
+    stream_status     the status of a stream in the store
     sensor_memory     since when each stream has been unchanged
-    dagster_runs      what Dagster says about its newest run
-    start_heartbeat   the beat of a run that has not opened its stream yet
+    dagster_runs      the newest Dagster run of a stream
+    start_heartbeat   the heartbeat of a run that has not opened its stream yet
     dagster_pools     Dagster's pools: frees the slot of a killed worker, reports one that stays taken
     relaunch          declares a dead run failed, and requests the next
     crash_loop        whether a stream fails again and again with the same error

@@ -3,9 +3,9 @@
 The count travels in a tag from each Dagster run to the one that is launched in its place, so it survives the daemon,
 the sensor's cursor and everything else but Dagster's own database.
 
-A run that died without a word (killed, out of memory, its host gone) says nothing of the cause: it neither counts nor
-makes the count begin anew. `max_attempts` bounds those. A store or a Spark master that did not answer does not count
-either, and nothing bounds those: no other code would help.
+A run that died without an error (killed, out of memory, its host gone) does not show the cause: it neither counts nor
+resets the count. `max_attempts` bounds those. A store or a Spark master that did not answer does not count either, and
+nothing bounds those: no other code would help.
 """
 
 import re
@@ -31,7 +31,7 @@ class RunError:
 
     @property
     def mark(self) -> str:
-        """What two errors share that are the same but for where and when: no blanks, short enough for a tag."""
+        """Equal for errors that differ only in where and when they occurred. No blanks, short enough for a tag."""
         return f"{self.kind}:{sha256(_lasting(self.message).encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class SameError:
 
     @classmethod
     def read(cls, tag: str) -> "SameError | None":
-        """What a tag says. People can write tags too: what makes no sense is as good as none."""
+        """The count in a tag. People can write tags too: None for a malformed one."""
         times, _, mark = tag.partition(" ")
         return cls(mark, int(times)) if mark and times.isdecimal() else None
 
@@ -56,7 +56,7 @@ class SameError:
 
 
 def counted(before: SameError | None, error: RunError | None) -> SameError | None:
-    """The count after one more failed run; `error` is None for one that died without a word."""
+    """The count after one more failed run; `error` is None for one that died without an error."""
     if error is None or error.unavailable:
         return before
     times = before.times if before is not None and before.mark == error.mark else 0
@@ -64,8 +64,8 @@ def counted(before: SameError | None, error: RunError | None) -> SameError | Non
 
 
 def _lasting(message: str) -> str:
-    """The message without what differs each time: every word with a digit (terms, epochs, pids, times, ids), hosts."""
+    """The message without what differs each time: hosts, and words with a digit (terms, epochs, pids, times, ids)."""
     text = _TEMPORARY.sub("1", _HOSTS.sub("1", message[:_COMPARED_MAX]))
     words = ["#" if _DIGIT.search(word) else word for word in text.split()]
-    # Lists of any length are one: which shards fail first is chance.
+    # A list counts as one entry, whatever its length: which shards fail first is random.
     return " ".join(word for word, before in zip(words, ["", *words], strict=False) if not word == before == "#")

@@ -1,8 +1,8 @@
 """The check that every streaming asset has: `no_crash_loop`, on the Checks tab of its page in Dagster's UI.
 
-It belongs to the asset's own step. A run passes it with the first epoch that it commits, and again with its result. The
-recovery sensor fails it where it has given up, where it goes on but something does not answer, and where Dagster never
-lets a run begin: an event of no run, newer than those of the runs that failed.
+It belongs to the asset's step. A run passes it with the first epoch that it commits, and again with its result. The
+recovery sensor fails it where it has given up, where something does not answer (it keeps retrying), and where Dagster
+never starts a queued run: an event without a run, newer than those of the runs that failed.
 """
 
 import dagster as dg
@@ -21,10 +21,9 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         CHECK,
         asset=key,
-        description="Fails where the recovery sensor has stopped starting the stream again, because its runs fail over "
-        "and over at the same epoch; while the store or Spark's master does not answer, where the sensor goes on; and "
-        "where its run waits for a slot of a pool that a run which has ended still holds. Passes with the next "
-        "committed epoch.",
+        description="Fails when the recovery sensor no longer restarts the stream because its runs keep failing at the "
+        "same epoch; while the store or Spark's master does not answer (the sensor keeps retrying); and while its run "
+        "waits for a pool slot that a finished run still holds. Passes with the next committed epoch.",
     )
 
 
@@ -34,21 +33,21 @@ def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation
 
 
 def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
-    """What a run's result says: it has come to its end. `epoch` is the stream's newest."""
+    """The check in the result of a run that has ended. `epoch` is the stream's newest."""
     return dg.AssetCheckResult(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
 
 
 def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp) -> dg.AssetCheckEvaluation:
-    """What the sensor says when it has given up after this run. `epoch` is the newest committed one."""
-    error = "died without a word" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
+    """What the sensor reports when it has given up after this run. `epoch` is the newest committed one."""
+    error = "died without an error" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
     what = f"{gave_up.failures} Dagster runs in a row" if gave_up.failures > 1 else "The last Dagster run"
     how = "failed with the same error" if gave_up.same else "failed or died"
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=CHECK,
         passed=False,
-        description=f"{what} {how} in the epoch that follows epoch {epoch}, so the stream is not started again by "
-        f"itself. Remove the cause, then materialize the asset by hand or deploy it with another code_version; or go "
+        description=f"{what} {how} in the epoch that follows epoch {epoch}, so the sensor no longer restarts the "
+        f"stream. Fix the cause, then materialize the asset by hand or deploy it with another code_version; or roll "
         f"back to an earlier epoch (run config: from_epoch). The last error: {error}",
         metadata={
             _LAST_EPOCH: int(epoch),
@@ -68,10 +67,9 @@ def evaluation_unavailable(
         asset_key=key,
         check_name=CHECK,
         passed=False,
-        description=f"What the stream needs does not answer: {unavailable.failures} Dagster runs in a row failed after "
-        f"epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor starts the stream again, now after "
-        f"{unavailable.wait_ms / 1000:g} s, until it gets an answer. Check the store, or Spark's master, as the error "
-        f"says. The last error: {error}",
+        description=f"The store or Spark's master does not answer: {unavailable.failures} Dagster runs in a row failed "
+        f"after epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor keeps restarting the stream, "
+        f"next after {unavailable.wait_ms / 1000:g} s. Check what the error names. The last error: {error}",
         metadata={
             _LAST_EPOCH: int(epoch),
             _FAILURES: unavailable.failures,
@@ -82,7 +80,7 @@ def evaluation_unavailable(
 
 
 def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: PoolView) -> dg.AssetCheckEvaluation:
-    """What the sensor reports of a run for which Dagster will never have a slot."""
+    """What the sensor reports when Dagster will never have a slot for a run."""
     why = f"run {', '.join(pool.ended)} has ended and still holds one" if pool.ended else "its limit is 0"
     return dg.AssetCheckEvaluation(
         asset_key=key,

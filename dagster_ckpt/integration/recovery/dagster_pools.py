@@ -1,7 +1,7 @@
 """Dagster's pools: the slot that a killed worker still holds is freed, and a slot that stays taken is reported.
 
 Where a pool is limited by op, which is Dagster's default, a step holds a slot from its start to its end. A worker that
-was killed frees nothing, and Dagster keeps the next run in its queue, without a word.
+was killed frees nothing, and Dagster keeps the next run in its queue without reporting why.
 """
 
 import dagster as dg
@@ -11,10 +11,9 @@ from dagster_ckpt.integration.recovery.decision import PoolView
 
 
 def full_pool(instance: dg.DagsterInstance, asset: StreamAsset, run_id: str) -> PoolView | None:
-    """The asset's pool, where this run cannot have a slot of it; None where it can, or there is no limit.
+    """The asset's pool if it has no slot for this run; None if it has one, or there is no limit.
 
-    First frees what runs that have ended hold for the asset's own step. A crash in between leaves that to the next
-    look.
+    First frees the slots that finished runs hold for the asset's step. A crash in between leaves that to the next tick.
     """
     storage = instance.event_log_storage
     if asset.pool is None or not storage.supports_global_concurrency_limits:

@@ -1,4 +1,4 @@
-"""What Dagster says about the newest run of a stream, as plain values."""
+"""The newest Dagster run of a stream, as plain values."""
 
 import logging
 import re
@@ -29,20 +29,19 @@ from dagster_ckpt.integration.recovery.decision import RunState, RunView
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.runtime.run_mode import Mode
 
-_NO_WORD = {
-    # The process was ended from outside: nobody knows why.
+_NOT_THE_STREAMS = {
+    # The process was ended from outside, for an unknown reason.
     "ChildProcessCrashException",
     "DagsterExecutionInterruptedError",
     "KeyboardInterrupt",
-    # Another writer is at work.
+    # Another writer is live.
     "FencedError",
 }
-"""Errors that say nothing of the stream: starting it again is the right answer to each of them."""
-
+"""Errors that are not the stream's fault: the answer to each of them is to start it again."""
 
 _MASTER_IS_UNAVAILABLE = re.compile(
-    # The scheduler backend of a standalone cluster; and what raises in the driver, whose context it stops in a thread
-    # of its own, depends on how far the driver had come.
+    # The scheduler backend of a standalone cluster. It stops the driver's context from another thread, so what the
+    # driver raises depends on how far it had come.
     r"All masters are unresponsive"
     r"|stopped SparkContext.*was stopped at:\s+org\.apache\.spark\.SparkContext\$\$anon"
     r'|"org\.apache\.spark\.SparkEnv\$\.get\(\)" is null'
@@ -52,11 +51,11 @@ _MASTER_IS_UNAVAILABLE = re.compile(
     r"|Connection refused|Connection timed out|Failed to connect)",
     re.DOTALL,
 )
-"""What Spark raises where its master, or what stands for one, cannot be reached."""
+"""What Spark raises where its master (or the resource manager in its place) cannot be reached."""
 
 
 def run_error(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str) -> RunError | None:
-    """The error that ended this step of the run, or the run itself before it came to that. None: there is no word."""
+    """The error that ended this step of the run, or the run before the step began. None where none was reported."""
     wanted = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
     found: RunError | None = None
     for record in instance.get_records_for_run(run.run_id, of_type=wanted).records:
@@ -74,9 +73,9 @@ def _read(error: Any) -> RunError | None:
     if error is None:
         return None
     while error.cause is not None and str(error.cls_name).startswith("Dagster"):
-        error = error.cause  # Dagster's own wrapping says only where
+        error = error.cause  # Dagster's wrapper only names the place
     kind = str(error.cls_name or "").rpartition(".")[2]
-    if kind in _NO_WORD:
+    if kind in _NOT_THE_STREAMS:
         return None
     message = str(error.message).strip()
     unavailable = kind == "StoreUnavailableError" or _MASTER_IS_UNAVAILABLE.search(message) is not None
@@ -86,10 +85,10 @@ def _read(error: Any) -> RunError | None:
 _LOG = logging.getLogger(__name__)
 
 WILL_RETRY_TAG = "dagster/will_retry"
-"""Dagster's own word that its run retries will take a failed run on."""
+"""Set by Dagster on a failed run that its run retries will retry."""
 
 _RETRY_NUMBER_TAG = "dagster/retry_number"
-"""On a run that Dagster's own run retries have launched. One that a person re-executes goes without."""
+"""On a run that Dagster's run retries have launched. One that is re-executed by hand does not have it."""
 
 _STATES: Mapping[dg.DagsterRunStatus, RunState] = {
     dg.DagsterRunStatus.QUEUED: RunState.WAITING,
@@ -110,7 +109,7 @@ _UNFINISHED_MAX = 1_000
 
 @dataclass(frozen=True)
 class StreamAsset:
-    """A streaming asset as the sensor knows it: its stream's name, its op, the job that runs it alone, and its pool."""
+    """A streaming asset as the sensor sees it: its stream's name, its op, the job that runs it alone, and its pool."""
 
     key: dg.AssetKey
     stream: str
@@ -121,17 +120,17 @@ class StreamAsset:
 
 
 def unfinished_runs(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
-    """Every Dagster run that waits or works: asked for once a tick, for all streams."""
+    """Every queued or running Dagster run: queried once a tick, for all streams."""
     return instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED), limit=_UNFINISHED_MAX)
 
 
 def newest_run(
     instance: dg.DagsterInstance, asset: StreamAsset, unfinished: Sequence[dg.RunRecord], lease_run_id: str | None
 ) -> dg.RunRecord | None:
-    """The Dagster run whose fate is the stream's.
+    """The Dagster run that decides what happens to the stream.
 
     That is the run which the newest term's lease names while Dagster has it unfinished; else the youngest of the
-    asset's last run and those on their way. Dagster's `last_run_id` alone will not do: any event claims it.
+    asset's last run and the unfinished ones. Dagster's `last_run_id` alone is not enough: any event sets it.
     """
     named = None if lease_run_id is None else instance.get_run_record_by_id(lease_run_id)
     if named is not None and not named.dagster_run.is_finished:
@@ -140,7 +139,7 @@ def newest_run(
     candidates = [record for record in (named, _last_run(instance, asset.key), *on_their_way) if record is not None]
     youngest = max(candidates, key=lambda record: record.storage_id, default=None)
     if named is not None and youngest is not None and youngest.dagster_run.is_finished:
-        # A second run that was turned away beside a live one ended before it: the live one's end is the newer word.
+        # A second run that was refused beside a live one ended first: the live one's end is the newer fact.
         return max(named, youngest, key=lambda record: record.end_time or 0)
     return youngest
 
@@ -177,26 +176,26 @@ def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsse
 
 
 def tag_run(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
-    """Tell the sensor something about a run at work. It is advice: a Dagster that is busy must not end the run."""
+    """Tag a run at work for the sensor. Tags are advice: a busy Dagster database must not fail the run."""
     try:
         instance.add_run_tags(run_id, tags)
     except Exception as error:  # noqa: BLE001 (whatever Dagster's storage raises)
-        _LOG.warning("Dagster did not take the tags of its run. run=%s, tags=%s, error=%r", run_id, dict(tags), error)
+        _LOG.warning("Dagster did not store the run's tags. run=%s, tags=%s, error=%r", run_id, dict(tags), error)
 
 
 def instance_id(instance: dg.DagsterInstance) -> str:
-    """What tells this Dagster instance from every other. Raises `InvalidPipelineError` for a storage that has no id."""
+    """The unique id of this Dagster instance. Raises `InvalidPipelineError` for a run storage without one."""
     found = getattr(instance.run_storage, "get_run_storage_id", None)
     if found is None:
         raise InvalidPipelineError(
-            "this Dagster instance cannot be told from another, so nobody could say whose a stream is: use a run "
-            f"storage of Dagster's own (SQLite, PostgreSQL, MySQL). run_storage={type(instance.run_storage).__name__}"
+            "this Dagster instance has no unique id, so a stream's owner cannot be identified: use one of Dagster's "
+            f"run storages (SQLite, PostgreSQL, MySQL). run_storage={type(instance.run_storage).__name__}"
         )
     return str(found())
 
 
 def may_fence_tag(run: dg.DagsterRun) -> Term | None:
-    """The one term that the sensor lets this run fence without waiting."""
+    """The one term that the sensor allows this run to fence without waiting."""
     term = _number(run.tags, MAY_FENCE_TAG)
     return None if term is None else Term(term)
 
@@ -213,12 +212,12 @@ def epoch_at_launch(run: dg.DagsterRun) -> int | None:
 
 
 def code_version_of(run: dg.DagsterRun) -> str | None:
-    """The asset's code version that the run was launched for, empty for none; None where nobody has said."""
+    """The asset's code version that the run was launched for, empty for none; None where it is unknown."""
     return run.tags.get(LAUNCHED_FOR_TAG, run.tags.get(CODE_VERSION_TAG))
 
 
 def _is_re_executed(run: dg.DagsterRun) -> bool:
-    """Whether a person has started this run from an earlier one, whose tags Dagster has copied to it."""
+    """Whether this run was re-executed by hand from an earlier one, whose tags Dagster has copied to it."""
     return run.parent_run_id is not None and _RETRY_NUMBER_TAG not in run.tags
 
 
@@ -229,7 +228,7 @@ def _last_run(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.RunRecord | 
 
 
 def _begins_with(run: dg.DagsterRun, asset: StreamAsset) -> bool:
-    """Whether no step comes before the stream's: the run has no other, or checks of its table at most."""
+    """Whether the stream's step is the first: the run has no other steps, or only checks of its table."""
     return run.job_name == asset.job_name or run.asset_selection == {asset.key}
 
 
@@ -242,7 +241,7 @@ def _works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:
 
 
 def _step(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> tuple[bool, bool]:
-    """Whether the stream's step has begun to work, and whether it never will because another failed."""
+    """Whether the stream's step has begun, and whether it never will because another failed."""
     wanted = {dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_FAILURE}
     events = [
         event
@@ -256,7 +255,7 @@ def _step(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) 
 
 
 def _others_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> bool:
-    """Whether no step but the stream's is unfinished. False where Dagster does not say what steps there are."""
+    """Whether all other steps are finished. False where Dagster does not record which steps there are."""
     if run.execution_plan_snapshot_id is None:
         return False
     planned = set(instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).step_keys_to_execute)
@@ -270,6 +269,6 @@ def _others_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: Stream
 
 
 def _number(tags: Mapping[str, str], tag: str) -> int | None:
-    """A tag of ours as a number. People can write tags too: what is no number is as good as none."""
+    """One of our tags as a number; None where it is missing, or is no number (people can write tags too)."""
     text = tags.get(tag, "")
     return int(text) if text.isdecimal() else None

@@ -1,7 +1,7 @@
 """When a stream's Dagster run must be started again: one pure decision over plain values.
 
-The sensor gathers what Dagster and the store say (`StreamView`), asks `decide`, and does what the verdict says. Nothing
-here reads a clock, a store or Dagster, so the whole table below is a table in a test.
+The sensor collects what Dagster and the store report (`StreamView`), calls `decide` and carries out the verdict. This
+module reads no clock, store or Dagster database, so the whole table below is a table in a test.
 
     newest Dagster run                                      available_now                     continuous
     none                                                    nothing                           start if `autostart`
@@ -17,13 +17,12 @@ here reads a clock, a store or Dagster, so the whole table below is a table in a
     did not open within 3 minutes of its start without a
     beat, or did not start within 3 minutes of its launch   recover                           recover
 
-To recover is to relaunch, until that is no use: `same_error_max` runs in a row failed with the same error, or
-`max_attempts` relaunches ended however they did, all without a new epoch. Then the sensor gives up: it launches nothing
-and the check `no_crash_loop` fails. What makes it begin anew is a run that a person started, another `code_version`, or
-a committed epoch.
+To recover is to relaunch, up to a limit: `same_error_max` runs in a row failed with the same error, or `max_attempts`
+relaunches ended in any way, all without a new epoch. Then the sensor gives up: it launches nothing and the check
+`no_crash_loop` fails. A run started by hand, another `code_version` or a committed epoch resets the counts.
 
-A run that failed because the store or Spark's master did not answer uses up no attempt: it is relaunched for ever, with
-pauses that grow up to `backoff_max`, and from the second such run in a row the check says what does not answer.
+A run that failed because the store or Spark's master did not answer uses up no attempt. It is relaunched without limit,
+with pauses that grow up to `backoff_max`; from the second such run in a row the check names what does not answer.
 """
 
 from dataclasses import dataclass, field, replace
@@ -36,17 +35,17 @@ from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.runtime.run_mode import Mode
 
 STARTING_MS_MAX = 900_000
-"""So long a run that has not opened its stream beats at most. What it waits for, Spark most likely, does not answer."""
+"""The longest that a run beats before it opens its stream. After that, what it waits for (likely Spark) is down."""
 
 STUCK_MS = 60_000
-"""A run that has ended frees its slot itself, a moment later; one that still holds it after so long was killed."""
+"""A run that has ended frees its slot a moment later; one that still holds it after this long was killed."""
 
 
 class RunState(StrEnum):
     """Where Dagster has a run."""
 
-    WAITING = "waiting"  # in the queue, for as long as Dagster likes
-    LAUNCHED = "launched"  # on its way; its worker has not been heard of yet
+    WAITING = "waiting"  # in Dagster's queue, for any length of time
+    LAUNCHED = "launched"  # its worker has not reported yet
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -57,14 +56,14 @@ class RunState(StrEnum):
 class RunView:
     """The stream's newest Dagster run.
 
-    `attempt` is the relaunch it is itself, 0 for a run that nobody relaunched. `opened`: the newest term's lease names
-    it. `one_process`: its steps work in the process of its worker, which is then the one that the lease names.
-    `others_done`: no step but this stream's is unfinished. `reached`: that step is at work. `passed_over`: it never
-    will be, because a step before it failed. `unfit`: it ended because its pipeline cannot work as written.
-    `left_to_dagster`: Dagster's own run retries will take it on. `not_rolled_back`: the epoch that it was to go back to
-    and has not, because it never opened. `same_ms`: for how long it was seen like this. `error`: what it failed with,
-    None where it died without a word. `before`: with what error the runs before it have failed, and how often.
-    `unavailable`: how many runs in a row before it ended because something did not answer.
+    `attempt` is the number of this relaunch, 0 for a run that is none. `opened`: the newest term's lease names it.
+    `one_process`: its steps run in the process of its worker, which is then the one that the lease names.
+    `others_done`: only this stream's step is unfinished. `reached`: that step is running. `passed_over`: it never will,
+    because a step before it failed. `unfit`: it ended because its pipeline is invalid. `left_to_dagster`: Dagster's run
+    retries will retry it. `not_rolled_back`: the epoch of a requested rollback that it did not do, because it never
+    opened. `same_ms`: for how long it was seen like this. `error`: what it failed with, None where it died without
+    reporting one. `before`: the error of the runs before it, and how often it occurred. `unavailable`: how many runs in
+    a row before it ended because something did not answer.
     """
 
     state: RunState
@@ -85,17 +84,17 @@ class RunView:
 
     @property
     def may_wait(self) -> bool:
-        """Whether it may be waiting for its turn to work."""
+        """Whether it may be waiting for its turn to run."""
         return not self.opened and self.state in {RunState.WAITING, RunState.STARTED}
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The lease of the newest term; a term without one has a lease that stands at 0.
+    """The lease of the newest term; a term without one counts as a lease whose counter stays at 0.
 
     `ours`: its writer belonged to this Dagster instance. `silent_ms`: for how long its counter has been seen unchanged.
-    `interrupted`: it was closed by a writer that was made to end before it had done its work. `gone`: the process that
-    it names is known to have ended, whatever the lease itself says.
+    `interrupted`: it was closed by a writer that was interrupted before its work was done. `gone`: the process that it
+    names is known to have ended, even if the lease is still open.
     """
 
     term: Term
@@ -107,7 +106,7 @@ class LeaseView:
 
     @property
     def finished(self) -> bool:
-        """Whether its writer ended of its own accord. An interruption that nobody asked Dagster for is no end."""
+        """Whether its writer ended cleanly. An interruption that was not requested through Dagster is no clean end."""
         return self.life is Life.CLOSED and not self.interrupted
 
     @property
@@ -117,7 +116,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class StartView:
-    """The beat of the newest run, which has started and has not opened the stream: not closed, unchanged so long."""
+    """The open heartbeat of the newest run, which has started and not opened the stream; unchanged for `silent_ms`."""
 
     life: Life
     silent_ms: int = 0
@@ -125,9 +124,9 @@ class StartView:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A pool of Dagster's that has no slot for the stream's newest run: `limit` slots, all held by those runs.
+    """A Dagster pool that has no slot for the stream's newest run: `holders` hold all of its `limit` slots.
 
-    `ended` are the holders that have ended: such a slot is never freed by itself.
+    `ended` are the holders that have ended: Dagster never frees their slots.
     """
 
     name: str
@@ -137,17 +136,17 @@ class PoolView:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether waiting is no use."""
+        """Whether waiting is useless."""
         return self.limit == 0 or bool(self.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """All that the decision may know. `lease` is None for a stream that was never opened.
+    """The whole input of the decision. `lease` is None for a stream that was never opened.
 
     `mode` is the asset's. `progressed`: an epoch was committed since the newest run was launched. `new_code`: the asset
-    has another code version now than when that run was launched. `pool`: what keeps a run that has not opened the
-    stream from working; None where nothing does. `start`: the beat of a run that has not opened the stream; None where
+    has another code version now than when that run was launched. `pool`: the pool that blocks a run which has not
+    opened the stream; None where none does. `start`: the heartbeat of a run that has not opened the stream; None where
     it has none.
     """
 
@@ -166,9 +165,9 @@ class Launch:
     """Start a Dagster run.
 
     `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
-    `not_rolled_back` is the epoch that the run before was to go back to and did not; nor will this one. `before` is
-    the error of the runs before it, for its own failure to be compared with. `unavailable` runs in a row ended because
-    something did not answer.
+    `not_rolled_back` is the epoch of a rollback that the previous run was asked for and did not do; neither will this
+    one. `before` is the error of the runs before it, to compare its failure with. `unavailable` runs in a row ended
+    because something did not answer.
     """
 
     attempt: int
@@ -181,7 +180,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """Relaunching is no use any more. `failures` runs in a row ended without a new epoch, the last one with `error`.
+    """Relaunching has stopped. `failures` runs in a row ended without a new epoch, the last one with `error`.
 
     `same`: all of them with that error.
     """
@@ -193,9 +192,9 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Something that the stream needs does not answer. `failures` runs in a row ended so, the last one with `error`.
+    """A service that the stream needs does not answer. `failures` runs in a row ended so, the last one with `error`.
 
-    Relaunching goes on, the next time after a pause of `wait_ms`.
+    Relaunching continues, the next time after a pause of `wait_ms`.
     """
 
     failures: int
@@ -205,11 +204,11 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do, and why, in words for a person.
+    """What to do, and why (`reason` is for people).
 
-    `declare_failed`: tell Dagster that the newest run is dead, before anything is launched. `gave_up`: nothing is
-    launched, and the stream's check must say why. `unavailable`: the check must say what does not answer. `stuck`: the
-    check must say that this pool has no slot for the run, and will not have one by itself.
+    `declare_failed`: report the newest run to Dagster as failed, before anything is launched. `gave_up`: nothing is
+    launched, and the stream's check reports why. `unavailable`: the check reports what does not answer. `stuck`: the
+    check reports that this pool has no slot for the run, and will not have one without help.
     """
 
     reason: str
@@ -221,13 +220,13 @@ class Verdict:
 
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
-    """What must happen to this stream now. The same view always gets the same verdict, however often it is asked."""
+    """What must happen to this stream now. The same view always gets the same verdict."""
     verdict, run = _decided(view, recovery), view.run
     if verdict.launch is None or run is None or run.not_rolled_back is None:
         return verdict
-    # A relaunch never goes back by itself: it could be the second time. So a person has to hear of it.
+    # A relaunch never repeats a rollback: it could be the second time. So the reason reports it.
     lost = (
-        f"it never went back to epoch {run.not_rolled_back} as it was told, and the next run will not: ask for it again"
+        f"the rollback to epoch {run.not_rolled_back} was not done, and the next run will not do it: request it again"
     )
     launch = replace(verdict.launch, not_rolled_back=run.not_rolled_back)
     return replace(verdict, reason=f"{verdict.reason}; {lost}", launch=launch)
@@ -287,7 +286,7 @@ def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery)
     elif idle_ms >= recovery.start_timeout_ms:
         why = f"its step {what}, and its Dagster run has had nothing to do for {idle_ms / 1000:g} s"
     else:
-        return Verdict(f"its step {what}, its Dagster run goes on")
+        return Verdict(f"its step {what}, its Dagster run continues")
     if lease.interrupted:
         return _recover(view, run, recovery, why, lease.silent_ms)
     return replace(_succeeded(view, run), reason=why, declare_failed=True)
@@ -296,7 +295,7 @@ def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery)
 def _idle_ms(run: RunView, lease: LeaseView) -> int:
     """For how long a Dagster run has had nothing to do since the stream's step.
 
-    Other steps may work for as long as they like, such as a check of the stream's table; an interruption ends them too.
+    Other steps may run for any time, such as a check of the stream's table; an interruption ends them too.
     """
     if lease.interrupted:
         return lease.silent_ms
@@ -305,8 +304,8 @@ def _idle_ms(run: RunView, lease: LeaseView) -> int:
 
 def _not_due(view: StreamView, run: RunView) -> Verdict:
     if run.state is RunState.CANCELED:
-        return Verdict("canceled: a person must start it again")
-    return Verdict("its Dagster run waits to start") if view.pool is None else _waits_for_slot(run, view.pool)
+        return Verdict("canceled: start it again by hand")
+    return Verdict("its Dagster run is queued") if view.pool is None else _waits_for_slot(run, view.pool)
 
 
 def _waits_for_slot(run: RunView, pool: PoolView) -> Verdict:
@@ -320,7 +319,7 @@ def _not_open(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     if not run.reached:
         return Verdict("its Dagster run is busy with other steps")
     if view.lease is not None and view.lease.lives:
-        return Verdict("its Dagster run waits for another that is live")
+        return Verdict("its Dagster run waits for a live writer to end")
     if view.start is not None and run.state is RunState.STARTED:
         return _starting(view, run, view.start, recovery)
     if run.same_ms < recovery.start_timeout_ms:
@@ -333,24 +332,24 @@ def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recove
     if start.life is Life.BEATING:
         return Verdict("its Dagster run is starting")
     if start.life is Life.LAPSED and run.same_ms >= STARTING_MS_MAX:
-        what = f"the run did not open its stream within {run.same_ms / 1000:g} s, and lived: Spark does not answer it"
+        what = f"the run is alive but did not open its stream within {run.same_ms / 1000:g} s: is Spark reachable?"
         return _wait_for_an_answer(view, run, RunError("NotOpened", what, unavailable=True), recovery, start.silent_ms)
-    what = "its process is gone" if start.life is Life.DEAD else f"it has not beaten for {start.silent_ms / 1000:g} s"
-    return _recover(view, run, recovery, f"{what}, before it opened", start.silent_ms)
+    what = "its process is gone" if start.life is Life.DEAD else f"no heartbeat for {start.silent_ms / 1000:g} s"
+    return _recover(view, run, recovery, f"{what}, before it opened the stream", start.silent_ms)
 
 
 def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
     if run.left_to_dagster:
-        return Verdict("Dagster retries its run by itself")
+        return Verdict("Dagster's run retries retry it")
     if run.unfit:
-        return Verdict("its pipeline cannot work as it is written: a person must change it and start it again")
+        return Verdict("its pipeline is invalid: fix it and start the stream again")
     if not run.opened and lease is not None and lease.lives:
         return Verdict("another writer of it is live")
     if run.passed_over or (run.opened and lease is not None and lease.finished):
         if run.mode is Mode.CONTINUOUS:
             return _start_next(view)
-        return Verdict("its own step had ended; its Dagster run failed elsewhere")
+        return Verdict("its step had ended; its Dagster run failed in another step")
     interrupted = run.opened and lease is not None and lease.interrupted
     why = "its step was interrupted" if interrupted else "its Dagster run failed"
     return _recover(view, run, recovery, why, run.same_ms)
@@ -360,7 +359,7 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
     if run.error is not None and run.error.unavailable and recovery.max_attempts:
         return _wait_for_an_answer(view, run, run.error, recovery, since_ms)
     attempt = 1 if view.progressed or view.new_code else run.attempt + 1
-    # An error of other code tells nothing of this code; one that came after an epoch is the first at this one.
+    # An error of other code proves nothing about this code; one that came after an epoch is the first at this one.
     same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
     declare_failed = run.state in {RunState.LAUNCHED, RunState.STARTED}
     gave_up = _gave_up(run, recovery, attempt, same)
@@ -368,7 +367,7 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
         in_a_row = "with the same error" if gave_up.same else "or died"
         times = f"{gave_up.failures} runs in a row failed {in_a_row}" if gave_up.failures > 1 else "its run failed"
         return Verdict(
-            f"{why}; {times}, without a new epoch: a person must look", declare_failed, launch=None, gave_up=gave_up
+            f"{why}; {times}, without a new epoch: manual action needed", declare_failed, launch=None, gave_up=gave_up
         )
     wait_ms = recovery.wait_ms(attempt)
     if since_ms < wait_ms:
@@ -381,32 +380,32 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
 
 
 def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recovery: Recovery, since_ms: int) -> Verdict:
-    """Relaunch for ever, with growing pauses: it is no fault of the stream's, so none of its attempts is used up."""
+    """Relaunch without limit, with growing pauses: the stream is not at fault, so no attempt is used up."""
     begins = view.progressed or view.new_code
     failures = 1 if begins else run.unavailable + 1
     wait_ms = recovery.wait_ms(failures)
     # One in a row may be a hiccup, and its relaunch follows at once.
-    said = Unavailable(failures, error, wait_ms) if failures > 1 else None
-    why = f"what it needs did not answer, {failures} times in a row ({error.kind}); its relaunch"
+    unavailable = Unavailable(failures, error, wait_ms) if failures > 1 else None
+    why = f"the store or Spark did not answer, {failures} times in a row ({error.kind}); its relaunch"
     if since_ms < wait_ms:
-        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=said)
+        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=unavailable)
     attempt, before = (0, None) if begins else (run.attempt, run.before)
     launch = Launch(attempt, _may_fence(view.lease), run.mode, before=before, unavailable=failures)
-    # Declared failed only now: of a run that hangs, Dagster would keep no word of why.
+    # Declared failed only now: Dagster would not record why a run hangs.
     declare_failed = run.state is RunState.STARTED
-    return Verdict(f"{why} is due", declare_failed, launch=launch, unavailable=said)
+    return Verdict(f"{why} is due", declare_failed, launch=launch, unavailable=unavailable)
 
 
 def _gave_up(run: RunView, recovery: Recovery, attempt: int, same: SameError | None) -> GaveUp | None:
     if run.error is not None and same is not None and same.times >= recovery.same_error_max:
         return GaveUp(same.times, run.error, same=True)
-    # The first of them was nobody's relaunch.
+    # The first of them was no relaunch.
     return GaveUp(attempt, run.error, same=False) if attempt > recovery.max_attempts else None
 
 
 def _start_next(view: StreamView) -> Verdict:
     lease = view.lease
-    # Where the lease names the very run that has ended, Dagster's word is enough.
+    # Where the lease names the run that has ended, Dagster's status is enough.
     own = view.run is not None and view.run.opened
     if not own and lease is not None and lease.lives:
         return Verdict("another writer of it is live")

@@ -1,4 +1,4 @@
-"""What the recovery sensor does to Dagster: declares a dead run failed, and asks for the next."""
+"""What the recovery sensor does in Dagster: declares a dead run failed, and requests the next."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 
 @dataclass(frozen=True)
 class Watched:
-    """A stream under the sensor's eyes. `code_version` is the one that the sensor's own code has, empty for none."""
+    """A stream that the sensor watches. `code_version` is the asset's in the sensor's code, empty for none."""
 
     asset: StreamAsset
     options: StreamOptions
@@ -32,9 +32,9 @@ class Watched:
 
 
 def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> bool:
-    """Tell Dagster that a run is dead. False where there is nothing left to do about it.
+    """Report a dead run to Dagster as failed. False where no relaunch must follow.
 
-    That is where the run ended by itself while it was judged, and where Dagster's own run retries take it on.
+    That is where the run ended while it was judged, and where Dagster's run retries retry it.
     """
     now = instance.get_run_by_id(run.run_id)
     if now is None or now.is_finished:
@@ -49,8 +49,8 @@ def run_request(
 ) -> dg.RunRequest:
     """The next run of the stream, in place of `run`.
 
-    It carries the config of its own op, without what a person asked of one run alone, and tags of our own. Its key sees
-    to it that no run is replaced twice, whatever becomes of the sensor in between.
+    It has the config of its op, without what was requested for one run only, and our tags. Its run key ensures that no
+    run is replaced twice, even if the sensor crashes in between.
     """
     asset, options = watched.asset, watched.options
     config = {name: value for name, value in _config(run, asset).items() if name not in ONCE}

@@ -1,8 +1,8 @@
-"""The recovery sensor: looks at every stream every few seconds, and starts again what must run.
+"""The recovery sensor: checks every stream every few seconds, and restarts what must run.
 
-It is level-triggered: it compares what should be with what is, and needs no event to have been seen. So it also brings
-back what died together with Dagster itself. It reads the store and never writes to it: opening a stream is the only
-fence, and a relaunched run gets the right to fence exactly the term whose writer was found dead.
+It is level-triggered: it compares the desired state with the actual one, and depends on no event. So it also restarts
+what died together with Dagster. It reads the store and never writes to it: opening a stream is the only fence, and a
+relaunched run gets the right to fence exactly the term whose writer was found dead.
 """
 
 from collections.abc import Sequence
@@ -50,18 +50,18 @@ from dagster_ckpt.integration.recovery.stream_status import (
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 TICK_SECONDS = 2
-"""Less than the 5 s between two looks of Dagster's daemon, so that every look finds a tick due.
+"""Less than the 5 s loop of Dagster's daemon, so that a tick is due in every loop.
 
-A tick starts a varying moment after the look. Were this 5, a look less than 5 s after a start would put it off for 5 s.
+A tick starts a varying moment after its loop. If this were 5, a loop less than 5 s after a start would delay it by 5 s.
 """
 
 LOOKS_MAX = 16
-"""How many streams are looked at side by side."""
+"""How many streams are read in parallel."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """One evaluation of the sensor: what it has of the world."""
+    """One evaluation of the sensor: its inputs."""
 
     context: dg.SensorEvaluationContext
     store: ObjectStore
@@ -94,9 +94,9 @@ class Judged:
 def build_recovery_sensor(
     assets: Sequence[dg.AssetsDefinition], *, name: str | None = None, clock: Clock | None = None
 ) -> dg.SensorDefinition:
-    """The sensor that keeps these streaming assets going, with a job for each; on as soon as it is deployed.
+    """The sensor that keeps these streaming assets running, with a job for each; on as soon as it is deployed.
 
-    `name` is put before the names of the sensor and its jobs. It needs the location's resource `checkpoints`.
+    `name` prefixes the names of the sensor and its jobs. The sensor needs the location's resource `checkpoints`.
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
@@ -107,7 +107,7 @@ def build_recovery_sensor(
         jobs=[streaming_job(asset, name) for asset in assets],
         minimum_interval_seconds=TICK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts a stream again from its last committed epoch when its run, its process or its host died.",
+        description="Restarts a stream from its last committed epoch when its run, its process or its host died.",
     )
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
@@ -146,9 +146,9 @@ def _evaluate(
         try:
             judged = _judge(tick, each, memory, looks[stream].result())
         except Exception:
-            # One stream that cannot be judged (its store does not answer, say) must not leave the others unattended.
-            context.log.exception("a stream could not be judged; nothing is done about it now. stream=%s", stream)
-            reasons.append(f"{stream}: could not be judged")
+            # One stream that cannot be checked (its store does not answer, say) must not stop the others' recovery.
+            context.log.exception("a stream could not be checked; the next tick tries again. stream=%s", stream)
+            reasons.append(f"{stream}: could not be checked")
             continue
         memory = judged.memory
         reasons.append(f"{stream}: {judged.reason}")
@@ -161,7 +161,7 @@ def _evaluate(
 
 
 def _look_at_all(tick: Tick, watched: Sequence[Watched], memory: Memory) -> dict[str, Future[StreamStatus]]:
-    """A look at each stream, side by side: a store that is far away answers many as fast as one."""
+    """The status of each stream, read in parallel: a remote store answers many requests as fast as one."""
     with ThreadPoolExecutor(min(LOOKS_MAX, max(1, len(watched))), "look") as pool:
         return {
             each.asset.stream: pool.submit(
@@ -181,7 +181,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     run, verdict, launch = case.run, case.verdict, case.verdict.launch
     after = memory.remember(asset.stream, case.seen)
     if run is not None and verdict.declare_failed and not declare_failed(instance, run, verdict.reason):
-        return Judged(after, f"{verdict.reason}; Dagster has meanwhile moved on", None)
+        return Judged(after, f"{verdict.reason}; the run ended meanwhile, or Dagster retries it", None)
     if run is not None:
         _drain_old_code(instance, run, case.view, watched.code_version)
         _report(tick, asset, run, case.status, verdict)
@@ -219,12 +219,12 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
 
 
 def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamStatus, verdict: Verdict) -> None:
-    """Fail the stream's check where the verdict has something to say there."""
+    """Fail the stream's check where the verdict calls for it."""
     instance, log = tick.context.instance, tick.context.log
     if verdict.gave_up is not None:
         failed = evaluation_failed(asset.key, run, status.epoch, verdict.gave_up)
         if report(instance, run, failed):
-            log.error("a stream is not started again. stream=%s, reason=%s", asset.stream, verdict.reason)
+            log.error("a stream is no longer restarted. stream=%s, reason=%s", asset.stream, verdict.reason)
     elif verdict.unavailable is not None:
         failed = evaluation_unavailable(asset.key, run, status.epoch, verdict.unavailable)
         if report(instance, run, failed):
@@ -242,10 +242,10 @@ def _progressed(run: dg.DagsterRun | None, status: StreamStatus) -> bool:
 
 
 def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:
-    """Tell a live run of another code version to end at its next epoch; a later tick starts the next.
+    """Ask a live run of another code version to end at its next epoch; a later tick starts the next.
 
-    Not one that was launched for the version known here: while the code location waits to be reloaded, each run loads
-    newer code than the sensor has, and so would the next.
+    Not one that was launched for the sensor's version: until the code location is reloaded, each run loads newer code
+    than the sensor has, and so would the next.
     """
     if run.tags.get(LAUNCHED_FOR_TAG) == code_version:
         return

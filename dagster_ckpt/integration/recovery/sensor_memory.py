@@ -1,6 +1,6 @@
-"""What the recovery sensor remembers from tick to tick: since when it has seen each stream unchanged, on its own clock.
+"""What the recovery sensor remembers between ticks: since when each stream has been unchanged, on the sensor's clock.
 
-It lives in the sensor's cursor as JSON. Losing it only makes the sensor wait once more.
+It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more.
 """
 
 import json
@@ -11,14 +11,14 @@ from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.lease import Watch
 
 TICK_MS_MAX = 10_000
-"""A tick never counts for more. A laptop that slept for an hour has slept together with the writer it watches."""
+"""The most that one tick counts. A laptop that slept for an hour has slept together with the writer it watches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
-    """One stream as last seen: its newest lease, and all that was seen of its newest Dagster run, and since when.
+    """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
-    `start` is the beat of that run while it has not opened the stream: the run and the beat's counter.
+    `start` is the heartbeat of that run while it has not opened the stream: the run and the heartbeat's counter.
     """
 
     term: int
@@ -36,7 +36,7 @@ class LeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Every stream as last seen. `watched_ms` is the sensor's own clock: it stands still while the sensor does.
+    """Every stream as last seen. `watched_ms` is the sensor's clock: it stops while the sensor is off.
 
     `now_ms` is the wall clock at the last tick.
     """
@@ -47,7 +47,7 @@ class Memory:
 
     @classmethod
     def read(cls, cursor: str | None, now_ms: int) -> "Memory":
-        """What a cursor holds, a tick later; nothing where there is none, or one of another release."""
+        """The cursor's memory, one tick later; empty where there is no cursor, or one of another release."""
         try:
             written = json.loads(cursor or "")
             streams = {stream: LeaseSeen(**seen) for stream, seen in written["streams"].items()}
@@ -63,9 +63,9 @@ class Memory:
         return replace(self, streams={**self.streams, stream: seen})
 
     def see(self, stream: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
-        """The stream as seen now. `run` says all there was to see of its newest Dagster run, `start` of its beat.
+        """The stream as seen now. `run` spells the state of its newest Dagster run, `start` that of its heartbeat.
 
-        The time of each begins again with a change.
+        A change of either resets its time.
         """
         before = self.streams.get(stream)
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms

@@ -1,10 +1,10 @@
-"""The beat of a Dagster run that has started and has not opened its stream yet: Spark may take minutes to start.
+"""The heartbeat of a Dagster run that has started and not opened its stream yet: Spark may take minutes to start.
 
-Without it the sensor could not tell a run that was killed from one that is slow, and waited three minutes for either.
-It is advice as every lease is, and its object is one for all runs of the stream: who starts last overwrites it. So the
-sensor believes it only of the run that it names. The crashes in between:
+Without it the sensor could not distinguish a killed run from a slow one, and would wait three minutes for either.
+It is advice, as every lease is, and all runs of the stream share one object: the last to start overwrites it. So the
+sensor trusts it only for the run that it names. The crashes in between:
 
-    killed before the first beat                     the sensor waits for 3 minutes, as without a beat
+    killed before the first beat                     the sensor waits for 3 minutes, as without a heartbeat
     killed between two beats                         the process is known to be gone, or the beat lapses
     killed after the opening, before the last beat   the lease of the new term, or else this one, lapses
     hung before the opening                          it beats for `STARTING_MS_MAX`, then lapses
@@ -27,9 +27,9 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 def beating_until_open(
     folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock
 ) -> Iterator[Callable[[], None]]:
-    """Beat until what is yielded is called, or the block ends. Never raises for a store that refuses.
+    """Beat until the yielded function is called, or the block ends. Never raises if the store fails.
 
-    A stream that is not there yet gets no beat: a run that is refused must leave nothing behind.
+    A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind.
     """
     beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), Pulse(clock, STARTING_MS_MAX))
     if not _is_there(folder):
@@ -45,5 +45,5 @@ def beating_until_open(
 def _is_there(folder: ObjectStore) -> bool:
     try:
         return next(iter(folder.list(MANIFESTS)), None) is not None
-    except Exception:  # noqa: BLE001  (opening meets the same, and says it better)
+    except Exception:  # noqa: BLE001  (opening meets the same, and reports it better)
         return False

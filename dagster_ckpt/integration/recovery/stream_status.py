@@ -1,12 +1,12 @@
-"""What the store says about one stream: its newest manifest and that term's lease. Only reads.
+"""The status of one stream in the store: its newest manifest and that term's lease. Only reads.
 
-A sensor looks at each stream every few seconds, and most of the time nothing has changed. So it remembers what it saw
-last (`StatusReader`), and asks first for the manifest that would come next: at rest that is one request, and a second
-one for a lease that is not closed.
+A sensor checks each stream every few seconds, and usually nothing has changed. So it remembers what it saw last
+(`StatusReader`), and first requests the manifest that would come next: at rest that is one request, and a second one
+for a lease that is not closed.
 
-That the next is absent proves that the remembered one is still the newest only while its own number was not freed, and
-that takes 16 further manifests and a grace period. So a stream is looked at in full every `FULL_LOOK_MS` at least; and
-before the sensor acts on what it remembers, it looks again in full.
+If the next is absent, the remembered one is still the newest, provided that its number was not freed; that takes 16
+further manifests and a grace period. So a stream is read in full at least every `FULL_LOOK_MS`; and before the sensor
+acts on what it remembers, it reads in full again.
 """
 
 from dataclasses import dataclass, field
@@ -33,22 +33,22 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 
 _PATIENCE = Patience(total_ms=2_000)
-"""The next tick comes soon: a store that does not answer must not hold up the other streams."""
+"""The next tick comes soon: a store that does not answer must not delay the other streams."""
 
 FULL_LOOK_MS = 300_000
-"""How old what is remembered may be. A sensor that was off for longer looks in full."""
+"""How old a remembered status may be. A sensor that was off for longer reads in full."""
 
 _STEPS_MAX = 32
-"""So many manifests that came since the last look are read one by one; a full look finds the newest of more sooner."""
+"""Up to this many new manifests are read one by one; with more, a full look finds the newest sooner."""
 
-_NOBODY = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
+_NO_WRITER = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class StreamStatus:
     """The newest manifest (None: the stream was never opened) and the lease of its term (None: it has none).
 
-    `remembered`: only what could have come after what was seen before was asked for.
+    `remembered`: only manifests after the remembered one were requested.
     """
 
     newest: Manifest | None
@@ -61,9 +61,9 @@ class StreamStatus:
 
     @property
     def committed(self) -> Epoch:
-        """The newest epoch that was ever committed, also where a rollback has left it behind."""
-        left_behind = () if self.newest is None else self.newest.abandoned
-        return max([self.epoch, *(each.last for each in left_behind)])
+        """The newest epoch that was ever committed, even if a rollback has abandoned it."""
+        abandoned = () if self.newest is None else self.newest.abandoned
+        return max([self.epoch, *(each.last for each in abandoned)])
 
     @property
     def dagster_run_id(self) -> str | None:
@@ -71,20 +71,20 @@ class StreamStatus:
         return None if self.lease is None else self.lease.holder.dagster_run_id
 
     def has_rolled_back_for(self, root_run_id: str) -> bool:
-        """Whether a rollback that this Dagster run, or the one it stems from, was told to do was done."""
+        """Whether the rollback requested of this Dagster run, or of the root run that it retries, was done."""
         return self.newest is not None and root_run_id in self.newest.rollbacks
 
     def watch(self, before: LeaseSeen | None, now_ms: int) -> Watch:
-        """The watch over the newest term's lease after this look, on the sensor's own clock."""
+        """The watch over the newest term's lease after this look, on the sensor's clock."""
         if self.newest is None:
-            return _NOBODY
+            return _NO_WRITER
         return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
 
 
 def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: LeaseSeen | None) -> StreamStatus:
-    """What the store says now.
+    """The status now.
 
-    Raises `StoreUnavailableError` where it does not answer, and `CorruptStateError` where the newest manifest is
+    Raises `StoreUnavailableError` if the store does not answer, and `CorruptStateError` if the newest manifest is
     damaged: neither is a verdict.
     """
     folder = folder_store(store, folder_of(key.path))
@@ -97,26 +97,26 @@ def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Leas
         return StreamStatus(newest, read_lease(folder, newest.term))
     if before is not None and before.term > 0:
         raise StoreUnavailableError(
-            "the stream was there and is not any more: is the store's disk mounted? Reset the sensor's cursor if it "
-            f"was deleted on purpose. store={folder.url}, term={before.term}"
+            "the stream has disappeared: is the store's disk mounted? Reset the sensor's cursor if it was deleted on "
+            f"purpose. store={folder.url}, term={before.term}"
         )
     return StreamStatus(None, None)
 
 
 @dataclass
 class StatusReader:
-    """The last look at each stream, in the memory of one process. Losing it costs one full look at each.
+    """The last status of each stream, in the memory of one process. If it is lost, each is read in full once.
 
-    Looks at different streams may run side by side, those at one stream follow each other.
+    Different streams may be read in parallel, one stream only sequentially.
     """
 
     clock: Clock
     _seen: dict[str, tuple[int, StreamStatus]] = field(default_factory=dict, init=False)
 
     def read_status(self, store: ObjectStore, key: dg.AssetKey, before: LeaseSeen | None) -> StreamStatus:
-        """What the store says now, asked as cheaply as possible. Raises as `look` does."""
+        """The status now, with as few requests as possible. Raises as `read_status` does."""
         name, now_ms = _place(store, key), self.clock.now_ms()
-        # Taken out: what follows may raise, and then the next look is a full one.
+        # Removed: what follows may raise, and then the next look is a full one.
         full_ms, last = self._seen.pop(name, (0, None))
         status = None
         if last is not None and 0 <= now_ms - full_ms <= FULL_LOOK_MS:
@@ -127,20 +127,20 @@ class StatusReader:
         return status
 
     def read_status_in_full(self, store: ObjectStore, key: dg.AssetKey, before: LeaseSeen | None) -> StreamStatus:
-        """What the store says now, whatever was seen before."""
+        """The status now, without what was remembered."""
         self._seen.pop(_place(store, key), None)
         return self.read_status(store, key, before)
 
 
 def read_start(store: ObjectStore, key: dg.AssetKey, run_id: str) -> Lease | None:
-    """The beat of this Dagster run, which has not opened the stream; None where there is none, or it has ended."""
+    """The heartbeat of this Dagster run before it opens the stream; None where there is none, or it has ended."""
     lease = read_lease(folder_store(store, folder_of(key.path)), NOT_OPEN)
     mine = lease is not None and lease.holder.dagster_run_id == run_id and lease.closed is None
     return lease if mine else None
 
 
 def start_view(lease: Lease | None, since_ms: int, now_ms: int, recovery: Recovery) -> StartView | None:
-    """That beat as the decision sees it, unchanged since then."""
+    """That heartbeat as the decision sees it, unchanged since `since_ms`."""
     if lease is None:
         return None
     watch = Watch(NOT_OPEN, lease.counter, since_ms)
@@ -154,7 +154,7 @@ def _place(store: ObjectStore, key: dg.AssetKey) -> str:
 
 
 def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamStatus) -> StreamStatus | None:
-    """What has come since the last look; None where that takes a full one."""
+    """The status, read from the last one on; None where a full look is needed."""
     newest = last.newest
     if newest is None:
         return None

@@ -2,14 +2,14 @@
 
 Reading order
 
-    step            one stream opened, worked and closed
+    step            one stream opened, run and closed
     selection       which streams a Dagster run works on
     run_mutex       streams of one run work one after another
     run_watch       whether Dagster still wants the run
     parent_watch    a step must not outlive its run's worker
 
-What Dagster is told
+Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
     epoch_metadata  an epoch as Dagster metadata
-    step_result     what a step ends with
+    step_result     the result of a step
 """

@@ -1,8 +1,7 @@
-"""A step in a process of its own must not outlive its Dagster run's worker.
+"""A step in a child process must not outlive its Dagster run's worker.
 
 Dagster's multiprocess executor runs each step in a child. When the worker is killed, Dagster marks the run failed at
-once and the sensor relaunches the stream, while the child would go on for ever. The fence makes it harmless; this ends
-it.
+once and the sensor relaunches the stream, while the child would run forever. The fence makes it harmless; this ends it.
 """
 
 import ctypes
@@ -29,14 +28,14 @@ class Parent(Protocol):
 
 
 def kill_this_process() -> None:
-    """End at once, as a killed worker would: nothing that ran on afterwards could be told to anybody."""
+    """End at once, as a killed worker would: no later result could reach Dagster."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_with_parent(parent: Parent | None = None, die: Callable[[], None] = kill_this_process) -> bool:
-    """From now on this process dies with the one that started it. False where that was not `multiprocessing`.
+    """From now on this process dies with the one that started it. False if that was not `multiprocessing`.
 
-    The kernel is asked to do it. Where it cannot (not Linux; a fork server in between), a thread watches.
+    The kernel ends it. Where it cannot (not Linux; a fork server in between), a thread watches.
     """
     parent = parent or multiprocessing.parent_process()
     if parent is None:
@@ -52,7 +51,7 @@ def die_with_parent(parent: Parent | None = None, die: Callable[[], None] = kill
 
 
 def _watch(parent: Parent, born_to: int, die: Callable[[], None]) -> None:
-    # It may have died before the kernel was asked: then another is the parent already.
+    # The parent may have died before the call to the kernel: then this process has another one already.
     while parent.is_alive() and os.getppid() == born_to:
         parent.join(_LOOK_S)
     die()

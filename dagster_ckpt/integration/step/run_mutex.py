@@ -1,6 +1,6 @@
-"""Streams of one Dagster run work one after another, also where each step has a process of its own.
+"""Streams of one Dagster run work one after another, even if each step has a separate process.
 
-Dagster's multiprocess executor would start them side by side, each with a Spark of its own.
+Dagster's multiprocess executor would start them in parallel, each with a separate Spark.
 """
 
 import errno
@@ -15,9 +15,9 @@ _LOOK_MS = 500
 
 @contextmanager
 def run_mutex(run_id: str, clock: Clock) -> Iterator[None]:
-    """Wait for this Dagster run's turn on this host, and hold it. Of a process that dies the kernel takes it back.
+    """Wait for this Dagster run's mutex on this host, and hold it. If the process dies, the kernel releases it.
 
-    It is a socket in Linux's abstract namespace: a name that is bound by one process at a time and leaves no file.
+    It is a socket in Linux's abstract namespace: a name that one process at a time can bind, and that leaves no file.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as holder:
         while not _bound(holder, f"\0dagster_ckpt/{run_id}"):

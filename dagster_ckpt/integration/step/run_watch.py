@@ -1,4 +1,4 @@
-"""A stream at work asks Dagster whether its run is still wanted: not every word of Dagster's reaches the process."""
+"""A stream at work asks Dagster whether its run is still wanted: not every interruption reaches the process."""
 
 import logging
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from dagster_ckpt.errors import FencedError
 from dagster_ckpt.integration.dagster_names import DRAIN_TAG
 
 LOOK_MS = 2_000
-"""How old Dagster's word may be: one small query per stream at work."""
+"""The time between two checks: one small query per stream at work."""
 
 
 class Stop(StrEnum):
-    """Why a stream at work must end, as far as Dagster says."""
+    """Why a stream at work must end, according to Dagster."""
 
     CANCELED = "its Dagster run was canceled"
     GONE = "its Dagster run was deleted"
-    DRAIN = "it was told to end at the next epoch"
+    DRAIN = "it was asked to end at the next epoch"
 
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class RunWatch:
-    """One Dagster run as seen from its own step. Once there is a reason to stop, it stays."""
+    """One Dagster run as seen from its step. A reason to stop stays, once there is one."""
 
     instance: dg.DagsterInstance
     run_id: str
@@ -36,10 +36,10 @@ class RunWatch:
     _looked_ms: int | None = None
 
     def stop_reason(self) -> str | None:
-        """Why the stream must end; None to go on. Cheap: it asks Dagster every other second at most.
+        """Why the stream must end; None to continue. Cheap: it asks Dagster every other second at most.
 
-        Raises `FencedError` where Dagster has declared the run failed: another is on its way. That is no clean end, so
-        the lease must not be closed.
+        Raises `FencedError` if Dagster has declared the run failed: another will follow. That is no clean end, so the
+        lease must not be closed.
         """
         now_ms = self.clock.monotonic_ms()
         if self.stop is None and (self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS):
@@ -51,19 +51,19 @@ class RunWatch:
         try:
             run = self.instance.get_run_by_id(self.run_id)
         except Exception as error:  # noqa: BLE001 (Dagster's database may be busy; the stream has work to do)
-            _LOG.warning("Dagster did not say how its run is; asked again soon. run=%s, error=%r", self.run_id, error)
+            _LOG.warning("Dagster did not report its run's status; retried soon. run=%s, error=%r", self.run_id, error)
             return None
         return stop_of(run)
 
 
 def stop_of(run: dg.DagsterRun | None) -> Stop | None:
-    """What Dagster's record of the run asks for. Raises `FencedError` for one that was declared failed."""
+    """The stop that Dagster's record of the run asks for. Raises `FencedError` for one that was declared failed."""
     if run is None:
         return Stop.GONE
     match run.status:
         case dg.DagsterRunStatus.FAILURE:
             raise FencedError(
-                "Dagster has declared this run failed while it was at work, so another may follow: it has stopped. "
+                "Dagster declared this run failed while it was working, so another may follow: this one has stopped. "
                 f"dagster_run={run.run_id}"
             )
         case dg.DagsterRunStatus.CANCELING | dg.DagsterRunStatus.CANCELED:

@@ -18,25 +18,25 @@ def streams_in_run(context: dg.AssetExecutionContext) -> list[str]:
 
 
 def mode_of_run(asked: Mode | None, own: Mode, streams: Sequence[str]) -> Mode:
-    """How the stream works in a Dagster run with these streams. `asked` is the run config's word, `own` the asset's.
+    """The stream's mode in a Dagster run with these streams. `asked` is from the run config, `own` is the asset's.
 
-    Several streams in one Dagster run work one after another, so none of them may go on for ever. Raises
-    `InvalidPipelineError` where that was asked for.
+    Several streams in one Dagster run work one after another, so none of them may run forever. Raises
+    `InvalidPipelineError` if the run config asks for that.
     """
     if len(streams) < 2:
         return asked or own
     if asked is Mode.CONTINUOUS:
         raise InvalidPipelineError(
-            "a continuous stream needs a Dagster run of its own: launch each stream's job, or leave mode out to work "
-            f"through what is there, one stream after another. mode={asked}, streams={', '.join(sorted(streams))}"
+            "a continuous stream needs a separate Dagster run: launch each stream's job, or leave mode out to process "
+            f"the available input, one stream after another. mode={asked}, streams={', '.join(sorted(streams))}"
         )
     return Mode.AVAILABLE_NOW
 
 
 def works_in_a_child(context: dg.AssetExecutionContext) -> bool:
-    """Whether the step has a process of its own that its Dagster run's worker has started.
+    """Whether the step runs in a child process that its Dagster run's worker has started.
 
-    Only then may it die with its parent: a worker's own parent is the code server, and it lives on without that.
+    Only then may it die with its parent: a worker's parent is the code server, which it outlives.
     """
     if multiprocessing.parent_process() is None:
         return False

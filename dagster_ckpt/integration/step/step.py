@@ -1,4 +1,4 @@
-"""One step of a Dagster run: one stream opened, worked and closed. It translates between Dagster and the runtime."""
+"""One step of a Dagster run: one stream opened, run and closed. It translates between Dagster and the runtime."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,18 +38,16 @@ from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
-from dagster_ckpt.integration.step.epoch_metadata import Pace
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, ReportedEpoch
+from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.integration.step.step_result import final_result
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
@@ -64,12 +62,12 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
 _UPSTREAM_WAIT_MS = 120_000
-"""Continuous streams that are started together come up in any order; the sensor waits three minutes for each."""
+"""Continuous streams that start together open in any order; the sensor waits three minutes for each."""
 
 
 @dataclass(frozen=True)
 class StreamStep:
-    """What a step knows when it begins."""
+    """The inputs of a step."""
 
     context: dg.AssetExecutionContext
     streaming: StreamingFunction
@@ -81,7 +79,7 @@ class StreamStep:
 
     @property
     def key(self) -> dg.AssetKey:
-        """The asset's key as Dagster has it now, prefixes and all: it names the stream."""
+        """The asset's current key in Dagster, with its prefixes: it names the stream."""
         key: dg.AssetKey = self.context.asset_key
         return key
 
@@ -95,13 +93,13 @@ class StreamStep:
         return version
 
     def read_status(self) -> StreamStatus:
-        """What the store says of the stream now."""
+        """The stream's status in the store now."""
         return read_status(self.coordinator.address.open(), self.key, self.clock, None)
 
-    def may_speak(self, manifest: Manifest) -> bool:
+    def may_report(self, manifest: Manifest) -> bool:
         """Whether no other Dagster run has opened the stream since this one committed that manifest.
 
-        A term whose writer has not written its lease yet is another's too, unless it is the manifest's own.
+        A term whose writer has not written its lease yet belongs to another, unless it is the manifest's term.
         """
         status = self.read_status()
         same_term = status.newest is not None and status.newest.term == manifest.term
@@ -114,9 +112,9 @@ def run_step(
     config: dg.Config | None,
     resources: Mapping[str, Any],
 ) -> dg.MaterializeResult[Any]:
-    """Work the stream until its input is done, its time is up or it is told to stop; the result is the newest epoch.
+    """Run the stream until its input is done, its time is up or it is asked to stop; the result is the newest epoch.
 
-    Raises what ended it otherwise. Dagster's interruption drains: the epoch in work is finished or given up first.
+    Raises what ended it otherwise. Dagster's interruption drains: the current epoch is committed or abandoned first.
     """
     op_name = context.op_execution_context.op.name
     streams = streams_in_run(context)
@@ -133,7 +131,7 @@ def run_step(
             tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
             return _run(step, config, resources)
     except (InvalidPipelineError, IncompatibleStateError):
-        # Starting it again cannot mend it: the sensor leaves it to a person.
+        # A restart cannot fix it: the sensor does not relaunch it.
         run_id = context.run.run_id
         tag_run(context.instance, run_id, {UNFIT_TAG: unfit(run_id, stream_name_of(context.asset_key))})
         raise
@@ -181,15 +179,15 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
 
 def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
     context = step.context
-    # Dagster takes the outcome of a check there too; its annotation does not say so.
-    log_event = cast(Callable[[News], None], context.log_event)
-    audience = Audience(step.key, step.stream_name, step.code_version, log_event, step.may_speak)
-    events = EpochEvents(audience, step.coordinator.event_interval_ms, step.clock)
+    # `log_event` accepts check evaluations too, although its annotation does not.
+    log_event = cast(Callable[[Event], None], context.log_event)
+    event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report)
+    events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
     hooks = JobHooks(
-        on_commit=lambda epoch: events.committed(_reported(epoch)),
+        on_commit=events.committed,
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
         on_open=on_open,
@@ -197,14 +195,14 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     try:
         result = run_stream(_job(step, stream), hooks, step.clock)
     except FencedError:
-        raise  # whoever took over tells Dagster from here on
+        raise  # the new writer reports to Dagster from here on
     except BaseException as error:
         events.flush()
         if watch.stop is Stop.CANCELED and isinstance(error, Exception):
             raise dg.DagsterExecutionInterruptedError from error
         raise
     if watch.stop is Stop.CANCELED:
-        # Dagster's own interruption got lost on its way here: end as it would have.
+        # Dagster's interruption was lost on its way here: end as it would have.
         events.flush()
         raise dg.DagsterExecutionInterruptedError
     events.finish()
@@ -212,21 +210,21 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
 
 
 def _newest(step: StreamStep, own: Manifest) -> Manifest:
-    """What the result tells: the stream's newest epoch, also where somebody has opened it since this run closed it.
+    """The stream's newest epoch, even if another run has opened the stream since this one closed it.
 
-    Its own last epoch would then be news of yesterday, which Dagster would show as the newest.
+    Otherwise Dagster would show this run's last epoch, which is outdated, as the newest.
     """
     try:
         newest = step.read_status().newest
     except StoreUnavailableError:
-        return own  # it was the newest a moment ago, when the writer was asked for the last time
+        return own  # it was the newest a moment ago, when the writer last checked
     return own if newest is None else newest
 
 
 def _tags_at_work(step: StreamStep) -> dict[str, str]:
-    """The sensor compares the code version with the deployed one's, and tells a run of old code to drain.
+    """The sensor compares the code version with the deployed one, and asks a run of old code to drain.
 
-    Dagster copies a run's tags to its next try: an order to drain was not meant for this one.
+    Dagster copies a run's tags to its retry: a drain request was not meant for the retry.
     """
     tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
     inherited = step.context.run.parent_run_id is not None and DRAIN_TAG in step.context.run.tags
@@ -294,24 +292,18 @@ def _opening(step: StreamStep) -> Callable[[Pipeline], Opening]:
 
 
 def _is_first_try(step: StreamStep) -> bool:
-    """Whether neither the step nor its Dagster run is another try: those repeat the config, not a person's wish.
+    """Whether neither the step nor its Dagster run is a retry: retries repeat the config, not the user's request.
 
-    Whoever opened the stream in between is the newer wish, and may not be fenced by the older one's return.
+    A run that opened the stream in between is the newer request, and the retry of an older one must not fence it.
     """
     run = step.context.run
     return step.context.op_execution_context.retry_number == 0 and run.root_run_id in {None, run.run_id}
 
 
 def _own_term(step: StreamStep) -> Term | None:
-    """The newest term, where this very Dagster run began it: a step that Dagster retries need not wait for itself."""
+    """The newest term, if this Dagster run began it: a step that Dagster retries need not wait for itself."""
     try:
         status = step.read_status()
     except CorruptStateError:
-        return None  # opening tells more of it, or goes back over it
+        return None  # opening reports it in detail, or rolls back over it
     return None if status.newest is None or status.dagster_run_id != step.context.run.run_id else status.newest.term
-
-
-def _reported(epoch: CommittedEpoch) -> ReportedEpoch:
-    return ReportedEpoch(
-        epoch.manifest, Pace(epoch.commit_ms, epoch.rows_per_second, epoch.lag_seconds, epoch.counters)
-    )

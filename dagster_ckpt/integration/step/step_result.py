@@ -1,6 +1,6 @@
-"""What a step ends with: exactly one MaterializeResult, which carries the newest epoch.
+"""The result of a step: exactly one MaterializeResult, with the newest epoch.
 
-Nothing at all would make Dagster skip what is downstream while the run shows success; an Output would call the IO
+Without a result, Dagster would skip what is downstream while the run shows success; an Output would call the IO
 manager.
 """
 
@@ -9,21 +9,21 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.integration.recovery.crash_loop_check import result_passed
-from dagster_ckpt.integration.step.epoch_metadata import Metadata, Pace, data_version, epoch_metadata, pace_of
-from dagster_ckpt.integration.step.step_events import ReportedEpoch
+from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, pace_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
 
 def final_result(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, told: ReportedEpoch | None
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, committed: CommittedEpoch | None
 ) -> dg.MaterializeResult[Any]:
-    """The newest epoch's numbers. `told` is the newest epoch that this step itself committed; None if it made none."""
+    """The newest epoch's numbers. `committed` is the newest epoch that this step committed; None if it made none."""
     version = data_version(stream, manifest)
-    if told is not None and told.manifest.epoch == manifest.epoch:
-        metadata = epoch_metadata(manifest, told.pace)
+    if committed is not None and committed.manifest.epoch == manifest.epoch:
+        metadata = epoch_metadata(manifest, committed)
     else:
-        # Made anew: the event may be of an earlier release, which knew fewer labels.
-        metadata = epoch_metadata(manifest, Pace()) | pace_of(_reported_before(instance, key, version), manifest)
+        # Not the event's: it may be of an earlier release, which had fewer labels.
+        metadata = epoch_metadata(manifest) | pace_of(_reported_before(instance, key, version), manifest)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata,
@@ -33,7 +33,7 @@ def final_result(
 
 
 def _reported_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
-    """What an earlier Dagster run said of this very epoch, if anything: how fast it was, the manifest does not say."""
+    """The metadata that an earlier Dagster run reported for this epoch, if any: the manifest has no speeds."""
     entry = instance.get_latest_materialization_event(key)
     event = None if entry is None else entry.asset_materialization
     if event is None or (event.tags or {}).get("dagster/data_version") != version:

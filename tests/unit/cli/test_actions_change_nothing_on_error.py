@@ -1,4 +1,4 @@
-"""Every command against a wrong name, a retired epoch, a live writer and damage: told, exit status 1, nothing changed.
+"""Every command against a wrong name, a retired epoch, a live writer and damage: exit status 1, nothing changed.
 
 A new command is a new line in `COMMANDS`.
 """
@@ -122,14 +122,14 @@ def test_every_command_has_its_line() -> None:
 
 
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.words)
-def test_a_wrong_name_is_told_with_the_right_one(store: Path, line: Line) -> None:
+def test_the_error_for_a_wrong_name_suggests_the_right_one(store: Path, line: Line) -> None:
     told = refused(store, line, name="flights/delay")
     assert "no such stream" in told
     assert "Did you mean 'flights/delays'?" in told
 
 
 @pytest.mark.parametrize("line", [each for each in COMMANDS if "EPOCH" in each.words], ids=lambda line: line.words)
-def test_a_retired_epoch_is_told_with_those_that_are_retained(store: Path, line: Line) -> None:
+def test_the_error_for_a_retired_epoch_lists_the_retained_ones(store: Path, line: Line) -> None:
     told = refused(store, line, epoch=RETIRED)
     assert "retained" in told
     assert str(RETAINED) in told
@@ -155,7 +155,7 @@ def test_a_live_writer_is_left_alone(store: Path, line: Line, monkeypatch: pytes
     [(line, damaged) for line in COMMANDS for damaged in line.stopped_by],
     ids=lambda each: each.words if isinstance(each, Line) else each,
 )
-def test_damage_is_told_with_the_object_it_is_in(store: Path, line: Line, damaged: str) -> None:
+def test_the_error_for_damage_names_the_object(store: Path, line: Line, damaged: str) -> None:
     paths = list((store / "flights.delays").glob(damaged))
     assert paths
     for path in paths:

@@ -21,7 +21,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_writer_there_is_nothing_to_drain(command: Command) -> None:
     for words in (["drain", "departures"], ["drain", "departures", "--wait"]):
         result = command(*words)
-        assert (result.exit_code, result.stdout) == (0, "Nobody writes departures: there is nothing to drain.\n")
+        assert (result.exit_code, result.stdout) == (0, "departures has no live writer: there is nothing to drain.\n")
     assert json.loads(command("drain", "departures", "--json").stdout) == {
         "streams": [{"stream": "departures", "writer": None}]
     }
@@ -31,7 +31,7 @@ def test_a_live_writer_is_asked(command: Command, tmp_path: Path) -> None:
     live = MadeStream(tmp_path.as_uri(), "live")
     told = command("drain", "live", "departures").stdout.splitlines()
     assert told[0].startswith("live ends at its next epoch: Dagster run dagster-run-1 on ")
-    assert told[1].startswith("Nobody writes departures")
+    assert told[1].startswith("departures has no live writer")
     [found] = json.loads(command("drain", "live", "--json").stdout)["streams"]
     assert (found["stream"], found["writer"]["dagster_run_id"], found["writer"]["life"]) == (
         "live",
@@ -71,7 +71,7 @@ def test_a_writer_that_dies_while_it_is_waited_for_is_status_1(
     live.close()
 
 
-def test_a_wrong_name_is_told_before_anybody_is_asked(command: Command, tmp_path: Path) -> None:
+def test_an_unknown_stream_fails_before_any_drain_request(command: Command, tmp_path: Path) -> None:
     live = MadeStream(tmp_path.as_uri(), "live")
     assert command("drain", "live", "departure").exit_code == 1
     assert not (tmp_path / "live/requests").exists()

@@ -24,7 +24,7 @@ def test_a_fork_is_made_and_told(command: Command) -> None:
     assert again["forked_from"] == {"stream": "dev/delays", "epoch": 1}
     assert command("fork", "departures", "dev/none", "--epoch", "0", "--yes").stdout == "dev/none begins empty.\n"
     told = command("show", "dev/delays").stdout
-    assert "nobody yet: the asset that opens it first" in told
+    assert "none yet: the asset that opens it first" in told
     assert re.search(rf"^forked from +{ancestor['stream']}, epoch {ancestor['epoch']}$", told, re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def test_a_fork_asks_first_and_no_changes_nothing(command: Command, url: str) ->
     asked = ["--store", url, "fork", "flights/delays", "dev/delays"]
     no = CliRunner().invoke(main, asked, input="n\n")
     assert no.exit_code == 1
-    assert "Make the stream dev/delays, which begins with epoch 3 of flights/delays" in no.stderr
+    assert "Create the stream dev/delays, which begins with epoch 3 of flights/delays" in no.stderr
     assert "dev/delays" not in command("streams").stdout
     assert json.loads(command("pins", "flights/delays", "--json").stdout)["pins"] == []
 
@@ -52,7 +52,7 @@ def test_a_forks_pin_says_for_whom_it_is_and_an_orphan_says_so(command: Command,
         kept = command("unpin", "departures", pin["name"], *yes)
         assert (kept.exit_code, "keeps files of a fork" in kept.stderr, "[y/N]" in kept.stderr) == (1, True, False)
     shutil.rmtree(tmp_path / "dev.d")
-    assert command("pins", "departures").stdout.rstrip().endswith("which is not there: unpin it")
+    assert command("pins", "departures").stdout.rstrip().endswith("which does not exist: unpin it")
     assert command("unpin", "departures", pin["name"], "--yes").exit_code == 0
 
 

@@ -15,7 +15,7 @@ from tests.unit.history.made_streams import MadeStream, departures
 
 
 def test_a_pinned_epoch_is_listed_until_it_is_unpinned(command: Command) -> None:
-    assert command("pins", "departures").stdout == "Nothing of departures is pinned.\n"
+    assert command("pins", "departures").stdout == "departures has no pins.\n"
     assert command("pin", "departures", "v1 [old]", "--epoch", "2").stdout == (
         "Epoch 2 of departures is pinned as 'v1 [old]'.\n"
     )
@@ -51,14 +51,14 @@ def test_unpin_asks_first(command: Command, url: str) -> None:
     command("pin", "departures", "v1", "--epoch", "2")
     no = CliRunner().invoke(main, ["--store", url, "unpin", "departures", "v1"], input="n\n")
     assert no.exit_code == 1
-    assert "nothing brings it back" in no.stderr
+    assert "it cannot be restored" in no.stderr
     unknown = CliRunner().invoke(main, ["--store", url, "unpin", "departures", "v2"])
     assert (unknown.exit_code, "[y/N]" in unknown.stderr) == (1, False)
     assert "there is no such pin" in unknown.stderr
     assert "v1" in command("pins", "departures").stdout
 
 
-def test_gc_asks_and_tells_what_it_removed_by_kind(tmp_path: Path) -> None:
+def test_gc_asks_and_lists_what_it_removed_by_kind(tmp_path: Path) -> None:
     made = MadeStream(tmp_path.as_uri(), "delays", retained=1)
     for delay in range(18):
         made.commit(departures({"UA": [float(delay)]}))
@@ -88,7 +88,7 @@ def test_gc_of_a_damaged_stream_goes_on_with_the_others(command: Command, tmp_pa
     assert "departures:" in result.stderr
 
 
-def test_gc_cuts_off_by_the_lag_that_it_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_cuts_off_by_the_given_lag(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     lags: list[int] = []
 
     def collect(_history: StreamHistory, _grace_period: str, max_lag: int) -> Collected:
@@ -102,13 +102,13 @@ def test_gc_cuts_off_by_the_lag_that_it_is_told(command: Command, monkeypatch: p
     assert command("gc", "departures", "--yes", "--max-lag", "0").exit_code == 2
 
 
-def test_gc_tells_of_subscribers_that_were_cut_off_and_of_those_that_are_gone(
+def test_gc_lists_subscribers_that_were_cut_off_and_missing_ones(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Collected(cut_off=("slow",), gone=("removed",))
     monkeypatch.setattr(StreamHistory, "collect_garbage", lambda *_: found)
     told = command("gc", "departures", "--yes").stdout
-    assert "slow is too far behind departures: its part of the change log is no longer kept" in told
-    assert "removed reads departures and is not in the store: its part of the change log is kept all the same" in told
+    assert "slow lags too far behind departures: the change log is no longer kept for it" in told
+    assert "removed reads departures and is not in the store: the change log is still kept for it" in told
     [removed] = json.loads(command("gc", "departures", "--yes", "--json").stdout)["streams"]
     assert (removed["cut_off"], removed["gone"]) == (["slow"], ["removed"])

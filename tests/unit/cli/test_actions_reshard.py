@@ -39,7 +39,7 @@ def test_programs_learn_what_the_stream_shows(command: Command) -> None:
         ("8192", 2, "from 1 to 4096"),
     ],
 )
-def test_a_number_that_cannot_be_is_refused_before_anybody_is_asked(
+def test_an_invalid_number_is_refused_before_the_question(
     command: Command, number: str, status: int, told: str
 ) -> None:
     result = command("reshard", "flights/delays", "--shards", number)
@@ -48,6 +48,6 @@ def test_a_number_that_cannot_be_is_refused_before_anybody_is_asked(
     assert "[y/N]" not in result.stderr
 
 
-def test_an_unknown_stream_and_a_missing_number_are_told(command: Command) -> None:
+def test_an_unknown_stream_and_a_missing_number_are_errors(command: Command) -> None:
     assert "no such stream" in command("reshard", "flights/delay", "--shards", "4", "--yes").stderr
     assert command("reshard", "flights/delays").exit_code == 2

@@ -70,7 +70,7 @@ def test_damage_ends_with_1_and_the_command_that_goes_back_works(command: Comman
     result = command("verify")
     assert result.exit_code == 1
     assert MANIFEST in result.stdout
-    assert "The newest epoch that is whole is 2. To go back to it:" in result.stdout
+    assert "The newest epoch that is whole is 2. To roll back to it:" in result.stdout
     assert command("read", "flights/delays").exit_code == 1
     program, *words = shlex.split(result.stdout.splitlines()[-1])
     assert program == "dagster-ckpt"
@@ -109,7 +109,7 @@ def test_a_rollback_asks_first_and_no_changes_nothing(command: Command, url: str
     asked = ["--store", url, "rollback", "flights/delays", "--epoch", "2"]
     refused = CliRunner().invoke(main, asked, input="n\n")
     assert refused.exit_code == 1
-    assert "Go back to epoch 2 of flights/delays, committed " in refused.stderr
+    assert "Roll back to epoch 2 of flights/delays, committed " in refused.stderr
     assert refused.stdout == ""
     assert CliRunner().invoke(main, asked, input="").exit_code == 1
     assert json.loads(command("show", "flights/delays", "--json").stdout)["epoch"] == 3
@@ -118,7 +118,7 @@ def test_a_rollback_asks_first_and_no_changes_nothing(command: Command, url: str
     assert "Empty flights/delays?" in CliRunner().invoke(main, [*asked[:-1], "0"], input="n\n").stderr
 
 
-def test_who_goes_back_is_told_which_streams_stop_by_it(tmp_path: Path) -> None:
+def test_the_question_before_a_rollback_names_the_streams_that_stop(tmp_path: Path) -> None:
     streams = MadeStreams(tmp_path)
     up = streams.source("up", epochs=2)
     down = streams.reader("down", up)
@@ -130,12 +130,12 @@ def test_who_goes_back_is_told_which_streams_stop_by_it(tmp_path: Path) -> None:
     streams.close()
     asked = ["--store", tmp_path.as_uri(), "rollback", "up", "--epoch"]
     told = CliRunner().invoke(main, [*asked, "2"], input="n\n").stderr
-    assert "Streams that have read them stop until they go back too: down." in told
+    assert "Streams that have read them stop until you roll them back too: down." in told
     assert "stop until" not in CliRunner().invoke(main, [*asked, "3"], input="n\n").stderr
     subscribers = ["--store", tmp_path.as_uri(), "subscribers", "up"]
-    assert "left behind" not in CliRunner().invoke(main, subscribers).stdout
+    assert "abandoned" not in CliRunner().invoke(main, subscribers).stdout
     assert CliRunner().invoke(main, [*asked, "2", "--yes"]).exit_code == 0
-    assert "has read what a rollback left behind: roll it back too" in CliRunner().invoke(main, subscribers).stdout
+    assert "has read abandoned epochs: roll it back too" in CliRunner().invoke(main, subscribers).stdout
 
 
 def test_a_rollback_may_be_to_a_time(command: Command) -> None:
@@ -159,7 +159,7 @@ def test_a_rollback_to_what_is_not_there_is_refused(command: Command, epoch: str
         assert "[y/N]" not in result.stderr
 
 
-def test_a_rollback_to_what_can_only_be_read_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+def test_a_rollback_to_an_epoch_that_is_only_readable_is_refused_before_the_question(tmp_path: Path) -> None:
     made = MadeStream(tmp_path.as_uri(), "delays", retained=2)
     for delay in range(4):
         made.commit(departures({"UA": [float(delay)]}))

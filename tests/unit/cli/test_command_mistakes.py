@@ -1,4 +1,4 @@
-"""Exit status 1: it could not be done, and stderr says why; 2: the command was written wrongly. Never a traceback."""
+"""Exit status 1: the command failed, and stderr gives the reason; 2: usage error. Never a traceback."""
 
 import json
 import subprocess
@@ -53,20 +53,18 @@ def test_what_cannot_be_done_ends_with_1_and_the_reason(command: Command, words:
         (["gc", "--grace-period", "soon", "--yes"], "'--grace-period': 'soon' is not a length of time such as '30s'"),
     ],
 )
-def test_a_command_written_wrongly_ends_with_2_and_is_told_what_is_wrong(
-    command: Command, words: list[str], told: str
-) -> None:
+def test_a_usage_error_ends_with_2_and_the_reason(command: Command, words: list[str], told: str) -> None:
     result = command(*words)
     assert result.exit_code == 2
     assert told in result.stderr
     assert result.stdout == ""
 
 
-def test_who_does_not_agree_is_told_that_nothing_was_changed(command: Command, url: str) -> None:
+def test_without_agreement_nothing_is_changed(command: Command, url: str) -> None:
     for answer in ("n\n", ""):
         asked = CliRunner().invoke(main, ["--store", url, "fork", "departures", "copy"], input=answer)
         assert asked.exit_code == 1
-        assert asked.stderr.endswith("Nothing was changed. With --yes nobody is asked.\n")
+        assert asked.stderr.endswith("Nothing was changed. Pass --yes to skip the question.\n")
 
 
 def test_without_a_store_it_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +96,8 @@ def test_a_damaged_stream_does_not_hide_the_others(command: Command, tmp_path: P
     assert "manifest/00000000000000000002.json" in result.stderr
 
 
-def test_help_is_there_at_once_because_nothing_heavy_is_loaded() -> None:
+def test_help_is_fast_because_nothing_heavy_is_loaded() -> None:
     look = "import sys\nfrom dagster_ckpt.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", look], check=True, timeout=60, capture_output=True, text=True)
-    assert "Look into the checkpoints" in ran.stdout
+    assert "Inspect and operate the checkpoints" in ran.stdout
     assert not {"pyarrow", "numpy", "rich", "dagster", "pyspark", "fsspec"} & set(ran.stdout.split())

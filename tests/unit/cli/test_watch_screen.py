@@ -1,4 +1,4 @@
-"""`show` tells who writes and how far the epoch in work is; `show --watch` goes on telling."""
+"""`show` has the writer and the progress of the next epoch; `show --watch` follows them."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def live(tmp_path: Path) -> Iterator[MadeStream]:
     made.close()
 
 
-def test_show_tells_who_writes_and_how_far_the_next_epoch_is(command: Command, live: MadeStream) -> None:
+def test_show_has_the_writer_and_the_progress_of_the_next_epoch(command: Command, live: MadeStream) -> None:
     shown = command("show", "live").stdout
     assert "Dagster run dagster-run-1 on " in shown
     assert "epoch 3: 37 of 200 tasks done in 12 s; slowest: host-3 (task 12) works shards 4, 5, 9.0 s" in shown
@@ -58,9 +58,7 @@ def test_watch_follows_until_the_writer_has_ended(
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_who_has_seen_enough_ends_it_without_a_complaint(
-    command: Command, live: MadeStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_it_without_an_error(command: Command, live: MadeStream, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -71,7 +69,7 @@ def test_who_has_seen_enough_ends_it_without_a_complaint(
     assert "host-3 (task 12) works shards 4, 5, for 9.0 s" in result.stdout
 
 
-def test_a_stream_that_nobody_writes_is_shown_once(command: Command) -> None:
+def test_a_stream_without_a_writer_is_shown_once(command: Command) -> None:
     result = command("show", "departures", "--watch")
     assert result.exit_code == 0
     assert "ended: the test is over" in result.stdout

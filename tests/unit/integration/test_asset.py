@@ -141,7 +141,7 @@ def test_what_a_stream_cannot_have_is_refused_with_the_reason(options: dict[str,
         declared(**options)
 
 
-def test_an_option_nobody_knows_is_a_type_error() -> None:
+def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="colour"):
         declared(colour="red")
 
@@ -229,11 +229,11 @@ def test_a_prefix_given_later_reaches_the_upstreams() -> None:
     ("ins", "says"),
     [
         ({"delay": dg.AssetIn("delays")}, r"Did you mean 'delays'\?.*ins=delay"),
-        ({"delays": dg.AssetIn("delays", metadata={"epoch": 3})}, "only its key.*ins=delays"),
-        ({"delays": dg.AssetIn("delays", input_manager_key="x")}, "only its key.*ins=delays"),
+        ({"delays": dg.AssetIn("delays", metadata={"epoch": 3})}, "only a key.*ins=delays"),
+        ({"delays": dg.AssetIn("delays", input_manager_key="x")}, "only a key.*ins=delays"),
     ],
 )
-def test_of_an_upstream_only_its_key_can_be_said(ins: dict[str, dg.AssetIn], says: str) -> None:
+def test_the_asset_in_of_an_upstream_can_have_only_a_key(ins: dict[str, dg.AssetIn], says: str) -> None:
     with pytest.raises(InvalidPipelineError, match=says):
         streaming_asset(ins=ins)(follows)
 
@@ -256,7 +256,7 @@ def wants_ghost(spark: "Ghost") -> Stream: ...  # type: ignore[name-defined, emp
     "function",
     [wants_unknown, wants_number, wants_all, wants_some, wants_two, wants_reserved, wants_our_key, wants_ghost],
 )
-def test_a_parameter_that_nothing_can_fill_is_refused(function: object) -> None:
+def test_an_unsupported_parameter_is_refused(function: object) -> None:
     with pytest.raises(InvalidPipelineError, match=f"asset={function.__name__}$"):  # type: ignore[attr-defined]
         streaming_asset(function)  # type: ignore[call-overload]
 
@@ -271,7 +271,7 @@ def test_a_function_that_yields_is_refused() -> None:
 
 @pytest.mark.parametrize("moved", [{"file:/old": ""}, {"": "file:/new"}, {"file:/old": 3}, ["file:/old"]])
 def test_a_move_names_an_old_and_a_new_address(moved: Any) -> None:
-    with pytest.raises(InvalidPipelineError, match="where it was and where it is now"):
+    with pytest.raises(InvalidPipelineError, match="maps the old address of a source's folder"):
         stream_options(moved=moved)
 
 

@@ -178,7 +178,7 @@ def test_the_cache_can_be_switched_off() -> None:
     [(LsmStateBackendResource, {"memory_limt": "1 GiB"}), (checkpoints, {"retain": 3})],
     ids=["state", "checkpoints"],
 )
-def test_an_option_that_there_is_not_is_refused(kind: Any, given: dict[str, Any]) -> None:
+def test_an_unknown_option_is_refused(kind: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         kind(**given)
 
@@ -237,7 +237,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
     assert (state.io_threads, state.cache_dir) == (4, None)
 
 
-def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_neither_in_a_repr_nor_in_dagsters_ui(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_SECRET", "from the environment")
     options = {"key": "plain secret", "secret": dg.EnvVar("STORE_SECRET")}
     given = checkpoints(storage_options=options)
@@ -251,7 +251,7 @@ def test_secrets_are_seen_neither_in_a_repr_nor_in_what_dagsters_ui_is_told(monk
         assert "from the environment" not in text
 
 
-def test_a_secret_may_lie_deeper_and_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_may_be_nested_and_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     deeper = {"client_kwargs": {"aws_session_token": dg.EnvVar("STORE_TOKEN"), "verify": False}}
     given = checkpoints(storage_options=deeper)
     monkeypatch.delenv("STORE_TOKEN", raising=False)
@@ -268,7 +268,7 @@ def test_an_environment_variable_is_checked_where_it_is_used(monkeypatch: pytest
         assert resources.checkpoints.checkpoint_interval_ms == 7_000
 
 
-def test_both_resources_of_dagster_pyspark_have_a_session_and_others_are_told_so() -> None:
+def test_both_resources_of_dagster_pyspark_have_a_session_and_others_are_refused() -> None:
     class Session:
         spark_session = "a session"
 

@@ -5,7 +5,7 @@ from dagster_ckpt.runtime.spark.session import NEEDED
 from dagster_ckpt.testing import batches
 
 
-def test_its_builder_says_so_too_because_a_jvm_that_had_a_context_reads_no_announcement(
+def test_its_builder_has_the_settings_too_because_a_jvm_that_had_a_context_reads_no_announcement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: dict[str, object] = {}

@@ -140,7 +140,7 @@ def test_what_a_function_keeps_in_itself_is_gone_in_the_next_epoch() -> None:
     assert totals(one.epoch(rows(("a", 1, 0)))) == totals(one.epoch(rows(("a", 1, 0)))) == [("a", 1)]
 
 
-def test_a_function_that_goes_by_something_outside_is_told_so() -> None:
+def test_a_function_that_depends_on_something_outside_is_refused() -> None:
     class Ticking(Totals):
         def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
             return pa.table({"k": ["a"], "total": [next(TICKS)]}, schema=self.output)
@@ -149,8 +149,8 @@ def test_a_function_that_goes_by_something_outside_is_told_so() -> None:
         kit(Ticking()).epoch(rows(("a", 1, 0)))
 
 
-def test_a_batch_with_other_columns_is_told_so() -> None:
-    with pytest.raises(InvalidPipelineError, match=re.escape("the columns that the kit was told of: cast it.")):
+def test_a_batch_with_other_columns_is_refused() -> None:
+    with pytest.raises(InvalidPipelineError, match=re.escape("a batch must have the kit's schema: cast it.")):
         kit().epoch(pa.table({"k": ["a"]}))
 
 

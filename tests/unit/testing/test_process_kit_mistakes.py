@@ -60,7 +60,7 @@ def kit(function: ProcessFunction | None = None, **options: Any) -> ProcessKit:
         (Timed(), "of=timers, function=Timed"),
     ],
 )
-def test_chance_that_goes_into_the_state_alone_is_told(function: ProcessFunction, message: str) -> None:
+def test_randomness_in_the_state_alone_is_detected(function: ProcessFunction, message: str) -> None:
     with pytest.raises(InvalidPipelineError, match=f"leaves other state: .*{message}"):
         kit(function).epoch(rows(("a", 1, 0)))
 
@@ -90,14 +90,14 @@ def test_a_dictionary_may_come_out() -> None:
             lambda: kit().state("numbrs"),
             "no such state. Did you mean 'numbers'? state=numbrs, declared=number, n",
         ),
-        (lambda: kit().timers(), "the function sets no timers, as it says: give its class `timers_within`."),
+        (lambda: kit().timers(), "the function sets no timers: give its class `timers_within`."),
         (lambda: kit().epoch([1]), "a batch is a pyarrow.Table, or a RecordBatch. given=list"),
         (lambda: kit(event_time=None, delay="1h"), "name its column with event_time=, or leave delay out. delay='1h'"),
         (lambda: kit(shards=3), "shards must be a power of two: 1, 2, 4, 8 ... shards=3"),
         (lambda: kit(shards=0), "shards=0"),
     ],
 )
-def test_what_the_kit_cannot_do_is_told_so(wrong: Callable[[], object], message: str) -> None:
+def test_invalid_use_of_the_kit_is_refused(wrong: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidPipelineError, match=re.escape(message)):
         wrong()
 

@@ -40,7 +40,7 @@ def test_a_duration_has_at_most_two_units(duration_ms: int, text: str) -> None:
         (-90, "in 1 min 30 s"),
     ],
 )
-def test_the_past_is_told_in_its_largest_unit(seconds: int, text: str) -> None:
+def test_the_past_has_its_largest_unit(seconds: int, text: str) -> None:
     assert amounts.ago(NOON - timedelta(seconds=seconds), NOON) == text
 
 

@@ -111,7 +111,7 @@ def test_what_json_has_no_type_for_is_text(command: Command) -> None:
     ]
 
 
-def test_get_is_told_as_a_table_is(command: Command) -> None:
+def test_get_has_the_form_of_a_table(command: Command) -> None:
     found = document(command, "get", "flights/delays", "--key", "carrier=UA")
     assert found.keys() == document(command, "read", "flights/delays").keys()
     assert found["data"] == [{"carrier": "UA", "flights": 3, "mean_delay": 4.0}]

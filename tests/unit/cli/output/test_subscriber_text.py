@@ -15,7 +15,7 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from tests.unit.cli.conftest import Command
 
 
-def test_who_reads_a_stream_is_listed_until_it_is_let_go(command: Command, url: str) -> None:
+def test_a_subscriber_is_listed_until_it_is_removed(command: Command, url: str) -> None:
     assert command("subscribers", "departures").stdout == "No stream reads departures.\n"
     chain = ManifestChain(folder_store(open_store(url), "departures"), SystemClock())
     subscribe(chain, Subscriber("late [all]", StreamUuid("e" * 32), Epoch(1)))
@@ -25,7 +25,7 @@ def test_who_reads_a_stream_is_listed_until_it_is_let_go(command: Command, url: 
     [found] = json.loads(command("subscribers", "departures", "--json").stdout)["subscribers"]
     assert (found["stream"], found["read"], found["gone"]) == ("late [all]", 1, True)
     no = CliRunner().invoke(main, ["--store", url, "unsubscribe", "departures", "late [all]"], input="n\n")
-    assert (no.exit_code, "If late [all] runs again, it may have to begin anew." in no.stderr) == (1, True)
+    assert (no.exit_code, "If late [all] runs again, it may need a backfill." in no.stderr) == (1, True)
     assert "is no longer kept for late [all]" in command("unsubscribe", "departures", "late [all]", "--yes").stdout
     assert json.loads(command("subscribers", "departures", "--json").stdout)["subscribers"] == []
     for yes in ([], ["--yes"]):

@@ -45,13 +45,13 @@ def test_a_stream_without_an_epoch_says_so(command: Command) -> None:
     assert command("epochs", "empty").stdout == "empty has no epoch yet.\n"
 
 
-def test_show_tells_the_manifest_that_shows_the_epoch_now(command: Command) -> None:
+def test_show_has_the_manifest_that_shows_the_epoch(command: Command) -> None:
     assert command("rollback", "flights/delays", "--epoch", "2", "--yes").exit_code == 0
     [manifest] = [line for line in command("show", "flights/delays").stdout.splitlines() if "manifest" in line]
     assert manifest.split(maxsplit=1)[1] == "version 4, of kind rollback, in term 4"
 
 
-def test_show_tells_the_pipeline_the_state_and_the_sources(command: Command) -> None:
+def test_show_has_the_pipeline_the_state_and_the_sources(command: Command) -> None:
     shown = command("show", "flights/delays").stdout
     for fact in (
         "aggregate flights=count(), mean_delay=avg(dep_delay)",
@@ -159,7 +159,7 @@ def test_changes_prints_epoch_after_epoch(command: Command) -> None:
         (10, "stream epoch committed rows so far", "Too narrow for: state rows, state, event time (UTC)."),
     ],
 )
-def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_is_told_so(
+def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_a_note(
     command: Command, monkeypatch: pytest.MonkeyPatch, width: int, headers: str, left_out: str | None
 ) -> None:
     monkeypatch.setattr(text_layout, "Console", partial(Console, width=width, force_terminal=True, color_system=None))

@@ -83,8 +83,8 @@ def test_all_of_them_are_of_one_cut_although_the_streams_go_on(streams: MadeStre
     ("metadata", "why"),
     [
         ({"consistency": "newest"}, "'latest' or 'aligned'"),
-        ({"consistency": "aligned", "epoch": 2}, "an epoch of its own"),
-        ({"consistency": "aligned", "as_of": "2100-01-01"}, "of one time"),
+        ({"consistency": "aligned", "epoch": 2}, "either an epoch or a consistency"),
+        ({"consistency": "aligned", "as_of": "2100-01-01"}, "have one time"),
     ],
 )
 def test_what_cannot_go_together_is_refused(streams: MadeStreams, metadata: dict[str, Any], why: str) -> None:

@@ -1,4 +1,4 @@
-"""The late rows of a stream as an asset of their own: its key, and when Dagster hears of it."""
+"""The late rows of a stream as a separate asset: its key, and its events."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from dagster_ckpt import Stream, late_rows, streaming_asset
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, stream_of_late_key
-from dagster_ckpt.integration.step.epoch_metadata import Pace
-from dagster_ckpt.integration.step.step_events import Audience, EpochEvents, News, ReportedEpoch
+from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, a_manifest
 
@@ -29,7 +29,7 @@ def test_the_key_says_whose_late_rows_they_are(number: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["delays", "_late_rows", "delays_late_rows_0", "delays_late_rows_x", "late_rows"])
-def test_another_key_is_nobodys_late_rows(name: str) -> None:
+def test_another_key_has_no_late_rows(name: str) -> None:
     assert stream_of_late_key(dg.AssetKey(["flights", name])) is None
 
 
@@ -64,14 +64,14 @@ def keeping(epoch: int, total_late_rows: int) -> Manifest:
 def test_dagster_hears_of_late_rows_when_there_are_more_of_them() -> None:
     heard: list[tuple[str, object]] = []
 
-    def listen(event: News) -> None:
+    def listen(event: Event) -> None:
         if isinstance(event, dg.AssetMaterialization):
             total = event.metadata.get("total_late_rows")
             heard.append((event.asset_key.path[-1], total and total.value))
 
-    events = EpochEvents(Audience(KEY, "flights/delays", None, listen, lambda manifest: True), 0, StillClock())
+    events = EpochEvents(EventLog(KEY, "flights/delays", None, listen, lambda manifest: True), 0, StillClock())
     for epoch, total in [(2, 0), (3, 5), (4, 5), (5, 7)]:
-        events.committed(ReportedEpoch(keeping(epoch, total), Pace()))
+        events.committed(CommittedEpoch(keeping(epoch, total), 0, 0, 0.0, 0.0, {}))
     # The newest epoch's own event is the result's; what came too late is told here.
     assert heard == [("delays", None), ("delays", None), ("delays_late_rows", 5), ("delays", None)]
     events.finish()

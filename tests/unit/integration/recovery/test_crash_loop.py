@@ -51,7 +51,7 @@ def test_another_error_is_another(one: RunError, other: RunError) -> None:
     assert one.mark != other.mark
 
 
-def test_the_same_error_counts_up_and_another_begins_anew() -> None:
+def test_the_same_error_counts_up_and_another_resets_the_count() -> None:
     one, other = declined("ValueError: a"), declined("ValueError: b")
     first = counted(None, one)
     second = counted(first, one)
@@ -59,7 +59,7 @@ def test_the_same_error_counts_up_and_another_begins_anew() -> None:
     assert counted(second, other) == SameError(other.mark, 1)
 
 
-def test_a_run_that_died_without_a_word_neither_counts_nor_makes_the_count_begin_anew() -> None:
+def test_a_run_that_died_without_an_error_neither_counts_nor_resets_the_count() -> None:
     before = SameError("E:1", 2)
     assert counted(before, None) == before
     assert counted(None, None) is None

@@ -1,4 +1,4 @@
-"""Page 3's table, row by row, and what is said around it."""
+"""The decision table, row by row, and the rules around it."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -205,7 +205,7 @@ def test_a_started_run_is_declared_failed_before_it_is_relaunched() -> None:
 
 
 def test_a_worker_that_died_between_its_steps_end_and_its_own_is_noticed() -> None:
-    goes_on = Verdict("its step has ended, its Dagster run goes on")
+    goes_on = Verdict("its step has ended, its Dagster run continues")
     for mode, launch in ((NOW, None), (CONTINUOUS, NEXT)):
         run = replace(ran(RunState.STARTED, same_ms=180_000), mode=mode, others_done=True)
         assert judge(run, replace(CLOSED, silent_ms=179_000), mode) == goes_on
@@ -275,11 +275,11 @@ def test_a_step_that_was_passed_over_because_another_failed_left_nothing_to_reco
     assert judge(replace(run, mode=CONTINUOUS), CLOSED, CONTINUOUS).launch == NEXT
 
 
-def test_a_run_that_never_opened_and_so_never_went_back_is_told_of_where_it_is_replaced() -> None:
+def test_a_rollback_that_a_run_never_did_is_reported_when_the_run_is_replaced() -> None:
     run = replace(ran(RunState.FAILED, opened=False), not_rolled_back=41)
     verdict = judge(run, LAPSED)
     assert verdict.launch == replace(RECOVER, not_rolled_back=41)
-    assert "never went back to epoch 41" in verdict.reason
+    assert "the rollback to epoch 41 was not done" in verdict.reason
     assert "41" not in judge(replace(run, not_rolled_back=None), LAPSED).reason
     assert "41" not in judge(replace(run, state=RunState.STARTED), LIVE).reason
 
@@ -344,7 +344,7 @@ def test_a_crash_loop_row_by_row(
     if isinstance(expected, GaveUp):
         assert (verdict.launch, verdict.gave_up) == (None, expected)
         assert "with the same error" in verdict.reason
-        assert "a person must" in verdict.reason
+        assert "manual action needed" in verdict.reason
     else:
         assert verdict.launch is not None
         assert (verdict.launch.before, verdict.gave_up) == (expected, None)
@@ -355,7 +355,7 @@ def test_of_a_loop_the_last_failure_counts_at_once_and_waits_for_no_back_off() -
     assert judge(run, LAPSED).gave_up == GaveUp(3, POISON, same=True)
 
 
-def test_runs_that_died_without_a_word_are_bounded_by_the_attempts_and_given_up_too() -> None:
+def test_runs_that_died_without_an_error_are_bounded_by_the_attempts_and_given_up_too() -> None:
     run = replace(ran(RunState.FAILED, same_ms=10**9), attempt=5)
     assert judge(run, LAPSED).gave_up == GaveUp(6, None, same=False)
     assert judge(replace(run, attempt=4), LAPSED).gave_up is None
@@ -382,7 +382,7 @@ def test_a_store_that_does_not_answer_is_retried_for_ever_and_uses_up_no_attempt
     assert set(waits[10:]) == {300_000}, "in the end the longest pause, for ever"
 
 
-def test_from_the_second_time_in_a_row_the_check_says_what_does_not_answer_while_the_relaunch_waits() -> None:
+def test_from_the_second_time_in_a_row_the_check_names_what_does_not_answer_while_the_relaunch_waits() -> None:
     run = replace(ran(RunState.FAILED), error=NO_ANSWER)
     assert judge(run, LAPSED).unavailable is None, "one may be a hiccup, and its relaunch follows at once"
     verdict = judge(replace(run, unavailable=1), LAPSED)
@@ -424,7 +424,7 @@ def test_a_run_that_waits_for_a_slot_of_a_pool_is_not_timed_out_and_is_reported_
         assert soon.stuck is None, "a run that has just ended frees its slot itself"
 
 
-def test_new_code_gets_all_attempts_anew_also_where_they_were_used_up() -> None:
+def test_new_code_resets_the_attempts_even_if_they_were_used_up() -> None:
     run = replace(ran(RunState.FAILED), attempt=5, error=POISON, before=times(2))
     assert judge(run, LAPSED, new_code=True).launch == RECOVER
     strict = Recovery(same_error_max=1)

@@ -18,7 +18,7 @@ def test_a_clock_that_jumps_counts_for_one_tick_at_most() -> None:
     assert Memory.read(MEMORY.write(), now_ms=900_000).watched_ms == 40_000
 
 
-def test_a_cursor_nobody_understands_is_an_empty_memory() -> None:
+def test_an_unreadable_cursor_is_an_empty_memory() -> None:
     for cursor in (
         None,
         "",

@@ -51,7 +51,7 @@ def test_a_step_in_a_child_process_dies_with_the_run_worker(tmp_path: Path, star
         wait_until(lambda: is_gone(child), "the child is gone", seconds=20)
 
 
-def test_a_process_that_multiprocessing_did_not_start_watches_nobody() -> None:
+def test_a_process_that_multiprocessing_did_not_start_watches_no_parent() -> None:
     assert not die_with_parent()
 
 

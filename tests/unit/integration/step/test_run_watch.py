@@ -46,7 +46,7 @@ def test_a_deleted_run_ends() -> None:
     assert watch(Instance(None)).stop_reason() == Stop.GONE
 
 
-def test_a_run_told_to_drain_ends() -> None:
+def test_a_run_that_is_asked_to_drain_ends() -> None:
     run = dg.DagsterRun(
         job_name="j", run_id="r", status=dg.DagsterRunStatus.STARTED, tags={"dagster_ckpt/drain": "deploy"}
     )
@@ -62,7 +62,7 @@ def test_a_live_run_goes_on_and_dagster_is_not_asked_all_the_time() -> None:
     assert instance.asked == 100 * 200 // LOOK_MS
 
 
-def test_a_dagster_that_does_not_answer_stops_nobody() -> None:
+def test_a_dagster_that_does_not_answer_stops_no_stream() -> None:
     clock, instance = StillClock(), Instance(OSError("database is locked"))
     live = watch(instance, clock)
     assert live.stop_reason() is None

@@ -1,4 +1,4 @@
-"""What Dagster hears of a stream, and when."""
+"""The events that a stream logs to Dagster, and when."""
 
 import threading
 from dataclasses import replace
@@ -9,8 +9,8 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.integration.step.epoch_metadata import Pace, data_version, epoch_metadata, row_count
-from dagster_ckpt.integration.step.step_events import TRIES, Audience, EpochEvents, News, ReportedEpoch
+from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata, row_count
+from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog
 from dagster_ckpt.integration.step.step_result import final_result
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
     Statistics,
 )
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 
@@ -54,7 +55,7 @@ class Listener:
         self.heard: list[object] = []
         self.passed: list[object] = []
 
-    def __call__(self, event: News) -> None:
+    def __call__(self, event: Event) -> None:
         if isinstance(event, dg.AssetCheckEvaluation):
             assert event.passed
             assert event.asset_check_key == dg.AssetCheckKey(KEY, CHECK)
@@ -66,28 +67,29 @@ class Listener:
         self.heard.append(event.metadata["epoch"].value)
 
 
-def told(epoch: int) -> ReportedEpoch:
-    return ReportedEpoch(a_manifest(epoch=Epoch(epoch), version=Version(epoch)), Pace(3, 10.5, 0.5))
+def committed(epoch: int) -> CommittedEpoch:
+    manifest = a_manifest(epoch=Epoch(epoch), version=Version(epoch))
+    return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, rows_per_second=10.5, lag_seconds=0.5, counters={})
 
 
 def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
-    return EpochEvents(Audience(KEY, "delays", "7", listener, lambda manifest: True), interval_s * 1000, clock)
+    return EpochEvents(EventLog(KEY, "delays", "7", listener, lambda manifest: True), interval_s * 1000, clock)
 
 
 def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_held_back() -> None:
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
     for epoch in range(1, 11):
-        events.committed(told(epoch))
+        events.committed(committed(epoch))
         clock.sleep_ms(10_000)
     assert listener.heard == [1, 4, 7]
-    assert events.newest == told(10)
+    assert events.newest == committed(10)
 
 
-def test_a_stream_that_goes_quiet_tells_its_newest_epoch_after_one_interval_and_only_once() -> None:
+def test_a_quiet_stream_logs_its_newest_epoch_after_one_interval_and_only_once() -> None:
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
-    events.committed(told(1))
+    events.committed(committed(1))
     for _ in range(60):
         clock.sleep_ms(1_000)
         events.idle()
@@ -97,22 +99,22 @@ def test_a_stream_that_goes_quiet_tells_its_newest_epoch_after_one_interval_and_
     assert listener.heard == [1]
 
 
-def test_an_epoch_told_while_quiet_is_not_told_again_when_the_next_one_comes() -> None:
+def test_an_epoch_logged_while_quiet_is_not_logged_again_with_the_next_one() -> None:
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
-    events.committed(told(1))
+    events.committed(committed(1))
     clock.sleep_ms(40_000)
     events.idle()
     clock.sleep_ms(40_000)
-    events.committed(told(2))
+    events.committed(committed(2))
     assert listener.heard == [1]
 
 
-def test_a_step_that_ends_without_a_result_tells_what_it_held_back() -> None:
+def test_a_step_that_ends_without_a_result_logs_the_held_event() -> None:
     listener = Listener()
     events = events_for(listener, StillClock())
     events.flush()
-    events.committed(told(1))
+    events.committed(committed(1))
     events.flush()
     events.flush()
     assert listener.heard == [1]
@@ -122,61 +124,61 @@ def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> N
     patient, stubborn = Listener(deaf=TRIES - 1), Listener(deaf=TRIES)
     for listener in (patient, stubborn):
         events = events_for(listener, StillClock())
-        events.committed(told(1))
+        events.committed(committed(1))
         events.flush()
     assert (patient.heard, stubborn.heard, stubborn.tries) == ([1], [], TRIES)
 
 
-def test_a_database_that_somebody_keeps_locked_costs_the_stream_a_twentieth_of_its_time() -> None:
+def test_a_locked_database_costs_the_stream_a_twentieth_of_its_time() -> None:
     clock, listener = StillClock(), Listener()
     locked = True
 
-    def waits_and_gives_up(event: News) -> None:
+    def waits_and_gives_up(event: Event) -> None:
         if isinstance(event, dg.AssetMaterialization) and locked:
             clock.sleep_ms(30_000)  # what SQLite waits
             listener.tries += 1
             raise OSError("database is locked")
         listener(event)
 
-    events = EpochEvents(Audience(KEY, "delays", "7", waits_and_gives_up, lambda manifest: True), 2_000, clock)
+    events = EpochEvents(EventLog(KEY, "delays", "7", waits_and_gives_up, lambda manifest: True), 2_000, clock)
     began_ms = clock.monotonic_ms()
     for epoch in range(1, 3_600):
-        events.committed(told(epoch))
+        events.committed(committed(epoch))
         clock.sleep_ms(1_000)
         events.idle()
     assert listener.tries == 7, "an hour of epochs, a failure each ten minutes"
     assert clock.monotonic_ms() - began_ms < 3_600_000 * 1.06
     locked = False
     for epoch in range(3_600, 4_210):
-        events.committed(told(epoch))
+        events.committed(committed(epoch))
         clock.sleep_ms(1_000)
     later, last = (epoch for epoch in listener.heard[-2:] if isinstance(epoch, int))
     assert 4_206 <= last == later + 2, "and then as before"
 
 
-def test_a_writer_that_was_fenced_has_nothing_to_tell() -> None:
+def test_a_fenced_writer_reports_nothing() -> None:
     listener = Listener()
-    events = EpochEvents(Audience(KEY, "delays", None, listener, lambda manifest: False), 1, StillClock())
-    events.committed(told(1))
+    events = EpochEvents(EventLog(KEY, "delays", None, listener, lambda manifest: False), 1, StillClock())
+    events.committed(committed(1))
     events.flush()
     assert (listener.tries, listener.passed) == (0, [])
 
 
-def test_a_writer_that_is_fenced_between_two_events_tells_no_more_and_is_asked_of_the_epoch_it_would_tell() -> None:
+def test_a_writer_fenced_between_two_events_reports_no_more_and_each_check_is_for_the_reported_epoch() -> None:
     listener, asked, fenced = Listener(), [], False
 
-    def may_speak(manifest: Manifest) -> bool:
+    def may_report(manifest: Manifest) -> bool:
         asked.append(manifest.epoch)
         return not fenced
 
     clock = StillClock()
-    events = EpochEvents(Audience(KEY, "delays", None, listener, may_speak), 1_000, clock)
-    events.committed(told(1))
+    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report), 1_000, clock)
+    events.committed(committed(1))
     clock.sleep_ms(1_000)
-    events.committed(told(2))
+    events.committed(committed(2))
     fenced = True
     clock.sleep_ms(1_000)
-    events.committed(told(3))
+    events.committed(committed(3))
     events.idle()
     events.flush()
     assert (listener.heard, listener.passed) == ([1], [1])
@@ -187,7 +189,7 @@ def test_the_first_epoch_of_a_step_passes_the_check_at_once_and_no_later_one_doe
     listener = Listener()
     events = events_for(listener, StillClock())
     for epoch in (41, 42, 43):
-        events.committed(told(epoch))
+        events.committed(committed(epoch))
         assert listener.passed == [41]
 
 
@@ -196,7 +198,7 @@ def test_an_epoch_that_is_just_coming_in_was_not_held_for_long() -> None:
     beside: list[threading.Thread] = []
 
     class Slow(Listener):
-        def __call__(self, event: News) -> None:
+        def __call__(self, event: Event) -> None:
             if isinstance(event, dg.AssetCheckEvaluation):
                 beside.append(threading.Thread(target=events.idle))
                 beside[0].start()
@@ -205,52 +207,52 @@ def test_an_epoch_that_is_just_coming_in_was_not_held_for_long() -> None:
 
     listener = Slow()
     events = events_for(listener, clock)
-    events.committed(told(1))
+    events.committed(committed(1))
     beside[0].join(10)
     assert listener.heard == []
 
 
-def test_a_store_that_does_not_say_who_writes_is_asked_again_and_never_fails_the_stream() -> None:
+def test_a_store_that_does_not_answer_is_asked_again_and_never_fails_the_stream() -> None:
     listener, asked = Listener(), []
 
-    def may_speak(manifest: Manifest) -> bool:
+    def may_report(manifest: Manifest) -> bool:
         asked.append(manifest.epoch)
         if len(asked) == 1:
             raise StoreUnavailableError("later")
         return True
 
-    events = EpochEvents(Audience(KEY, "delays", None, listener, may_speak), 1_000, StillClock())
-    events.committed(told(1))
+    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report), 1_000, StillClock())
+    events.committed(committed(1))
     assert listener.passed == [1]
 
 
-def test_an_interruption_while_an_event_is_told_is_not_swallowed() -> None:
+def test_an_interruption_while_an_event_is_logged_is_not_swallowed() -> None:
     class Interruption(BaseException): ...
 
-    def interrupted(event: News) -> None:
+    def interrupted(event: Event) -> None:
         if isinstance(event, dg.AssetMaterialization):
             raise Interruption
 
-    events = EpochEvents(Audience(KEY, "delays", None, interrupted, lambda manifest: True), 1, StillClock())
-    events.committed(told(1))
+    events = EpochEvents(EventLog(KEY, "delays", None, interrupted, lambda manifest: True), 1, StillClock())
+    events.committed(committed(1))
     with pytest.raises(Interruption):
         events.flush()
 
 
 def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
-    event = Audience(KEY, "delays", "7", Listener(), lambda manifest: True).materialization(told(4))
+    event = EventLog(KEY, "delays", "7", Listener(), lambda manifest: True).materialization(committed(4))
     assert event.tags == {
         "dagster/data_version": "delays@4",
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": "7",
     }
-    without = Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
+    without = EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
     assert "dagster/code_version" not in (without.tags or {})
 
 
 @pytest.mark.parametrize("manifest", [a_manifest(), a_manifest(epoch=Epoch(9), statistics=Statistics(5, 4, 3, 2, 1))])
-def test_every_number_is_told_every_time_because_each_is_a_plot(manifest: Manifest) -> None:
-    metadata = epoch_metadata(manifest, Pace())
+def test_every_number_is_reported_every_time_because_each_is_a_plot(manifest: Manifest) -> None:
+    metadata = epoch_metadata(manifest)
     assert {label for label, value in metadata.items() if isinstance(value.value, int | float)} == NUMBERS
     assert isinstance(metadata["rows_per_second"], dg.FloatMetadataValue)
     assert isinstance(metadata["rows_in"], dg.IntMetadataValue)
@@ -270,7 +272,7 @@ def test_source_positions_are_json_with_how_many_files_were_seen() -> None:
         SourcePosition(SOURCE, "rate v7"),
         SourcePosition(SOURCE),
     )
-    shown = epoch_metadata(a_manifest(sources=sources), Pace())["source_positions"].value
+    shown = epoch_metadata(a_manifest(sources=sources))["source_positions"].value
     where = {"format": "parquet", "address": "file:///data/departures"}
     assert shown == [
         {**where, "position": {"logOffset": 3}, "files": 42},
@@ -281,7 +283,7 @@ def test_source_positions_are_json_with_how_many_files_were_seen() -> None:
 
 def test_the_result_is_the_epoch_that_the_step_committed() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    result = final_result(instance, KEY, "delays", told(4).manifest, told(4))
+    result = final_result(instance, KEY, "delays", committed(4).manifest, committed(4))
     assert result.metadata is not None
     assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
     assert result.data_version == dg.DataVersion("delays@4")
@@ -289,34 +291,34 @@ def test_the_result_is_the_epoch_that_the_step_committed() -> None:
     assert (check.check_name, check.passed, check.metadata["last_epoch"].value) == (CHECK, True, 4)
 
 
-def test_a_step_that_committed_nothing_repeats_what_was_said_of_the_newest_epoch() -> None:
+def test_a_step_that_committed_nothing_repeats_the_metadata_of_the_newest_epoch() -> None:
     instance = dg.DagsterInstance.ephemeral()
     instance.report_runless_asset_event(
-        Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
+        EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
     )
-    for before in (None, told(3)):
-        result = final_result(instance, KEY, "delays", told(4).manifest, before)
+    for before in (None, committed(3)):
+        result = final_result(instance, KEY, "delays", committed(4).manifest, before)
         assert result.metadata is not None
         assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
-    unsaid = final_result(instance, KEY, "delays", told(5).manifest, None)
+    unsaid = final_result(instance, KEY, "delays", committed(5).manifest, None)
     assert unsaid.metadata is not None
     assert set(unsaid.metadata) == {*NUMBERS, "source_positions", "slowest_shards"}
-    assert data_version("delays", told(5).manifest) == "delays@5"
+    assert data_version("delays", committed(5).manifest) == "delays@5"
 
 
-def test_what_an_earlier_release_said_is_kept_only_where_the_manifest_does_not_say_it() -> None:
+def test_metadata_of_an_earlier_release_is_kept_only_where_the_manifest_lacks_it() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    said = Audience(KEY, "delays", None, Listener(), lambda manifest: True).materialization(told(4))
+    said = EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
     metadata = {label: value for label, value in said.metadata.items() if label not in {"runs", "stall_milliseconds"}}
     wrong = {"rows_in": dg.MetadataValue.int(-1), "of_long_ago": dg.MetadataValue.int(1)}
     old = dg.AssetMaterialization(asset_key=KEY, metadata={**metadata, **wrong}, tags=said.tags)
     instance.report_runless_asset_event(old)
-    assert final_result(instance, KEY, "delays", told(4).manifest, None).metadata == said.metadata
+    assert final_result(instance, KEY, "delays", committed(4).manifest, None).metadata == said.metadata
 
 
 def test_epoch_metadata_has_the_interval_and_a_table_of_the_slowest_shards() -> None:
     slowest = (ShardTime(Shard(3), "worker-2", 900, 70), ShardTime(Shard(0), "worker-1", 20, 5))
-    metadata = epoch_metadata(a_manifest(checkpoint_interval_ms=2_500, slowest_shards=slowest), Pace())
+    metadata = epoch_metadata(a_manifest(checkpoint_interval_ms=2_500, slowest_shards=slowest))
     assert metadata["checkpoint_interval_seconds"].value == 2.5
     table = metadata["slowest_shards"]
     assert isinstance(table, dg.TableMetadataValue)
@@ -325,6 +327,6 @@ def test_epoch_metadata_has_the_interval_and_a_table_of_the_slowest_shards() -> 
         {"shard": 3, "host": "worker-2", "milliseconds": 900, "rows_in": 70},
         {"shard": 0, "host": "worker-1", "milliseconds": 20, "rows_in": 5},
     ]
-    without = epoch_metadata(a_manifest(), Pace())
+    without = epoch_metadata(a_manifest())
     assert without.keys() == metadata.keys()
     assert without["checkpoint_interval_seconds"].value == 0
