@@ -9,7 +9,6 @@ from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.retry import Tries
 from dagster_ckpt.storage.writer.drain_requests import write_drain
 
 _LOOK_MS = 1_000
@@ -69,5 +68,5 @@ def drain(chain: ManifestChain, stream: str, watch: WriterWatch) -> Draining | N
     if writer.ended:
         return None
     request = DrainRequest(writer.term, writer.dagster_run_id, chain.clock.now_ms(), this_process().host)
-    Tries(chain.clock, chain.patience).retry(lambda: write_drain(chain.store, request))
+    write_drain(chain.span(), request)
     return Draining(writer, chain, stream, watch)

@@ -244,7 +244,7 @@ class StreamHistory:
                 f"this pin keeps files of a fork, which removes it once it needs none of them: remove the fork's "
                 f"folder first if the fork is to go. pin={name!r}, fork={pin.fork.stream!r}, stream={self._name!r}"
             )
-        remove_pin(chain.store, name, chain.clock, chain.patience)
+        remove_pin(chain, name)
 
     def pins(self) -> list[PinInfo]:
         """What is pinned, sorted by name. Raises `CorruptStateError` where a pin is damaged."""
@@ -257,7 +257,7 @@ class StreamHistory:
         """
 
         def infos(newest: Manifest) -> list[SubscriberInfo]:
-            there = read_subscribers(self._chain.store, self._chain.clock, self._chain.patience)
+            there = read_subscribers(self._chain)
             progress = progress_of(there, self._root, self._chain, newest.uuid)
             found = (subscriber_info(each, newest, cut_off=self._is_cut_off(newest, each)) for each in progress)
             return sorted(found, key=lambda info: info.stream)
@@ -270,7 +270,7 @@ class StreamHistory:
         If it still reads, it subscribes again with its next start, and is backfilled if what it needs is gone. Raises
         `InvalidPipelineError` where no such stream subscribes.
         """
-        unsubscribe(self._chain.store, name, self._chain.clock, self._chain.patience)
+        unsubscribe(self._chain, name)
 
     def collect_garbage(self, grace_period: Duration = "1 hour", max_lag: int = MAX_LAG) -> Collected:
         """Remove garbage: epochs that are no longer retained, and what failed attempts have left.
@@ -407,7 +407,7 @@ class StreamHistory:
         return with_ancestors(self._chain.store, self._root, shown.ancestors)
 
     def _pins(self) -> list[Pin]:
-        return read_pins(self._chain.store, self._chain.clock, self._chain.patience)
+        return read_pins(self._chain)
 
     def _is_there(self, pin: Pin) -> bool:
         """Whether the fork is there that the pin is for."""

@@ -36,9 +36,9 @@ def collect(stream: "SimulatedStream", process: "Process", writer: Term | None) 
             late = stream.oracle.pin_that_never_held(str(error))
             if late is None:
                 raise
-            clock, chain = stream.world.clock_of(process), stream.chain_of(process)
+            chain = stream.chain_of(process)
             with suppress(InvalidPipelineError):  # another did
-                remove_pin(chain.store, late, clock, chain.patience)
+                remove_pin(chain, late)
             stream.oracle.counts["late pins taken away"] += 1
 
 

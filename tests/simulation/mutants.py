@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Retained, RunRef
-from dagster_ckpt.protocol.object_names import file_of, manifest_name, parse_manifest_name, pin_name
+from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.transitions import manifest_rules
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
@@ -38,7 +38,7 @@ from dagster_ckpt.storage.operations import fork as fork_module
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.operations.fork import _Fork
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retry import Tries
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 from dagster_ckpt.storage.writer import opening as opening_module
 from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again
@@ -59,25 +59,25 @@ if TYPE_CHECKING:
 class NoFencing(ManifestChain):
     """Whoever comes second overwrites."""
 
-    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
-        tries.retry(lambda: self.store.put(manifest_name(manifest.version), data))
+    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+        store.put(manifest_name(manifest.version), data)
         return True
 
 
 class ExistsIsMine(ManifestChain):
     """What exists must be its own, from a try whose reply was lost."""
 
-    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
-        tries.retry(lambda: self.store.put_if_absent(manifest_name(manifest.version), data))
+    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+        store.put_if_absent(manifest_name(manifest.version), data)
         return True
 
 
 class NoncePerWriter(ManifestChain):
     """Manifests of one process are taken for one another: the last digits of a nonce are the process."""
 
-    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         try:
-            return super()._created(manifest, data, tries)
+            return super()._created(manifest, data, store)
         except FencedError:
             there = self.read(manifest.version)
             if there.nonce[-8:] != manifest.nonce[-8:]:
@@ -88,23 +88,23 @@ class NoncePerWriter(ManifestChain):
 class NoParentCheck(ManifestChain):
     """After a create it does not look whether its number had been freed."""
 
-    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, tries: Tries) -> None:
+    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, store: RetryingStore) -> None:
         return
 
 
 class LooksOnlyAtTheParent(ManifestChain):
     """A parent that is there was never retired."""
 
-    def _is_in_use(self, manifest: Manifest, tries: Tries) -> bool:
-        return self._is_there(manifest, tries)
+    def _is_in_use(self, manifest: Manifest, store: RetryingStore) -> bool:
+        return self._is_there(manifest, store)
 
 
 class TakesAwayWhatWasBuiltUpon(ManifestChain):
     """A sleeper takes its manifest away also where others have gone on from it."""
 
-    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, tries: Tries) -> None:
+    def _check_parent(self, parent: "Manifest | BrokenEnd | None", manifest: Manifest, store: RetryingStore) -> None:
         try:
-            super()._check_parent(parent, manifest, tries)
+            super()._check_parent(parent, manifest, store)
         except FencedError:
             self.store.delete(manifest_name(manifest.version))
             raise
@@ -113,7 +113,7 @@ class TakesAwayWhatWasBuiltUpon(ManifestChain):
 class BelievesInVersion1(ManifestChain):
     """It does not know that a stream can have been trimmed."""
 
-    def _is_trimmed(self, tries: Tries) -> bool:
+    def _is_trimmed(self, store: RetryingStore) -> bool:
         return False
 
 
@@ -121,8 +121,8 @@ class BelievesLists(ManifestChain):
     """The newest manifest is the last one that a list shows."""
 
     def newest(self, hint: Version | None = None) -> Manifest | None:
-        for version in sorted(filter(None, map(parse_manifest_name, self._listed(self._tries()))), reverse=True):
-            if self._exists(version, self._tries()):
+        for version in sorted(filter(None, map(parse_manifest_name, self.span().list(MANIFESTS))), reverse=True):
+            if self._exists(version, self.span()):
                 return self.read(version)
         return None
 
@@ -256,9 +256,9 @@ class ForksBeforeItPins(_Fork):
         return fork
 
 
-def pins_of_people(chain: ObjectStore, *how: Any) -> list[Pin]:
+def pins_of_people(chain: ManifestChain) -> list[Pin]:
     """A fork's pin is none."""
-    return [pin for pin in read_pins(chain, *how) if pin.fork is None]
+    return [pin for pin in read_pins(chain) if pin.fork is None]
 
 
 # ---- the reshard
@@ -380,7 +380,7 @@ def commits_without_all(state: Coordinator, event: Event) -> tuple[Coordinator, 
 def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     """The pin is not proved after it was written."""
     pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
-    Tries(chain.clock, chain.patience).retry(lambda: chain.store.put_if_absent(pin_name(name), encode_pin(pin)))
+    chain.span().put_if_absent(pin_name(name), encode_pin(pin))
     return pin
 
 

@@ -54,7 +54,7 @@ def pin_again_and_again(stream: "SimulatedStream", process: "Process") -> None:
             _read_pinned(stream, process, pin.manifest)
             if chance.random() < 0.7:
                 stream.oracle.let_go(name)
-                remove_pin(chain.store, name, clock, chain.patience)
+                remove_pin(chain, name)
         except StoreUnavailableError:
             continue
 

@@ -101,7 +101,7 @@ class Host:
         if newest.version == confirmed and newest != self.confirmed:
             raise LostError(f"version {confirmed} is another's")
         retained = [self._chain(root).read(entry.version) for entry in newest.retained]
-        pins = read_pins(store, self.clock, self._chain(root).patience)
+        pins = read_pins(self._chain(root))
         if self.pinned is not None and [pin.name for pin in pins] != [self.pinned]:
             raise LostError(f"a confirmed pin is lost: {pins}")
         kept = [pin.manifest for pin in pins if pin.name == self.pinned]

@@ -9,7 +9,6 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
-from dagster_ckpt.storage.stores.retry import Tries
 
 SILENCE_MS_MAX = 30_000
 """How long a writer without a readable lease may be silent; a lease names its timeout."""
@@ -71,7 +70,7 @@ class WriterWatch:
 
 def lease_of(chain: ManifestChain, term: Term) -> Lease | None:
     """That term's lease; None where it is missing or cannot be read."""
-    return Tries(chain.clock, chain.patience).retry(lambda: read_lease(chain.store, term))
+    return read_lease(chain.span(), term)
 
 
 def _info(term: Term, lease: Lease | None, life: Life) -> WriterInfo:

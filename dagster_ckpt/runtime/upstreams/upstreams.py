@@ -291,4 +291,4 @@ def _terms_within(positions: Iterable[UpstreamPosition]) -> set[Term]:
 
 def _remove_pin(upstream: _Upstream, name: str) -> None:
     with suppress(InvalidPipelineError):  # another start did
-        remove_pin(upstream.chain.store, name, upstream.chain.clock, upstream.chain.patience)
+        remove_pin(upstream.chain, name)

@@ -20,7 +20,8 @@ from dagster_ckpt.protocol.manifest.codec import ENTRIES_MAX, decode_columns, de
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef
 from dagster_ckpt.protocol.object_names import INDEX, file_of
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 
 Entry = TypeVar("Entry")
 
@@ -80,21 +81,12 @@ class IndexedLists(Generic[Entry]):
     def _write(self, entries: tuple[Entry, ...], data: bytes, level: int, name: str) -> IndexRef:
         # What cannot be read back would cost the whole stream.
         assert decode_entries(self.codec, data, name) == entries, name
-        tries = Tries(self.clock, self.patience)
-        if not tries.retry(lambda: self.store.put_if_absent(name, data)):
+        store = self._span()
+        if not store.put_if_absent(name, data):
             # Our own, from a try whose answer was lost, or else a mistake of ours.
-            assert self._written(name, tries) == data, f"an index object's name is used. {name=}"
-            tries.retry(lambda: self.store.settle(INDEX))
+            assert _written(name, store) == data, f"an index object's name is used. {name=}"
+            store.settle(INDEX)
         return IndexRef(name, len(entries), len(data), _checksum(data), level)
-
-    def _written(self, name: str, tries: Tries) -> bytes:
-        try:
-            return tries.retry(lambda: self.store.get(name))
-        except ObjectMissingError as error:
-            raise CorruptStateError(
-                f"an index object was removed right after it was written: look who else writes to this folder. "
-                f"object={name}, store={self.store.url}"
-            ) from error
 
     def _read(self, index: Sequence[IndexRef]) -> tuple[Entry, ...]:
         return tuple(entry for ref in index for entry in self._read_one(ref))
@@ -105,7 +97,7 @@ class IndexedLists(Generic[Entry]):
 
     def _bytes(self, ref: IndexRef) -> bytes:
         try:
-            data = Tries(self.clock, self.patience).retry(lambda: self.store.get(ref.name))
+            data = self._span().get(ref.name)
         except ObjectMissingError:
             data = None
         if data is None or _checksum(data) != ref.checksum:
@@ -114,6 +106,20 @@ class IndexedLists(Generic[Entry]):
                 f"to an epoch {_without(ref)}. object={ref.name}, store={self.store.url}"
             )
         return data
+
+    def _span(self) -> RetryingStore:
+        span = RetrySpan(self.clock, self.patience)
+        return RetryingStore(self.store, lambda: span)
+
+
+def _written(name: str, store: ObjectStore) -> bytes:
+    try:
+        return store.get(name)
+    except ObjectMissingError as error:
+        raise CorruptStateError(
+            f"an index object was removed right after it was written: look who else writes to this folder. "
+            f"object={name}, store={store.url}"
+        ) from error
 
 
 def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:

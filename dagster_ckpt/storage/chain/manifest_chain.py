@@ -13,7 +13,6 @@ known of a chain that ends in such a one, or has lost one; `newest` raises.
 """
 
 from dataclasses import dataclass, field
-from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
@@ -24,7 +23,8 @@ from dagster_ckpt.protocol.object_names import MANIFESTS, TRIMMED, manifest_name
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, digest_of
 from dagster_ckpt.storage.chain.version_hints import Witnessed, witnessed
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 
 _LOST_MAX = 1_000
 """So many numbers in a row may have lost their manifests, or have damaged ones, before nothing but a backup helps."""
@@ -47,6 +47,11 @@ class ManifestChain:
     clock: Clock
     patience: Patience = field(default_factory=Patience)
 
+    def span(self) -> RetryingStore:
+        """The stream's folder for one piece of work: its calls are retried, and share the end of one `patience`."""
+        span = RetrySpan(self.clock, self.patience)
+        return RetryingStore(self.store, lambda: span)
+
     def newest(self, hint: Version | None = None) -> Manifest | None:
         """The newest manifest; None for a stream that was never created. `hint` is a version it may be near to.
 
@@ -63,8 +68,8 @@ class ManifestChain:
 
         Raises `CorruptStateError` where none of its manifests can be read.
         """
-        tries = self._tries()
-        return tries.retry(lambda: self._end(tries, hint))
+        store = self.span()
+        return store.retry(lambda: self._end(store, hint))
 
     def read(self, version: Version) -> Manifest:
         """The manifest of that version. Raises `CorruptStateError` where it is missing or damaged."""
@@ -79,7 +84,7 @@ class ManifestChain:
     def find(self, version: Version) -> Manifest | None:
         """The manifest of that version; None where it is missing. Raises `CorruptStateError` where it is damaged."""
         try:
-            data = self._tries().retry(lambda: self.store.get(manifest_name(version)))
+            data = self.span().get(manifest_name(version))
         except ObjectMissingError:
             return None
         return self._decoded(version, data)
@@ -89,9 +94,9 @@ class ManifestChain:
 
         Raises `CorruptStateError` where it was damaged since.
         """
-        tries = self._tries()
+        store = self.span()
         # In this order: that the next is absent means nothing once this one's number was freed.
-        return not self._exists(Version(manifest.version + 1), tries) and self._is_in_use(manifest, tries)
+        return not self._exists(Version(manifest.version + 1), store) and self._is_in_use(manifest, store)
 
     def is_left_behind(self, manifest: Manifest) -> bool:
         """Whether somebody has gone on after that manifest, which the caller created: he has created nothing since.
@@ -109,7 +114,7 @@ class ManifestChain:
 
     def settle(self) -> None:
         """Make what is visible durable: whoever builds on a manifest it found does so first."""
-        self._tries().retry(lambda: self.store.settle(MANIFESTS))
+        self.span().settle(MANIFESTS)
 
     def create(self, parent: Manifest | BrokenEnd | None, manifest: Manifest) -> None:
         """Create the manifest: when this returns it is durable, and it is the one successor of `parent`.
@@ -123,28 +128,28 @@ class ManifestChain:
         data = encode_manifest(manifest)
         # What cannot be read back would cost the whole stream.
         assert decode_manifest(data, manifest_name(manifest.version)) == manifest, manifest.version
-        tries = self._tries()
+        store = self.span()
         if isinstance(parent, BrokenEnd):
-            self._mark_lost(parent, tries)
-        while not self._created(manifest, data, tries):
+            self._mark_lost(parent, store)
+        while not self._created(manifest, data, store):
             pass
-        self._check_parent(parent, manifest, tries)
+        self._check_parent(parent, manifest, store)
 
-    def _mark_lost(self, end: BrokenEnd, tries: Tries) -> None:
+    def _mark_lost(self, end: BrokenEnd, store: RetryingStore) -> None:
         """A crash in between leaves a chain that is as broken, and of which no more is known.
 
         A sleeper's marks on freed numbers are passed over as its manifest would be, and are collected with the next.
         """
         for number in range(end.unbroken + 1, end.version + 1):
-            tries.retry(partial(self.store.put_if_absent, manifest_name(Version(number)), LOST))
-        tries.retry(lambda: self.store.settle(MANIFESTS))
+            store.put_if_absent(manifest_name(Version(number)), LOST)
+        store.settle(MANIFESTS)
 
-    def _created(self, manifest: Manifest, data: bytes, tries: Tries) -> bool:
+    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""
         name = manifest_name(manifest.version)
-        if tries.retry(lambda: self.store.put_if_absent(name, data)):
+        if store.put_if_absent(name, data):
             return True
-        found = self._bytes(manifest.version, tries)
+        found = self._bytes(manifest.version, store)
         if found is None:
             return False  # another sleeper took its manifest away, or retention ours: the parent check will tell
         theirs = self._decoded(manifest.version, found)
@@ -154,66 +159,66 @@ class ManifestChain:
                 f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}, theirs={theirs.term}"
             )
         # An earlier try made it visible, but its answer did not come: perhaps because it could not be made durable.
-        tries.retry(lambda: self.store.settle(MANIFESTS))
+        store.settle(MANIFESTS)
         return True
 
-    def _check_parent(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, tries: Tries) -> None:
+    def _check_parent(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, store: RetryingStore) -> None:
         """Find out whether retention had freed the manifest's number before it was created."""
         match parent:
             case None:
-                freed = self._is_trimmed(tries)
+                freed = self._is_trimmed(store)
             case BrokenEnd():
-                freed = not self._is_still_broken(parent, tries)
+                freed = not self._is_still_broken(parent, store)
             case _:
-                freed = not self._is_in_use(parent, tries)
+                freed = not self._is_in_use(parent, store)
         if not freed:
             return
         # What has a successor was built upon before its parent was retired, or lies below all that counts: it stays.
-        if not self._exists(Version(manifest.version + 1), tries):
-            tries.retry(lambda: self.store.delete(manifest_name(manifest.version)))
+        if not self._exists(Version(manifest.version + 1), store):
+            store.delete(manifest_name(manifest.version))
         raise FencedError(
             f"this writer slept for so long, or saw so late a list, that others have written the stream and retired "
             f"what it built upon; it has stopped and changed nothing since. "
             f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
         )
 
-    def _is_there(self, manifest: Manifest, tries: Tries) -> bool:
+    def _is_there(self, manifest: Manifest, store: RetryingStore) -> bool:
         """Whether it is this very manifest that has its number, not another sleeper's."""
-        data = self._bytes(manifest.version, tries)
+        data = self._bytes(manifest.version, store)
         return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
 
-    def _is_in_use(self, manifest: Manifest, tries: Tries) -> bool:
+    def _is_in_use(self, manifest: Manifest, store: RetryingStore) -> bool:
         """Whether it is there and its number was not freed: then the one below is there too, of all the newest ones.
 
         What a writer asked for long ago may be done at any time: a manifest may come back, the very same, on its freed
         number, and whoever built upon it and slept would find it there.
         """
-        if not self._is_there(manifest, tries):
+        if not self._is_there(manifest, store):
             return False
-        return manifest.version == FIRST or self._exists(Version(manifest.version - 1), tries)
+        return manifest.version == FIRST or self._exists(Version(manifest.version - 1), store)
 
-    def _is_still_broken(self, end: BrokenEnd, tries: Tries) -> bool:
+    def _is_still_broken(self, end: BrokenEnd, store: RetryingStore) -> bool:
         """Whether the end is as it was when it was looked at.
 
         What cannot be read has no nonce: its very bytes tell it from others, and so does the newest manifest below it
         that has one. Numbers are freed from below, so where the successor's was freed, that one's was.
         """
-        data = self._bytes(end.version, tries)
+        data = self._bytes(end.version, store)
         same = data is not None and digest_of(data) == (end.digest or digest_of(LOST))
-        return same and self._is_there(end.readable, tries)
+        return same and self._is_there(end.readable, store)
 
-    def _end(self, tries: Tries, hint: Version | None) -> Manifest | BrokenEnd | None:
-        last, known = self._search(tries, hint), witnessed(self.store)
+    def _end(self, store: RetryingStore, hint: Version | None) -> Manifest | BrokenEnd | None:
+        last, known = self._search(store, hint), witnessed(self.store)
         if last is None or last.version < known.version:
             # Somebody has gone on meanwhile, `hint` led to sleepers' manifests on freed numbers, or one was lost: what
             # is known of was there before this search.
-            last = self._search(tries, None, known.version) if known.version else None
+            last = self._search(store, None, known.version) if known.version else None
         unbroken = Version(0) if last is None else last.version
         if unbroken < known.version or (last is not None and last.manifest is None):
-            return self._broken(last or _Last(unbroken), known, tries)
+            return self._broken(last or _Last(unbroken), known, store)
         return None if last is None else last.manifest
 
-    def _broken(self, last: _Last, known: Witnessed, tries: Tries) -> BrokenEnd:
+    def _broken(self, last: _Last, known: Witnessed, store: RetryingStore) -> BrokenEnd:
         """What is known of a chain whose unbroken range ends with `last`, which is not the newest, or is damaged."""
         version = max(last.version, known.version)
         missing = manifest_name(Version(last.version + 1))
@@ -223,7 +228,7 @@ class ManifestChain:
         )
         digest = None
         for number in range(version, max(0, version - _LOST_MAX), -1):
-            data = self._bytes(Version(number), tries)
+            data = self._bytes(Version(number), store)
             if data is None:
                 continue
             digest = digest_of(data) if number == version else digest
@@ -239,70 +244,64 @@ class ManifestChain:
             f"backup, or remove it, and the stream begins anew. damage={damage}"
         )
 
-    def _search(self, tries: Tries, hint: Version | None, known: Version | None = None) -> _Last | None:
+    def _search(self, store: RetryingStore, hint: Version | None, known: Version | None = None) -> _Last | None:
         """One search. Asks for another by `StoreUnavailableError` where the range moved on or a list was late.
 
         `known` is a version that was there, if perhaps not in a list that is late.
         """
         for start in (hint, FIRST):
-            if start is not None and self._exists(start, tries):
-                found = self._last_from(start, tries)
+            if start is not None and self._exists(start, store):
+                found = self._last_from(start, store)
                 # Version 1 leads on only while nothing was ever deleted; later it can only be a sleeper's.
-                if found and (start != FIRST or not self._is_trimmed(tries)):
+                if found and (start != FIRST or not self._is_trimmed(store)):
                     return found
         # Read after version 1 was found missing: whoever deletes that has created this before.
-        trimmed = self._is_trimmed(tries)
-        listed = {version for name in self._listed(tries) if (version := parse_manifest_name(name)) is not None}
+        trimmed = self._is_trimmed(store)
+        listed = {version for name in store.list(MANIFESTS) if (version := parse_manifest_name(name)) is not None}
         if not listed and not trimmed:
             return None
         for start in sorted(listed | ({known} if known else set()), reverse=True):
-            if self._exists(start, tries) and (found := self._last_from(start, tries)):
+            if self._exists(start, store) and (found := self._last_from(start, store)):
                 return found
         raise StoreUnavailableError(
             f"the stream's manifests moved on while they were looked for: try again. store={self.store.url}"
         )
 
-    def _last_from(self, start: Version, tries: Tries) -> _Last | None:
+    def _last_from(self, start: Version, store: RetryingStore) -> _Last | None:
         """The manifest at the end of the range that `start` is in; None where that is not, or no longer, the newest."""
         present, step = start, 1
-        while self._exists(Version(present + step), tries):
+        while self._exists(Version(present + step), store):
             present, step = Version(present + step), step * 2
         absent = Version(present + step)
         while absent - present > 1:
             middle = Version((present + absent) // 2)
-            if self._exists(middle, tries):
+            if self._exists(middle, store):
                 present = middle
             else:
                 absent = middle
         # That the next is absent counts only if this one is present afterwards: numbers are freed from below.
-        data = self._bytes(present, tries)
+        data = self._bytes(present, store)
         if data is None:
             return None
-        if present != FIRST and not self._exists(Version(present - 1), tries):
+        if present != FIRST and not self._exists(Version(present - 1), store):
             return None
         try:
             return _Last(present, self._decoded(present, data))
         except CorruptStateError as error:
             return _Last(present, damage=str(error))
 
-    def _listed(self, tries: Tries) -> list[str]:
-        return tries.retry(lambda: list(self.store.list(MANIFESTS)))
+    def _is_trimmed(self, store: RetryingStore) -> bool:
+        return store.exists(TRIMMED)
 
-    def _is_trimmed(self, tries: Tries) -> bool:
-        return tries.retry(lambda: self.store.exists(TRIMMED))
-
-    def _bytes(self, version: Version, tries: Tries) -> bytes | None:
+    def _bytes(self, version: Version, store: RetryingStore) -> bytes | None:
         """The bytes that lie at this number; None where there are none."""
         try:
-            return tries.retry(lambda: self.store.get(manifest_name(version)))
+            return store.get(manifest_name(version))
         except ObjectMissingError:
             return None
 
-    def _exists(self, version: Version, tries: Tries) -> bool:
-        return tries.retry(lambda: self.store.exists(manifest_name(version)))
-
-    def _tries(self) -> Tries:
-        return Tries(self.clock, self.patience)
+    def _exists(self, version: Version, store: RetryingStore) -> bool:
+        return store.exists(manifest_name(version))
 
     def _decoded(self, version: Version, data: bytes) -> Manifest:
         name = manifest_name(version)

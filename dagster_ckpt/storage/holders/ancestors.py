@@ -21,7 +21,7 @@ from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ def ancestors_folder(root: ObjectStore, ancestor: Ancestor) -> ObjectStore:
     return stream_folder(root, ancestor.stream)
 
 
-def all_ancestors_named(store: ObjectStore, clock: Clock, patience: Patience, manifest: Manifest) -> set[StreamUuid]:
-    """The streams whose files a manifest names, also by way of its own index objects. `store` is the stream's folder.
+def all_ancestors_named(chain: ManifestChain, manifest: Manifest) -> set[StreamUuid]:
+    """The streams whose files a manifest names, also by way of its own index objects.
 
     Raises `CorruptStateError` where an index object is damaged or missing.
     """
-    lists = IndexedLists(store, CHANGES, clock, patience)
+    lists = IndexedLists(chain.store, CHANGES, chain.clock, chain.patience)
     entries = lists.entries(IndexedList(lists_of_files(manifest)))
     return ancestors_named(manifest) | {each.ancestor for each in entries if each.ancestor is not None}
 
@@ -67,7 +67,7 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
     chain = ManifestChain(folder, clock, patience)
     # The pin is one request, and says as much as the newest manifest does, which is several.
     pin = pin_name(fork_pin_name(manifest.uuid))
-    if Tries(clock, patience).retry(lambda: folder.exists(pin)):
+    if chain.span().exists(pin):
         return
     end = chain.end()
     there = None if end is None else known(end).uuid

@@ -9,16 +9,13 @@ A fork pins for itself, under a name that nobody else has (`fork`): nobody but t
 """
 
 from collections.abc import Iterator
-from functools import partial
 
-from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Retained
 from dagster_ckpt.protocol.object_names import FORK_PINS, NAME_BYTES_MAX, PINS, parse_pin_name, pin_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
 
 
 def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
@@ -39,15 +36,15 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
             f"a pin's name is too long to name an object (a letter outside a-z, 0-9, _ and - takes 3 to 12 bytes): "
             f"choose a shorter one. pin={name!r}, bytes_max={NAME_BYTES_MAX}"
         )
-    store, tries = chain.store, Tries(chain.clock, chain.patience)
+    store = chain.span()
     manifest = chain.find(epoch.version)
     if manifest is None:
         if not _is_retained(chain, epoch):
             raise _retired_meanwhile(name, epoch, store)
         manifest = chain.read(epoch.version)
     pin = Pin(name, chain.clock.now_ms(), manifest)
-    if not tries.retry(lambda: store.put_if_absent(pin_name(name), encode_pin(pin))):
-        there = _read(store, pin_name(name), tries)
+    if not store.put_if_absent(pin_name(name), encode_pin(pin)):
+        there = _read(store, pin_name(name))
         if there is None or there.manifest != pin.manifest:
             raise InvalidPipelineError(
                 f"this name is taken by another pin: unpin it first, or choose another name. pin={name!r}, "
@@ -56,7 +53,7 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
         # By ourselves, from a try whose answer was lost, or by somebody before: either way it has to be proved.
         pin = there
     if not _is_retained(chain, epoch):
-        tries.retry(lambda: store.delete(pin_name(name)))
+        store.delete(pin_name(name))
         raise _retired_meanwhile(name, epoch, store)
     return pin
 
@@ -73,50 +70,48 @@ def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> Invali
     )
 
 
-def remove_pin(store: ObjectStore, name: str, clock: Clock, patience: Patience) -> None:
+def remove_pin(chain: ManifestChain, name: str) -> None:
     """Let the pinned epoch go. Raises `InvalidPipelineError` where there is no such pin."""
-    tries = Tries(clock, patience)
-    if not tries.retry(lambda: store.exists(pin_name(name))):
-        pins = [pin.name for pin in read_pins(store, clock, patience)]
+    store = chain.span()
+    if not store.exists(pin_name(name)):
+        pins = [pin.name for pin in read_pins(chain)]
         raise InvalidPipelineError(f"there is no such pin. pin={name!r}, pins={pins}, store={store.url}")
-    tries.retry(lambda: store.delete(pin_name(name)))
+    store.delete(pin_name(name))
 
 
 def find_pin(chain: ManifestChain, name: str) -> Pin | None:
     """The pin of that name; None where there is none. Raises `CorruptStateError` where it is damaged."""
-    return _read(chain.store, pin_name(name), Tries(chain.clock, chain.patience))
+    return _read(chain.span(), pin_name(name))
 
 
 def names_of_pins(chain: ManifestChain, prefix: str) -> list[str]:
     """The names of all pins, sorted, that begin so."""
-    listed = Tries(chain.clock, chain.patience).retry(lambda: list(chain.store.list(PINS)))
-    return sorted(name for name in map(parse_pin_name, listed) if name.startswith(prefix))
+    return sorted(name for name in map(parse_pin_name, chain.span().list(PINS)) if name.startswith(prefix))
 
 
-def read_pins(store: ObjectStore, clock: Clock, patience: Patience) -> list[Pin]:
+def read_pins(chain: ManifestChain) -> list[Pin]:
     """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
-    tries = Tries(clock, patience)
-    names = sorted(tries.retry(lambda: list(store.list(PINS))))
-    found = (_read(store, name, tries) for name in names)
+    store = chain.span()
+    found = (_read(store, name) for name in sorted(store.list(PINS)))
     return [pin for pin in found if pin is not None]
 
 
-def forks_pinned(store: ObjectStore, clock: Clock, patience: Patience) -> Iterator[tuple[str, ForkId]]:
+def forks_pinned(chain: ManifestChain) -> Iterator[tuple[str, ForkId]]:
     """The pins' objects that forks have written, and for which stream each did. Raises `CorruptStateError`."""
-    tries = Tries(clock, patience)
-    for name in tries.retry(lambda: list(store.list(PINS))):
+    store = chain.span()
+    for name in store.list(PINS):
         if name.startswith(f"{PINS}/{FORK_PINS}"):
             try:
-                fork = decode_fork(tries.retry(partial(store.get, name)), name)
+                fork = decode_fork(store.get(name), name)
             except ObjectMissingError:
                 continue
             if fork is not None:
                 yield name, fork
 
 
-def _read(store: ObjectStore, name: str, tries: Tries) -> Pin | None:
+def _read(store: ObjectStore, name: str) -> Pin | None:
     """The pin in that object; None where it was taken away meanwhile."""
     try:
-        return decode_pin(tries.retry(lambda: store.get(name)), name)
+        return decode_pin(store.get(name), name)
     except ObjectMissingError:
         return None

@@ -15,9 +15,7 @@ next start finds it there and goes on; one that never comes is cut off in the en
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.lineage import lineage
@@ -29,7 +27,6 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
 
 _TRIES_MAX = 5
 
@@ -55,41 +52,38 @@ def subscribe(upstream: ManifestChain, subscriber: Subscriber) -> Manifest:
     nothing changes. Raises `CorruptStateError` where the upstream is damaged, and `InvalidPipelineError` where there is
     none.
     """
-    store, tries = upstream.store, Tries(upstream.clock, upstream.patience)
-    name, data = subscriber_name(subscriber.uuid), encode_subscriber(subscriber)
-    tries.retry(lambda: store.put_if_absent(name, data))
+    upstream.span().put_if_absent(subscriber_name(subscriber.uuid), encode_subscriber(subscriber))
     newest = upstream.newest()
     if newest is None:
-        raise InvalidPipelineError(f"there is no stream to read: materialize it first. store={store.url}")
+        raise InvalidPipelineError(f"there is no stream to read: materialize it first. store={upstream.store.url}")
     return newest
 
 
-def unsubscribe(store: ObjectStore, stream: str, clock: Clock, patience: Patience) -> None:
-    """Let go of what any stream of that name keeps in the folder `store`: the log, and what it pinned to begin with.
+def unsubscribe(upstream: ManifestChain, stream: str) -> None:
+    """Let go of what any stream of that name keeps of `upstream`: the log, and what it pinned to begin with.
 
     One that still runs may be cut off. Raises `InvalidPipelineError` where no such stream subscribes.
     """
-    tries = Tries(clock, patience)
-    subscribers = read_subscribers(store, clock, patience)
+    store = upstream.span()
+    subscribers = read_subscribers(upstream)
     named = [subscriber for subscriber in subscribers if subscriber.stream == stream]
     if not named:
         there = sorted({subscriber.stream for subscriber in subscribers})
         raise InvalidPipelineError(
             f"no such stream subscribes to this one. subscriber={stream!r}, subscribers={there}, store={store.url}"
         )
-    pins = names_of_pins(ManifestChain(store, clock, patience), BACKFILL_PINS)
+    pins = names_of_pins(upstream, BACKFILL_PINS)
     for subscriber in named:
         # In this order: whose pins a kill has left here can be unsubscribed again.
         mine = [backfill_pin(subscriber.uuid, term) for term in terms_pinned(subscriber.uuid, pins)]
         for name in (*map(pin_name, mine), subscriber_name(subscriber.uuid)):
-            tries.retry(partial(store.delete, name))
+            store.delete(name)
 
 
-def read_subscribers(store: ObjectStore, clock: Clock, patience: Patience) -> list[Subscriber]:
+def read_subscribers(upstream: ManifestChain) -> list[Subscriber]:
     """All subscribers of a stream, in the order of their UUIDs. Raises `CorruptStateError` where one is damaged."""
-    tries = Tries(clock, patience)
-    names = sorted(tries.retry(lambda: list(store.list(SUBSCRIBERS))))
-    found = (_read(store, name, tries) for name in names)
+    store = upstream.span()
+    found = (_read(store, name) for name in sorted(store.list(SUBSCRIBERS)))
     return [subscriber for subscriber in found if subscriber is not None]
 
 
@@ -140,9 +134,9 @@ def _oldest(chain: ManifestChain, newest: Manifest) -> Manifest | None:
     return newest if not entries else chain.find(entries[0].version)
 
 
-def _read(store: ObjectStore, name: str, tries: Tries) -> Subscriber | None:
+def _read(store: ObjectStore, name: str) -> Subscriber | None:
     """The subscriber in that object; None where it was taken away meanwhile."""
     try:
-        return decode_subscriber(tries.retry(lambda: store.get(name)), name)
+        return decode_subscriber(store.get(name), name)
     except ObjectMissingError:
         return None

@@ -11,7 +11,6 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import find_pin
-from dagster_ckpt.storage.stores.retry import Tries
 
 _KEPT = 1_000
 
@@ -119,8 +118,7 @@ class UpstreamLog:
         return there
 
     def _exists(self, version: Version) -> bool:
-        tries = Tries(self._chain.clock, self._chain.patience)
-        return tries.retry(lambda: self._chain.store.exists(manifest_name(version)))
+        return self._chain.span().exists(manifest_name(version))
 
     def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
         """Find out, after manifests behind it were read, whether their numbers may have been freed before.

@@ -27,7 +27,6 @@ What is removed then may be the room for both: it makes another pass.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
@@ -65,7 +64,6 @@ from dagster_ckpt.storage.holders.ancestors import ancestors_folder
 from dagster_ckpt.storage.holders.pins import find_pin, read_pins
 from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Tries
 
 _log = logging.getLogger(__name__)
 
@@ -152,12 +150,11 @@ class Collector:
 
     def _pass(self, writer: Term | None) -> tuple[Collected, bool]:
         """What one pass removed, and whether the store refused what it wanted to write."""
-        store = self.chain.store
-        names = self._tries().retry(lambda: list(store.list("")))
+        names = list(self.chain.span().list(""))
         newest = self.chain.newest()
         if newest is None:
             return Collected(), False
-        takes_writes = self._writes(partial(store.put, COLLECTOR, b""))
+        takes_writes = self._writes(lambda store: store.put(COLLECTOR, b""))
         now_ms = self._now_ms() if takes_writes else self._latest_known_ms(newest)
         first = self._first(names, newest)
         # Below the first one there is nothing left to stay: where none is known to be retired, the bound says only 1.
@@ -179,15 +176,15 @@ class Collector:
         old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
         for name in (*files, *old):
             self._delete(name)
-        leftovers = self._tries().retry(lambda: store.discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS))
+        leftovers = self.chain.span().discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
         return Collected(manifests, len(files), len(old), leftovers, cut_off, gone), not takes_writes
 
-    def _writes(self, write: Callable[[], object]) -> bool:
+    def _writes(self, write: Callable[[ObjectStore], object]) -> bool:
         """Write, if the store takes it: whether it did. What it did not answer may happen yet, and harms nothing."""
         patience = self.chain.patience
         brief = replace(patience, total_ms=min(patience.total_ms, _WRITE_MS))
         try:
-            Tries(self.chain.clock, brief).retry(write)
+            write(replace(self.chain, patience=brief).span())
         except StoreUnavailableError as error:
             _log.warning("the store takes no writes, so only a part of the garbage is collected. reason=%s", error)
             return False
@@ -207,10 +204,9 @@ class Collector:
 
     def _is_marked_as_trimmed(self) -> bool:
         """Whether there is the mark without which no manifest may go; made here if the store takes it."""
-        store = self.chain.store
-        if self._writes(partial(store.put_if_absent, TRIMMED, b"")):
+        if self._writes(lambda store: store.put_if_absent(TRIMMED, b"")):
             return True
-        return self._tries().retry(lambda: store.exists(TRIMMED))
+        return self.chain.span().exists(TRIMMED)
 
     def _first(self, names: list[str], newest: Manifest) -> Version:
         """The oldest manifest there is. A list may be late, so the one below it is asked for."""
@@ -267,7 +263,7 @@ class Collector:
 
     def _subscribed(self, newest: Manifest) -> tuple[list[Epoch], tuple[str, ...], tuple[str, ...]]:
         """What subscribers that keep the log have consumed; the names of those cut off, and of those that are gone."""
-        subscribers = read_subscribers(self.chain.store, self.chain.clock, self.chain.patience)
+        subscribers = read_subscribers(self.chain)
         following, cut_off, gone = [], [], []
         for each in progress_of(subscribers, self.root, self.chain, newest.uuid):
             if is_cut_off(newest, each.read, self.max_lag):
@@ -299,7 +295,7 @@ class Collector:
         """The files that pins name, and the streams of which they name files."""
         seen: set[str] = set()
         named = []
-        for pin in read_pins(self.chain.store, self.chain.clock, self.chain.patience):
+        for pin in read_pins(self.chain):
             try:
                 named.append(self._named(pin.manifest, seen))
             except CorruptStateError as error:
@@ -327,7 +323,7 @@ class Collector:
         for ancestor in newest.ancestors:
             if ancestor.uuid not in needed:
                 folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
-                self._tries().retry(partial(folder.delete, name))
+                replace(self.chain, store=folder).span().delete(name)
 
     def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
         """All that a manifest names, also by way of index objects; those in `seen` were looked into already."""
@@ -363,10 +359,10 @@ class Collector:
             return None
 
     def _exists(self, version: Version) -> bool:
-        return self._tries().retry(lambda: self.chain.store.exists(manifest_name(version)))
+        return self.chain.span().exists(manifest_name(version))
 
     def _modified_ms(self, name: str) -> int:
-        return self._tries().retry(lambda: self.chain.store.modified_ms(name))
+        return self.chain.span().modified_ms(name)
 
     def _modified_ms_if_there(self, name: str) -> int | None:
         try:
@@ -375,7 +371,4 @@ class Collector:
             return None
 
     def _delete(self, name: str) -> None:
-        self._tries().retry(lambda: self.chain.store.delete(name))
-
-    def _tries(self) -> Tries:
-        return Tries(self.chain.clock, self.chain.patience)
+        self.chain.span().delete(name)

@@ -38,7 +38,8 @@ from dagster_ckpt.storage.operations.manual_opening import close_by_hand
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class _Fork:
         self._id = ForkId(stream, StreamUuid(origin.clock.unique()))
         self._name = fork_pin_name(self._id.uuid)
         self._stamp = Stamp(Nonce(origin.clock.unique()), origin.clock.now_ms())
-        self._tries = Tries(origin.clock, origin.patience)
+        self._span = RetrySpan(origin.clock, origin.patience)
         self._pinned: list[ObjectStore] = []
 
     def of(self, shown: Manifest) -> Manifest:
@@ -129,7 +130,7 @@ class _Fork:
         newest = None if end is None else known(end)
         if newest is not None and newest.uuid == shown.uuid and shown.epoch in {each.epoch for each in newest.retained}:
             return True
-        pins = read_pins(chain.store, chain.clock, chain.patience)
+        pins = read_pins(chain)
         return any(pin.manifest == shown and pin.fork != self._id for pin in pins)
 
     def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
@@ -140,7 +141,7 @@ class _Fork:
         if pin is not None and pin.manifest.uuid == ancestor.uuid:
             self._pin(store, pin.manifest, lambda: find_pin(theirs, pin.name) == pin)
             return
-        if ancestor.uuid not in all_ancestors_named(chain.store, chain.clock, chain.patience, shown):
+        if ancestor.uuid not in all_ancestors_named(chain, shown):
             return
         self._release()
         raise CorruptStateError(
@@ -151,7 +152,7 @@ class _Fork:
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
         data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id))
         # Nobody else has the name: one that is there is our own, from a try whose answer was lost.
-        self._tries.retry(lambda: store.put_if_absent(pin_name(self._name), data))
+        self._retrying(store).put_if_absent(pin_name(self._name), data)
         self._pinned.append(store)
         if not is_kept():
             self._release()
@@ -202,13 +203,16 @@ class _Fork:
         """Take away what forks to the same name have left that came to nothing, or were removed."""
         try:
             for store in self._pinned or [self._origin.store]:
-                for name, fork in forks_pinned(store, self._origin.clock, self._origin.patience):
+                for name, fork in forks_pinned(replace(self._origin, store=store)):
                     if fork.stream == self._id.stream and fork != self._id:
-                        self._tries.retry(partial(store.delete, name))
+                        self._retrying(store).delete(name)
         except CheckpointError as error:  # the fork is there
             _log.warning("what earlier forks may have left was not looked for. fork=%s, reason=%s", self._id, error)
 
     def _release(self) -> None:
         """Take our pins away: the fork has come to nothing, and will."""
         for store in self._pinned:
-            self._tries.retry(partial(store.delete, pin_name(self._name)))
+            self._retrying(store).delete(pin_name(self._name))
+
+    def _retrying(self, store: ObjectStore) -> RetryingStore:
+        return RetryingStore(store, lambda: self._span)

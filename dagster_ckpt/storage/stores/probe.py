@@ -13,7 +13,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.object_names import probe_name
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
 
 RACERS = 8
 ROUNDS = 3
@@ -50,7 +50,7 @@ def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
     flaw, took_ms = "", 0
     for _ in range(_TRIES_MAX):
         # Each try has a name of its own: after a lost reply the outcome under the old one is unknown.
-        flaw, took_ms = Tries(clock, _PATIENCE).retry(
+        flaw, took_ms = RetrySpan(clock, _PATIENCE).retry(
             lambda: _timed(store, clock, probe_name(clock.unique()), experiment)
         )
         if not flaw:

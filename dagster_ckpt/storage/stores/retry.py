@@ -19,7 +19,7 @@ class Patience:
     pause_ms_max: int = 5_000
 
 
-class Tries:
+class RetrySpan:
     """One span of patience: all calls made through it share its end."""
 
     def __init__(self, clock: Clock, patience: Patience) -> None:

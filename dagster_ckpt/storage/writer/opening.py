@@ -25,7 +25,6 @@ from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
-from dagster_ckpt.storage.stores.retry import Tries
 
 _log = logging.getLogger(__name__)
 
@@ -267,7 +266,7 @@ def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) 
     clock, watch = chain.clock, None
     end_ms = None
     while True:
-        lease = Tries(clock, chain.patience).retry(lambda: read_lease(chain.store, newest.term))
+        lease = read_lease(chain.span(), newest.term)
         now_ms = clock.monotonic_ms()
         watch = watched(watch, newest.term, lease, now_ms)
         timeout_ms = opening.lease_timeout_ms if lease is None else max(opening.lease_timeout_ms, lease.timeout_ms)

@@ -44,7 +44,7 @@ class Reading:
 
     def replace_pin(self) -> None:
         chain = ManifestChain(self.up.writer.store, SystemClock())
-        remove_pin(chain.store, self.pin_name, chain.clock, chain.patience)
+        remove_pin(chain, self.pin_name)
         self.feed()
         self.pin()
 

@@ -89,11 +89,11 @@ class Pair:
 
     def pinned(self) -> list[tuple[str, int]]:
         chain = self.chain("up")
-        return [(pin.name, pin.manifest.epoch) for pin in read_pins(chain.store, chain.clock, chain.patience)]
+        return [(pin.name, pin.manifest.epoch) for pin in read_pins(chain)]
 
     def subscribed(self) -> list[tuple[str, int]]:
         chain = self.chain("up")
-        return [(each.stream, each.epoch) for each in read_subscribers(chain.store, chain.clock, chain.patience)]
+        return [(each.stream, each.epoch) for each in read_subscribers(chain)]
 
     @property
     def pin(self) -> str:
@@ -191,7 +191,7 @@ def test_a_pin_with_a_similar_name_stays(pair: Pair) -> None:
     assert sorted(pair.pinned()) == [(pair.pin, 3), (name, 2)]
     root = pair.root
     [progress] = progress_of(
-        read_subscribers(pair.chain("up").store, pair.clock, pair.chain("up").patience),
+        read_subscribers(pair.chain("up")),
         root,
         pair.chain("up"),
         pair.up.manifest.uuid,

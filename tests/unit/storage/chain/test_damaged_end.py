@@ -17,7 +17,8 @@ from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, Tries
+from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 from dagster_ckpt.storage.writer.opening import Opening, Takeover, open_again, open_manifest
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.worlds.clock import StillClock
@@ -363,7 +364,7 @@ def test_a_rollback_that_sleeps_longer_than_retention_changes_nothing(damage: Da
 class NoDigest(ManifestChain):
     """A mutant: where the parent cannot be read it is taken to be there."""
 
-    def _is_still_broken(self, end: BrokenEnd, tries: Tries) -> bool:
+    def _is_still_broken(self, end: BrokenEnd, store: RetryingStore) -> bool:
         return True
 
 

@@ -173,7 +173,7 @@ def test_to_subscribe_again_changes_nothing(world: TwoStreams) -> None:
     first = world.subscribe(world.commit(UP, 3))
     again = world.subscribe(world.commit(UP, 3))
     assert again.epoch == first.epoch + 3
-    [subscriber] = read_subscribers(world.store(UP), world.clock, PATIENCE)
+    [subscriber] = read_subscribers(world.chain(UP))
     assert subscriber.epoch == first.epoch
 
 
@@ -182,7 +182,7 @@ def test_a_lost_answer_leaves_one_subscriber(world: TwoStreams) -> None:
     store = FaultyStore(world.store(UP), Scripted(("put_if_absent", "subscribers", Fault.LOST_REPLY)))
     mine = Subscriber(DOWN, world.writers[DOWN].manifest.uuid, epoch)
     assert subscribe(ManifestChain(store, world.clock), mine).epoch == epoch
-    assert read_subscribers(world.store(UP), world.clock, PATIENCE) == [mine]
+    assert read_subscribers(world.chain(UP)) == [mine]
 
 
 def test_who_is_too_far_behind_is_cut_off_and_comes_back_with_a_snapshot(world: TwoStreams) -> None:
@@ -383,7 +383,7 @@ def test_one_whose_folder_is_gone_keeps_the_log_until_it_is_unsubscribed(world: 
     assert world.history.subscribers()[0].gone
     with pytest.raises(InvalidPipelineError, match=r"subscribers=\['late/carriers'\]"):
         world.history.unsubscribe("carriers")
-    name = backfill_pin(read_subscribers(world.store(UP), world.clock, PATIENCE)[0].uuid, Term(1))
+    name = backfill_pin(read_subscribers(world.chain(UP))[0].uuid, Term(1))
     for pin in (name, f"{BACKFILL_PINS}2024", "mine"):
         write_pin(world.chain(UP), pin, world.writers[UP].manifest.retained[-1])
     world.history.unsubscribe(DOWN)
@@ -401,6 +401,6 @@ def test_a_damaged_manifest_stops_the_pass_only_where_its_log_is_needed(world: T
     with pytest.raises(CorruptStateError, match=f"object={manifest_name(Version(30))}"):
         world.collect()
     assert world.versions[0] == 1
-    unsubscribe(world.store(UP), DOWN, world.clock, PATIENCE)
+    unsubscribe(world.chain(UP), DOWN)
     world.collect()
     assert world.versions[0] == world.newest + 1 - MANIFESTS_KEPT

@@ -114,7 +114,7 @@ class World:
         newest = self.chain.newest()
         assert newest is not None
         shown = [newest, *(self.chain.read(entry.version) for entry in newest.retained)]
-        shown += [pin.manifest for pin in read_pins(self.store, self.clock, IMPATIENT)]
+        shown += [pin.manifest for pin in read_pins(self.chain)]
         return all(files_named(manifest) <= self.files for manifest in shown)
 
 
@@ -187,9 +187,9 @@ def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
     world.collect_mine()
     assert pinned.version not in world.versions
     assert files_named(pinned) <= world.files
-    [pin] = read_pins(world.store, world.clock, IMPATIENT)
+    [pin] = read_pins(world.chain)
     assert pin.manifest == pinned
-    remove_pin(world.store, "before-migration", world.clock, IMPATIENT)
+    remove_pin(world.chain, "before-migration")
     world.collect_mine()
     assert not files_named(pinned) & world.files
 
@@ -199,7 +199,7 @@ def test_a_pin_that_comes_too_late_says_so_and_leaves_nothing(world: World) -> N
     world.commit(RETAINED)
     with pytest.raises(InvalidPipelineError, match="retired while it was pinned"):
         write_pin(world.chain, "late", asked)
-    assert read_pins(world.store, world.clock, IMPATIENT) == []
+    assert read_pins(world.chain) == []
 
 
 def test_a_pin_of_an_epoch_whose_manifest_is_gone_by_then_says_so_and_leaves_nothing(world: World) -> None:
@@ -209,7 +209,7 @@ def test_a_pin_of_an_epoch_whose_manifest_is_gone_by_then_says_so_and_leaves_not
     world.collect_mine()
     with pytest.raises(InvalidPipelineError, match="the epoch was retired while it was pinned"):
         write_pin(world.chain, "late", retained)
-    assert read_pins(world.store, world.clock, world.chain.patience) == []
+    assert read_pins(world.chain) == []
     missing = world.writer.manifest.retained[0]
     world.store.delete(manifest_name(missing.version))
     with pytest.raises(CorruptStateError, match="a manifest is missing"):
@@ -222,7 +222,7 @@ def test_a_name_pins_one_epoch(world: World) -> None:
     with pytest.raises(InvalidPipelineError, match="taken by another pin"):
         write_pin(world.chain, "p", second)
     with pytest.raises(InvalidPipelineError, match=r"no such pin.*pins=\['p'\]"):
-        remove_pin(world.store, "q", world.clock, IMPATIENT)
+        remove_pin(world.chain, "q")
     with pytest.raises(InvalidPipelineError, match="not empty"):
         write_pin(world.chain, "", first)
 
@@ -363,7 +363,7 @@ def test_a_pin_that_came_too_late_to_keep_an_index_object_is_named_with_what_hel
     with pytest.raises(CorruptStateError, match=r"unpin it\. .* pin='late', reason=an index object is missing"):
         world.collect()
     assert before <= {*world.store.list(""), "collector.json"}
-    remove_pin(world.store, "late", world.clock, world.chain.patience)
+    remove_pin(world.chain, "late")
     assert world.collect().manifests > 0
 
 

@@ -83,7 +83,7 @@ class World:
         return fork_stream(root, self.chain(root=root), self.shown(epoch), stream)
 
     def pins(self, stream: str = ORIGIN) -> list[Pin]:
-        return read_pins(self.folder(stream), self.clock, IMPATIENT)
+        return read_pins(self.chain(stream))
 
     def forks(self, stream: str = ORIGIN) -> set[StreamUuid]:
         """Those for which there are pins."""

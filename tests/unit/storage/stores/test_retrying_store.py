@@ -7,6 +7,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.objects import create
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -132,3 +133,19 @@ def test_a_call_that_was_never_made_is_not_counted(far: FaultyStore, clock: Stil
     assert retrying(far, clock).url == far.url
     assert retrying(far, clock).local_path("a") is None
     assert far.calls == list[Call]()
+
+
+def test_the_calls_of_one_span_share_its_end_and_its_growing_pauses(far: FaultyStore, clock: StillClock) -> None:
+    store = ManifestChain(far, clock, Patience(total_ms=1_000, pause_ms=100)).span()
+    far.decide = Scripted(*[("get", "", Fault.LOST_REQUEST)] * 3)
+    begun = clock.monotonic_ms()
+    assert store.get("a/b") == b"bytes"
+    assert 350 <= clock.monotonic_ms() - begun <= 700  # 100, 200 and 400 ms, of each at least a half
+    far.decide = lambda _: Fault.LOST_REQUEST
+    with pytest.raises(StoreUnavailableError):
+        store.exists("a/b")
+    assert 1_000 <= clock.monotonic_ms() - begun <= 1_800
+    asked = len(far.calls)
+    with pytest.raises(StoreUnavailableError):
+        store.exists("a/b")
+    assert len(far.calls) == asked + 1
