@@ -1,7 +1,7 @@
-"""A chain whose end is damaged: what is known of it all the same, and all that it takes to go on from there.
+"""A chain whose end is damaged: what is still known of it, and what a rollback needs to go on from there.
 
-A manifest that cannot be read counts as one that is there: its number is used and never given again. Neither is that of
-a manifest which is missing, but of which something else tells that it was there: a later manifest, or a lease.
+A manifest that cannot be read still uses its number, which is never given again. The same holds for a missing manifest
+if a later manifest or a lease proves that it existed.
 """
 
 import hashlib
@@ -11,16 +11,16 @@ from dagster_ckpt.ids import Epoch, Term, Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 
 LOST = b"The manifest of this version was lost; a rollback has left it behind. Its number is not used again.\n"
-"""What a rollback puts in the place of a manifest that is missing, so that the versions stay one unbroken range."""
+"""What a rollback writes in place of a missing manifest, so that the versions stay one unbroken range."""
 
 
 @dataclass(frozen=True)
 class BrokenEnd:
-    """A chain of which the newest manifest cannot be read, or one shortly before it is missing.
+    """A chain whose newest manifest cannot be read, or that has lost a manifest shortly before it.
 
-    `version` is the greatest number known to be used. Up to `unbroken` each number has its object. `readable` is the
-    newest manifest that can be read; `term` the newest that anything tells of. `digest` is that of the bytes at
-    `version`; None: they are missing. `damage` says what is wrong.
+    `version` is the greatest number known to be used. Up to `unbroken` each number has an object. `readable` is the
+    newest manifest that can be read; `term` is the newest known term. `digest` is that of the bytes at `version`; None
+    if they are missing. `damage` is the error text.
     """
 
     version: Version
@@ -32,10 +32,10 @@ class BrokenEnd:
 
     @property
     def presumed(self) -> Manifest:
-        """What is taken for the manifest at `version` by whoever goes back from there to an older epoch.
+        """What a rollback assumes in place of the manifest at `version`.
 
-        All that it may have said beyond the readable one is unknown: whatever came after that was its epoch, which is
-        to be left behind.
+        What it recorded beyond the readable manifest is unknown: assume an epoch of the newest known term, which the
+        rollback abandons.
         """
         if self.readable.version == self.version:
             return self.readable
@@ -45,10 +45,10 @@ class BrokenEnd:
 
 
 def known(end: Manifest | BrokenEnd) -> Manifest:
-    """The newest manifest, or what is taken for it by whoever goes back from a broken end."""
+    """The newest manifest, or what a rollback assumes in its place."""
     return end.presumed if isinstance(end, BrokenEnd) else end
 
 
 def digest_of(data: bytes) -> str:
-    """What tells these bytes from any others."""
+    """A digest that identifies these bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()

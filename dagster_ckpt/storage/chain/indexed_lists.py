@@ -32,7 +32,7 @@ MERGED = 8
 def open_end(own: int) -> int:
     """How many entries of an append-only stream's files are kept in the tail, after an epoch that added `own`.
 
-    It must not spill before they had their turn to be merged (`append_merges`): then they never would.
+    They must not be spilled before `append_merges` had its turn to merge them: afterwards it never does.
     """
     return own + TAIL_MAX // 4
 
@@ -62,8 +62,8 @@ class IndexedLists(Generic[Entry]):
     def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
         """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
 
-        `fresh_name` gives a name that nobody has used. The newest `kept` entries stay in the tail. Raises
-        `CorruptStateError` where an object is missing: to a writer that was fenced, because others have collected it.
+        `fresh_name` returns an unused name. The newest `kept` entries stay in the tail. Raises `CorruptStateError` if
+        an object is missing: for a fenced writer, because others have collected it.
         """
         if len(listed.tail) <= TAIL_MAX + kept:
             return listed
@@ -74,16 +74,16 @@ class IndexedLists(Generic[Entry]):
         while parts := _mergeable(index):
             pieces = list(encode_pieces(self.codec, self._read(parts)))
             if len(pieces) > 1:
-                break  # together they would be too long for one object: merged, they would be as many as before
+                break  # too long for one object: merging would not reduce their number
             index[-len(parts) :] = [self._write(*pieces[0], parts[0].level + 1, fresh_name())]
         return IndexedList(tuple(index), listed.tail[spilled:])
 
     def _write(self, entries: tuple[Entry, ...], data: bytes, level: int, name: str) -> IndexRef:
-        # What cannot be read back would cost the whole stream.
+        # An object that cannot be read back would cost the whole stream.
         assert decode_entries(self.codec, data, name) == entries, name
         store = self._span()
         if not store.put_if_absent(name, data):
-            # Our own, from a try whose answer was lost, or else a mistake of ours.
+            # Ours, from a try whose reply was lost, or else a bug.
             assert _written(name, store) == data, f"an index object's name is used. {name=}"
             store.settle(INDEX)
         return IndexRef(name, len(entries), len(data), _checksum(data), level)
@@ -93,7 +93,7 @@ class IndexedLists(Generic[Entry]):
 
     def _read_one(self, ref: IndexRef) -> tuple[Entry, ...]:
         entries = decode_entries(self.codec, self._bytes(ref), ref.name)
-        return entries if ref.ancestor is None else tuple(_lying_in(ref.ancestor, entry) for entry in entries)
+        return entries if ref.ancestor is None else tuple(_in_ancestor(ref.ancestor, entry) for entry in entries)
 
     def _bytes(self, ref: IndexRef) -> bytes:
         try:
@@ -117,15 +117,15 @@ def _written(name: str, store: ObjectStore) -> bytes:
         return store.get(name)
     except ObjectMissingError as error:
         raise CorruptStateError(
-            f"an index object was removed right after it was written: look who else writes to this folder. "
+            f"an index object was removed right after it was written: find out what else writes to this folder. "
             f"object={name}, store={store.url}"
         ) from error
 
 
 def _mergeable(index: Sequence[IndexRef]) -> Sequence[IndexRef]:
-    """The newest objects, if there are enough of one level to become one of the next; else none.
+    """The newest objects, if enough of one level can be merged into one of the next; else none.
 
-    Those of an ancestor stay as they are: nobody here would delete them.
+    An ancestor's objects are not merged: this stream could not delete them.
     """
     parts = index[-MERGED:]
     alike = len(parts) == MERGED and {(ref.level, ref.ancestor) for ref in parts} == {(parts[0].level, None)}
@@ -138,12 +138,12 @@ def _checksum(data: bytes) -> str:
 
 def _without(ref: IndexRef) -> str:
     file = file_of(ref.path)
-    # An ancestor's epochs say nothing of ours.
+    # An ancestor's epoch numbers mean nothing in this stream.
     return "that does without it" if file is None or ref.ancestor is not None else f"before epoch {file.epoch}"
 
 
-def _lying_in(ancestor: StreamUuid, entry: Entry) -> Entry:
-    """An entry of a list that an ancestor wrote: a file that was its own is that ancestor's to us."""
+def _in_ancestor(ancestor: StreamUuid, entry: Entry) -> Entry:
+    """An entry of an ancestor's list, as this stream names it: the ancestor's files get its UUID."""
     if isinstance(entry, ChangeRef) and entry.ancestor is None:
         return replace(entry, ancestor=ancestor)
     return entry

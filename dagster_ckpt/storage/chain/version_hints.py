@@ -1,8 +1,7 @@
-"""Who else knows how far a chain goes: lists, and leases. They may know of a manifest that is not there any more.
+"""Other evidence of how far a chain goes: lists and leases. They may show a manifest that no longer exists.
 
-A lease is written only after the manifest with which its term began, and names an epoch only after that was committed.
-So a number that it names is used. Being advice, a lease can tell of less than there is, or be gone: then a lost newest
-manifest is not noticed, as without it.
+A lease is written only after the manifest that began its term, and names an epoch only after its commit. So a number
+that it names is used. As advice, a lease may be behind or missing: then a lost newest manifest is not noticed.
 """
 
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The greatest version that anything tells of, and the newest term that has a lease; 0 where nothing does."""
+    """The greatest version that a list or lease shows, and the newest term that has a lease; 0 if there is none."""
 
     version: Version
     term: Term
 
 
 def witnessed(store: ObjectStore) -> Witnessed:
-    """What lists and leases tell of the stream in the folder `store`. A list may show what has been deleted since."""
+    """What lists and leases show of the stream in the folder `store`. A list may show what was deleted since."""
     listed = [version for name in store.list(MANIFESTS) if (version := parse_manifest_name(name)) is not None]
     terms = [term for name in store.list(LEASES) if (term := parse_lease_name(name)) is not None]
     newest = max(terms, default=Term(0))

@@ -1,7 +1,7 @@
-"""The files of other streams that a fork reads, beside its own.
+"""The files of other streams that a fork reads.
 
-A fork names files of the streams that its manifests call its ancestors. Here their folders are found in the same store
-and read, never written: so one store has all that a fork reads, and every file in it has one name.
+A fork names files of the streams that its manifests call its ancestors. Their folders are in the same store
+and are read, never written: so one store holds all that a fork reads, and each file in it has one name.
 """
 
 import logging
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 def with_ancestors(folder: ObjectStore, root: ObjectStore, ancestors: Sequence[Ancestor]) -> ObjectStore:
-    """A stream's folder with the files of its ancestors, under the names by which its manifests' references call them.
+    """A stream's folder with the files of its ancestors, under the names that its manifests use.
 
-    `root` is the store that all their folders are in. Nothing but the stream's own can be written.
+    `root` is the store that holds all the folders. Only the stream's folder can be written.
     """
     if not ancestors:
         return folder
@@ -42,9 +42,9 @@ def ancestors_folder(root: ObjectStore, ancestor: Ancestor) -> ObjectStore:
 
 
 def all_ancestors_named(chain: ManifestChain, manifest: Manifest) -> set[StreamUuid]:
-    """The streams whose files a manifest names, also by way of its own index objects.
+    """The streams whose files a manifest names, also through its index objects.
 
-    Raises `CorruptStateError` where an index object is damaged or missing.
+    Raises `CorruptStateError` if an index object is damaged or missing.
     """
     lists = IndexedLists(chain.store, CHANGES, chain.clock, chain.patience)
     entries = lists.entries(IndexedList(lists_of_files(manifest)))
@@ -52,9 +52,9 @@ def all_ancestors_named(chain: ManifestChain, manifest: Manifest) -> set[StreamU
 
 
 def check_ancestors(root: ObjectStore, clock: Clock, manifest: Manifest, patience: Patience | None = None) -> None:
-    """Raise `CorruptStateError` where a stream whose files the manifest names is not there any more, or another is.
+    """Raise `CorruptStateError` if a stream whose files the manifest names was removed, or replaced by another.
 
-    Whoever reads a file is told by its checksum if it is not the one that was meant; here it is told why.
+    A file's checksum shows that it is the wrong file; this check explains why.
     """
     named = ancestors_named(manifest)
     for ancestor in manifest.ancestors:
@@ -65,7 +65,7 @@ def check_ancestors(root: ObjectStore, clock: Clock, manifest: Manifest, patienc
 def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancestor, patience: Patience) -> None:
     folder = ancestors_folder(root, ancestor)
     chain = ManifestChain(folder, clock, patience)
-    # The pin is one request, and says as much as the newest manifest does, which is several.
+    # Reading the pin takes one request and proves as much as finding the newest manifest, which takes several.
     pin = pin_name(fork_pin_name(manifest.uuid))
     if chain.span().exists(pin):
         return
@@ -73,13 +73,13 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
     there = None if end is None else known(end).uuid
     if there != ancestor.uuid:
         raise CorruptStateError(
-            f"a fork's rows are in files of the stream that it was forked from, and that was removed"
-            f"{'' if there is None else ' and made anew'}: restore its folder from a backup, or go back to the empty "
-            f"stream. stream={manifest.stream}, forked_from={ancestor.stream}, uuid={ancestor.uuid}, found={there}"
+            f"the stream that holds this fork's files was removed"
+            f"{'' if there is None else ' and created again'}: restore its folder from a backup, or go back "
+            f"to the empty stream. stream={manifest.stream}, forked_from={ancestor.stream}, uuid={ancestor.uuid}, found={there}"
         )
     _log.warning(
-        "somebody took away the pin that keeps a fork's files, which may be collected now: fork anew from an epoch "
-        "that is there, or go back to the empty stream. stream=%s, forked_from=%s, pin=%s",
+        "the pin that keeps a fork's files was removed, so they may be collected: fork again from an epoch that can "
+        "still be read, or go back to the empty stream. stream=%s, forked_from=%s, pin=%s",
         manifest.stream,
         ancestor.stream,
         fork_pin_name(manifest.uuid),
@@ -154,5 +154,5 @@ class _WithAncestors:
 
 
 def _own(name: str) -> str:
-    assert parse_ancestors_name(name) is None, f"what another stream owns is only read. {name=}"
+    assert parse_ancestors_name(name) is None, f"files of another stream are read-only. {name=}"
     return name

@@ -1,11 +1,11 @@
-"""Pins in the store. A pin is written first and proved afterwards, so that no collector can come in between.
+"""Pins in the store. A pin is written first and validated afterwards, so that no collector can come in between.
 
-Whoever retires an epoch commits a manifest that no longer retains it, waits for a grace period and only then looks at
-the pins. So a pin that was there while its epoch was still retained is seen by everybody who could collect the epoch.
-A crash right after the write leaves a pin that is as good as any other, unless the process had slept for longer than
-the grace period before: then reading it says what is missing, and it can be taken away.
+To retire an epoch, a writer commits a manifest that no longer retains it. A collector waits for a grace period, and
+only then reads the pins. So every collector that could delete the epoch sees a pin that existed while it was retained.
+A crash right after the write leaves a valid pin, unless the process had slept for longer than the grace period before:
+then reading the pin reports what is missing, and the pin can be removed.
 
-A fork pins for itself, under a name that nobody else has (`fork`): nobody but the fork may let go of that.
+A fork writes a pin under a unique name (`fork`). Only the fork may release that pin.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectS
 
 
 def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
-    """Keep a retained epoch readable under that name until it is unpinned. To pin the same epoch again changes nothing.
+    """Keep a retained epoch readable under that name until it is unpinned. To pin it again changes nothing.
 
-    Raises `InvalidPipelineError` where the name has another epoch already, or the epoch was retired meanwhile: then
+    Raises `InvalidPipelineError` if the name already pins another epoch, or if the epoch was retired meanwhile: then
     nothing is pinned.
     """
     if not name:
         raise InvalidPipelineError(f"a pin needs a name that is not empty. store={chain.store.url}")
     if name.startswith(FORK_PINS):
         raise InvalidPipelineError(
-            f"names that begin with {FORK_PINS!r} are those of forks: choose another. pin={name!r}, "
+            f"names that begin with {FORK_PINS!r} are reserved for forks: choose another. pin={name!r}, "
             f"store={chain.store.url}"
         )
     if len(pin_name(name).rpartition("/")[2]) > NAME_BYTES_MAX:
@@ -50,7 +50,7 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
                 f"this name is taken by another pin: unpin it first, or choose another name. pin={name!r}, "
                 f"epoch={epoch.epoch}, pinned={there and there.manifest.epoch}, store={store.url}"
             )
-        # By ourselves, from a try whose answer was lost, or by somebody before: either way it has to be proved.
+        # Ours, from a try whose reply was lost, or an earlier one: either way it has to be validated.
         pin = there
     if not _is_retained(chain, epoch):
         store.delete(pin_name(name))
@@ -71,7 +71,7 @@ def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> Invali
 
 
 def remove_pin(chain: ManifestChain, name: str) -> None:
-    """Let the pinned epoch go. Raises `InvalidPipelineError` where there is no such pin."""
+    """Release the pinned epoch. Raises `InvalidPipelineError` if there is no such pin."""
     store = chain.span()
     if not store.exists(pin_name(name)):
         pins = [pin.name for pin in read_pins(chain)]
@@ -80,24 +80,24 @@ def remove_pin(chain: ManifestChain, name: str) -> None:
 
 
 def find_pin(chain: ManifestChain, name: str) -> Pin | None:
-    """The pin of that name; None where there is none. Raises `CorruptStateError` where it is damaged."""
+    """The pin of that name; None if there is none. Raises `CorruptStateError` if it is damaged."""
     return _read(chain.span(), pin_name(name))
 
 
 def names_of_pins(chain: ManifestChain, prefix: str) -> list[str]:
-    """The names of all pins, sorted, that begin so."""
+    """The names of all pins that start with `prefix`, sorted."""
     return sorted(name for name in map(parse_pin_name, chain.span().list(PINS)) if name.startswith(prefix))
 
 
 def read_pins(chain: ManifestChain) -> list[Pin]:
-    """All pins of a stream, by name. Raises `CorruptStateError` where one is damaged."""
+    """All pins of a stream, sorted by name. Raises `CorruptStateError` if one is damaged."""
     store = chain.span()
     found = (_read(store, name) for name in sorted(store.list(PINS)))
     return [pin for pin in found if pin is not None]
 
 
 def forks_pinned(chain: ManifestChain) -> Iterator[tuple[str, ForkId]]:
-    """The pins' objects that forks have written, and for which stream each did. Raises `CorruptStateError`."""
+    """The object names of pins that forks have written, each with its fork. Raises `CorruptStateError`."""
     store = chain.span()
     for name in store.list(PINS):
         if name.startswith(f"{PINS}/{FORK_PINS}"):
@@ -110,7 +110,7 @@ def forks_pinned(chain: ManifestChain) -> Iterator[tuple[str, ForkId]]:
 
 
 def _read(store: ObjectStore, name: str) -> Pin | None:
-    """The pin in that object; None where it was taken away meanwhile."""
+    """The pin in that object; None if it was removed meanwhile."""
     try:
         return decode_pin(store.get(name), name)
     except ObjectMissingError:

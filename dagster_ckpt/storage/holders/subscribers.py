@@ -1,16 +1,16 @@
 """Subscribers in the store: who reads a stream's change log, and how far each is.
 
-The object comes first, what it protects afterwards: whoever subscribes reads the newest manifest once the object is
-there, and builds on what that retains. Whoever retires an epoch commits a manifest that no longer retains it, waits for
-a grace period and only then looks for subscribers. So one that was there while its epoch was still retained is seen by
-everybody who could collect the log behind it.
+The object is created before what it protects is read: a subscriber creates it, then reads the newest manifest and
+builds on what that retains. To retire an epoch, a writer commits a manifest that no longer retains it. A collector
+waits for a grace period and only then reads the subscribers. So every collector that could delete the log after an
+epoch sees a subscriber that existed while the epoch was retained.
 
-How far a subscriber is, its own manifests say: the oldest epoch to which it can go back has consumed so much, and all
-that it ever may read again lies behind that. It only grows: a look that comes late keeps too much. Before the first
-epoch, also after a rollback to 0, the pin of the snapshot that it begins with says so.
+A subscriber's manifests show how far it is: all that it may ever read again is after what the oldest epoch to which it
+can go back has consumed. This position only grows: a late read keeps too much. Before the first epoch, also after a
+rollback to 0, the pin of the subscriber's first snapshot holds the position.
 
-A crash right after the object was created leaves one that keeps the log from where it would have begun. The stream's
-next start finds it there and goes on; one that never comes is cut off in the end, or unsubscribed by a person.
+A crash right after the create leaves an object that keeps the log from where the stream would have begun. The stream's
+next start finds it and goes on. If the stream never starts, it is cut off in the end, or unsubscribed by a user.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ _TRIES_MAX = 5
 class SubscriberProgress:
     """How far a subscriber is, in epochs of the stream that it reads.
 
-    `consumed` is for good: it may go back there, and never behind it. `read` is what its current epoch has consumed.
-    `gone`: its stream is not in the store, or another one has its name. Then both are where it began.
+    `consumed` is final: the subscriber can go back to it, not before it. `read` is what its current epoch has consumed.
+    `gone`: its stream is not in the store, or another one has its name. Then both are its first position.
     """
 
     subscriber: Subscriber
@@ -46,11 +46,10 @@ class SubscriberProgress:
 
 
 def subscribe(upstream: ManifestChain, subscriber: Subscriber) -> Manifest:
-    """Keep the upstream's change log for another stream: the upstream's newest manifest, read after that was done.
+    """Keep the upstream's change log for another stream. Returns the upstream's newest manifest, read afterwards.
 
-    What the manifest retains, and the log behind it, is kept from now on. For a stream that has subscribed before
-    nothing changes. Raises `CorruptStateError` where the upstream is damaged, and `InvalidPipelineError` where there is
-    none.
+    What the manifest retains, and the log after it, is kept from now on. Subscribing again changes nothing. Raises
+    `CorruptStateError` if the upstream is damaged, and `InvalidPipelineError` if there is none.
     """
     upstream.span().put_if_absent(subscriber_name(subscriber.uuid), encode_subscriber(subscriber))
     newest = upstream.newest()
@@ -60,9 +59,9 @@ def subscribe(upstream: ManifestChain, subscriber: Subscriber) -> Manifest:
 
 
 def unsubscribe(upstream: ManifestChain, stream: str) -> None:
-    """Let go of what any stream of that name keeps of `upstream`: the log, and what it pinned to begin with.
+    """Release what streams of that name keep of `upstream`: the log, and the pins of their first snapshots.
 
-    One that still runs may be cut off. Raises `InvalidPipelineError` where no such stream subscribes.
+    A stream that still runs may be cut off. Raises `InvalidPipelineError` if no such stream subscribes.
     """
     store = upstream.span()
     subscribers = read_subscribers(upstream)
@@ -74,14 +73,14 @@ def unsubscribe(upstream: ManifestChain, stream: str) -> None:
         )
     pins = names_of_pins(upstream, BACKFILL_PINS)
     for subscriber in named:
-        # In this order: whose pins a kill has left here can be unsubscribed again.
+        # In this order: if a kill leaves the object, the stream can be unsubscribed again.
         mine = [backfill_pin(subscriber.uuid, term) for term in terms_pinned(subscriber.uuid, pins)]
         for name in (*map(pin_name, mine), subscriber_name(subscriber.uuid)):
             store.delete(name)
 
 
 def read_subscribers(upstream: ManifestChain) -> list[Subscriber]:
-    """All subscribers of a stream, in the order of their UUIDs. Raises `CorruptStateError` where one is damaged."""
+    """All subscribers of a stream, sorted by UUID. Raises `CorruptStateError` if one is damaged."""
     store = upstream.span()
     found = (_read(store, name) for name in sorted(store.list(SUBSCRIBERS)))
     return [subscriber for subscriber in found if subscriber is not None]
@@ -90,11 +89,11 @@ def read_subscribers(upstream: ManifestChain) -> list[Subscriber]:
 def progress_of(
     subscribers: Sequence[Subscriber], root: ObjectStore, upstream: ManifestChain, uuid: StreamUuid
 ) -> list[SubscriberProgress]:
-    """How far each subscriber of the stream `upstream` of that UUID is; `root` is the store that all of them are in.
+    """How far each subscriber of the stream `upstream` of that UUID is; `root` is the store that holds them.
 
-    Raises `CorruptStateError` where one cannot be read.
+    Raises `CorruptStateError` if one cannot be read.
     """
-    # Before anybody's manifests: they go only after one of those says more, or another was written.
+    # Before any manifest: a pin is removed only after a manifest records more, or another pin was written.
     pins = names_of_pins(upstream, BACKFILL_PINS) if subscribers else []
     return [_progress(subscriber, pins, root, upstream, uuid) for subscriber in subscribers]
 
@@ -112,30 +111,30 @@ def _progress(
             if newest is None or newest.uuid != subscriber.uuid:
                 return SubscriberProgress(subscriber, subscriber.epoch, subscriber.epoch, gone=True)
             oldest = _oldest(chain, newest)
-            # Only its newest term's: a fenced writer may pin something later, and says nothing for the one that lives.
+            # Only the newest term's: a fenced writer may pin later, which means nothing for the live one.
             snapshot = snapshots.get(newest.term)
             beginning = subscriber.epoch if snapshot is None else snapshot.manifest.epoch
             if oldest is not None:
                 read = consumed_by(newest, uuid, beginning)
-                # The oldest may be of before it began, which since may have been anew, at an upstream that went back.
+                # The oldest epoch may be older than this beginning: it begins again if its upstream goes back.
                 return SubscriberProgress(subscriber, min(read, consumed_by(oldest, uuid, beginning)), read)
-        raise CorruptStateError(f"the manifest of its oldest retained epoch is missing. store={folder.url}")
+        raise CorruptStateError(f"the manifest of the oldest retained epoch is missing. store={folder.url}")
     except CorruptStateError as error:
         raise CorruptStateError(
-            f"a stream that reads this one is damaged, so nobody knows what it still needs: restore it from a backup, "
+            f"a stream that reads this one is damaged, so what it still needs is unknown: restore it from a backup, "
             f"roll it back, or unsubscribe it. subscriber={subscriber.stream!r}, reason={error}"
         ) from error
 
 
 def _oldest(chain: ManifestChain, newest: Manifest) -> Manifest | None:
-    """The manifest of the oldest epoch that can be gone back to; None where it was retired meanwhile."""
+    """The manifest of the oldest epoch to go back to; None if it was retired meanwhile."""
     entries = lineage(newest)
-    # Before the first epoch, and right after going back to 0, there is none: nothing but the beginning is known.
+    # Before the first epoch, and right after a rollback to 0, there is none: only the beginning is known.
     return newest if not entries else chain.find(entries[0].version)
 
 
 def _read(store: ObjectStore, name: str) -> Subscriber | None:
-    """The subscriber in that object; None where it was taken away meanwhile."""
+    """The subscriber in that object; None if it was removed meanwhile."""
     try:
         return decode_subscriber(store.get(name), name)
     except ObjectMissingError:

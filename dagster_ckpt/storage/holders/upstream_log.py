@@ -1,7 +1,7 @@
-"""The committed epochs of a stream, one after another, for whoever follows it. Reads only; `upstream` decides.
+"""The committed epochs of a stream, in order, for the streams that follow it. Reads only; `upstream` decides.
 
-Safe beside the stream's writer and collectors: epochs never change, and only the newest manifest says which of them
-count. What is gone while it is looked for was given up by the stream's retention: then nothing can follow any more.
+Safe beside the stream's writer and collectors: epochs never change, and only the newest manifest decides which of them
+count. What disappears during a read was removed by the stream's retention: then no reader can follow any more.
 """
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -16,17 +16,17 @@ _KEPT = 1_000
 
 
 class NothingFollowsError(Exception):
-    """Nothing can follow the position any more: `trouble` says why."""
+    """No reader can follow the position any more; `trouble` is the reason."""
 
     def __init__(self, trouble: Trouble, at: UpstreamPosition) -> None:
-        super().__init__(f"nothing can follow what was read of the upstream. trouble={trouble}, at={at.encode()}")
+        super().__init__(f"this position can no longer be followed. trouble={trouble}, at={at.encode()}")
         self.trouble = trouble
 
 
 def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -> Manifest | None:
-    """The pinned manifest whose table comes next at this position; None where the log does.
+    """The pinned manifest whose table comes next at this position; None if the log comes next.
 
-    Raises `NothingFollowsError` where the snapshot that is being read is not there any more.
+    Raises `NothingFollowsError` if the snapshot that is being read was removed.
     """
     if at.epoch > EMPTY and not at.in_snapshot:
         return None
@@ -39,10 +39,9 @@ def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -
 
 
 class UpstreamLog:
-    """One stream, followed by another. `stream` is its name, `chain` its manifests.
+    """A stream that another one follows. `stream` is its name, `chain` its manifests.
 
-    Every call looks at the store anew, and may raise `StoreUnavailableError` and `CorruptStateError`. Manifests that
-    it has read once it does not read again.
+    Every call reads the store, and may raise `StoreUnavailableError` and `CorruptStateError`. Manifests are cached.
     """
 
     def __init__(self, chain: ManifestChain, stream: str) -> None:
@@ -52,7 +51,7 @@ class UpstreamLog:
         self._read: dict[Version, Manifest] = {}
 
     def newest(self) -> Manifest:
-        """The stream's newest manifest. Raises `InvalidPipelineError` where it was never opened."""
+        """The stream's newest manifest. Raises `InvalidPipelineError` if the stream was never opened."""
         newest = self._chain.newest(None if self._newest is None else self._newest.version)
         if newest is None:
             raise InvalidPipelineError(
@@ -63,39 +62,39 @@ class UpstreamLog:
         return newest
 
     def check(self, at: UpstreamPosition) -> Manifest:
-        """The newest manifest, which still builds on that position. Raises `NothingFollowsError` for trouble."""
+        """The newest manifest, if it still builds on that position. Raises `NothingFollowsError` if not."""
         newest = self.newest()
         self._raise_trouble(newest, at)
-        # Manifests are removed oldest first: where the consumed epoch's own is there, all behind it are.
+        # Manifests are removed oldest first: if the consumed epoch's manifest exists, all later ones do.
         follows = next(may_follow(newest, at.epoch), None) is not None
         if follows and at.epoch > EMPTY and not self._exists(Version(at.epoch)):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
         return newest
 
     def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
-        """The next epochs behind that position, oldest first: so many at most, and none above `until`.
+        """The next epochs after that position, oldest first: at most `epochs_max`, and none above `until`.
 
-        Raises `NothingFollowsError` for trouble.
+        Raises `NothingFollowsError` if the position cannot be followed.
         """
         return self.behind(self.newest(), at, epochs_max, until)
 
     def behind(
         self, newest: Manifest, at: UpstreamPosition, epochs_max: int | None = None, until: Epoch | None = None
     ) -> list[Manifest]:
-        """`following`, of the lineage of this newest manifest."""
+        """As `following`, in the lineage of the manifest `newest`."""
         self._raise_trouble(newest, at)
         found: list[Manifest] = []
         if newest.epoch == at.epoch:
             return found
-        # Of a stream that was opened often before its first epoch, the oldest openings may have been retired.
+        # If the stream was opened often before its first epoch, the oldest openings may have been retired.
         behind = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
         for version in may_follow(newest, behind):
             if len(found) == epochs_max or (until is not None and version > until):
                 break
             manifest = self._manifest(version)
-            if manifest is not None and manifest.uuid != at.uuid:  # since the newest one was looked at
+            if manifest is not None and manifest.uuid != at.uuid:  # since `newest` was read
                 raise NothingFollowsError(Trouble.MADE_ANEW, at)
-            # What a fork begins with is in no log.
+            # A fork's first table is in no log.
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)
             if manifest.kind is ManifestKind.EPOCH:
@@ -105,7 +104,7 @@ class UpstreamLog:
         return found
 
     def _first(self, newest: Manifest) -> Version:
-        """The first manifest there is, perhaps a sleeper's on a freed number."""
+        """The first existing manifest, perhaps a sleeper's on a freed number."""
         if self._exists(FIRST):
             return FIRST
         freed, there = FIRST, newest.version
@@ -121,11 +120,11 @@ class UpstreamLog:
         return self._chain.span().exists(manifest_name(version))
 
     def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
-        """Find out, after manifests behind it were read, whether their numbers may have been freed before.
+        """Raise `NothingFollowsError` if the numbers of the manifests just read may have been freed before.
 
-        On a freed number a sleeper's manifest may lie. Numbers are freed from below, and for whoever reads on from an
-        epoch the collector keeps that one's own manifest too. Behind epoch 0 it is the one below the first epoch, which
-        must have been the first there was.
+        A freed number may hold a sleeper's manifest. Numbers are freed from below, and for a reader that continues
+        after an epoch the collector also keeps the manifest of that epoch. After epoch 0 it is the manifest below the
+        first epoch, which must have been the stream's first.
         """
         below = Version(at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
         if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
@@ -137,7 +136,7 @@ class UpstreamLog:
             raise NothingFollowsError(why, at)
 
     def _manifest(self, version: Version) -> Manifest | None:
-        """The manifest of that number in the stream's one history; None where it was removed."""
+        """The manifest of that version in the stream's lineage; None if it was removed."""
         if version not in self._read:
             manifest = self._chain.find(version)
             if manifest is None:

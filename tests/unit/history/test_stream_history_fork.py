@@ -266,7 +266,7 @@ def test_an_origin_that_was_removed_and_made_anew_is_told(stream: MadeStream, st
         fork.read()
     stream.open()
     stream.commit(departures({"UA": [1.0]}))
-    with pytest.raises(CorruptStateError, match=r"because=.*was removed and made anew: restore"):
+    with pytest.raises(CorruptStateError, match=r"because=.*was removed and created again: restore"):
         fork.read()
     assert not fork.verify().whole
 

@@ -69,7 +69,7 @@ def test_a_list_so_late_that_it_shows_nothing_is_not_taken_for_an_empty_stream()
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
     store.hidden = {manifest_name(Version(version)) for version in range(70, 101)}
-    with pytest.raises(StoreUnavailableError, match="moved on while they were looked for"):
+    with pytest.raises(StoreUnavailableError, match="moved on while they were searched"):
         chain.newest()
 
 
@@ -112,7 +112,9 @@ def test_a_missing_or_damaged_manifest_is_named() -> None:
         chain.read(Version(9))
     with pytest.raises(CorruptStateError, match=r"object=manifest/0{19}2\.json"):
         chain.read(Version(2))
-    with pytest.raises(CorruptStateError, match=r"lies under another's name.* object=manifest/0{19}3\.json, version=2"):
+    with pytest.raises(
+        CorruptStateError, match=r"differs from its file name.* object=manifest/0{19}3\.json, version=2"
+    ):
         chain.read(Version(3))
 
 

@@ -270,7 +270,7 @@ def test_an_origin_that_is_gone_or_another_is_found_out_when_the_fork_is_opened(
     with pytest.raises(CorruptStateError, match="was removed: restore"):
         check_ancestors(world.root, world.clock, first, IMPATIENT)
     world.opened(ORIGIN, an_opening()).close("done")
-    with pytest.raises(CorruptStateError, match="was removed and made anew"):
+    with pytest.raises(CorruptStateError, match="was removed and created again"):
         check_ancestors(world.root, world.clock, first, IMPATIENT)
 
 
