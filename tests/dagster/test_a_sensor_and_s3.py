@@ -31,6 +31,8 @@ def test_an_s3_that_does_not_answer_is_no_verdict(capfd: pytest.CaptureFixture[s
         assert "could not be checked" in str(world.tick(500).skip_reason)
     assert world.look(run).status is dg.DagsterRunStatus.STARTED
     logged = "".join(capfd.readouterr())
-    assert "it has too much to do; try again later. reason=SlowDown, said='*** wants *** of http://***@host/'" in logged
+    assert (
+        "it has too much to do; try again later. reason=SlowDown, message='*** wants *** of http://***@host/'" in logged
+    )
     for secret in ("a-test-key", "a-test-secret", "hunter2"):
         assert secret not in logged

@@ -43,7 +43,7 @@ def test_a_stream_goes_on_in_a_moved_folder_and_reads_no_file_again(
     stream.run(reading(old / pattern))
     old.rename(new)
     drop(new / "in", 1, pa.table({"k": ["b"]}))
-    with pytest.raises(IncompatibleStateError, match=r"no longer reads parquet file:.*/old/.*say moved="):
+    with pytest.raises(IncompatibleStateError, match=r"no longer reads parquet file:.*/old/.*set moved="):
         stream.run(reading(new / pattern))
     stream.moved = {str(old): str(new)}
     stream.run(reading(new / pattern))

@@ -177,7 +177,7 @@ class ManifestChain:
         if not self._exists(Version(manifest.version + 1), store):
             store.delete(manifest_name(manifest.version))
         raise FencedError(
-            f"this writer slept for so long, or read so late a list, that other writers have retired the manifest it "
+            f"this writer slept for so long, or saw so late a list, that other writers have retired the manifest it "
             f"builds on; it has stopped and changed nothing since. "
             f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
         )
@@ -240,8 +240,8 @@ class ManifestChain:
                 break
             return BrokenEnd(version, last.version, readable, max(readable.term, known.term), digest, damage)
         raise CorruptStateError(
-            f"too many of the stream's manifests are damaged or missing: restore the folder from a backup, or remove "
-            f"it, and the stream starts empty. damage={damage}"
+            f"too many of the stream's manifests are damaged or missing: restore its folder from a backup, or "
+            f"remove it, and the stream starts empty. damage={damage}"
         )
 
     def _search(self, store: RetryingStore, hint: Version | None, known: Version | None = None) -> _Last | None:

@@ -75,7 +75,8 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
         raise CorruptStateError(
             f"the stream that holds this fork's files was removed"
             f"{'' if there is None else ' and created again'}: restore its folder from a backup, or go back "
-            f"to the empty stream. stream={manifest.stream}, forked_from={ancestor.stream}, uuid={ancestor.uuid}, found={there}"
+            f"to the empty stream. stream={manifest.stream}, forked_from={ancestor.stream}, uuid={ancestor.uuid}, "
+            f"found={there}"
         )
     _log.warning(
         "the pin that keeps a fork's files was removed, so they may be collected: fork again from an epoch that can "

@@ -2,7 +2,7 @@
 
 Reading order
 
-    heartbeat         leases read, and renewed by a thread of its own
+    heartbeat         leases read, and renewed by a separate thread
     liveness          whether the work behind a lease still makes progress
     process_identity  which process this is, and whether another one has ended
 """

@@ -1,4 +1,4 @@
-"""Leases in the store: read, and kept beating by a thread of its own."""
+"""Leases in the store: read, and kept beating by a separate thread."""
 
 import logging
 import threading
@@ -15,27 +15,27 @@ _log = logging.getLogger(__name__)
 BEATS_PER_TIMEOUT = 3
 
 NOT_OPEN = Term(0)
-"""No writer has this term. Its lease is the beat of the Dagster run that has started last and has not opened yet."""
+"""No writer has this term. Its lease is the heartbeat of the newest Dagster run that has not opened the stream yet."""
 
 
 def read_lease(store: ObjectStore, term: Term) -> Lease | None:
-    """The lease of that term in the stream's folder `store`; None where there is none, or none that can be read.
+    """The lease of that term in the stream's folder `store`; None if there is none, or none that can be read.
 
-    Raises `StoreUnavailableError`: a store that does not answer is no verdict on anybody.
+    Raises `StoreUnavailableError`: no reply proves nothing about a writer.
     """
     try:
         lease = decode_lease(store.get(lease_name(term)))
     except ObjectMissingError:
         return None
-    # Under another term's name it says nothing of either.
+    # A lease under another term's name proves nothing about either term.
     return lease if lease is not None and lease.term == term else None
 
 
 class LeaseHeartbeat:
-    """Keeps one lease beating until it is closed. A store that does not answer is tried again at the next beat.
+    """Keeps one lease beating until it is closed. If the store does not answer, the next beat tries again.
 
-    While `pulse` is silent it does not beat, so that work that hangs looks dead; None for work that cannot hang unseen.
-    The lease is advice: nothing here ever raises into the writer's work, nor stops it.
+    It does not beat while `pulse` is silent, so that hung work looks dead; None for work that cannot hang unnoticed.
+    The lease is advice: nothing here ever raises into the writer's work, or stops it.
     """
 
     def __init__(self, store: ObjectStore, lease: Lease, pulse: Pulse | None = None) -> None:
@@ -48,12 +48,12 @@ class LeaseHeartbeat:
 
     @property
     def lease(self) -> Lease:
-        """What the lease says now."""
+        """The current lease."""
         with self._lock:
             return self._lease
 
     def begin(self) -> None:
-        """Write the lease at once, then keep it beating from a thread of its own."""
+        """Write the lease at once, then keep it beating from a separate thread."""
         self._write(self.lease)
         self._thread.start()
 
@@ -64,29 +64,29 @@ class LeaseHeartbeat:
         self._write(self.lease)
 
     def reached(self, epoch: Epoch) -> None:
-        """The newest epoch; readers learn of it with the next beat."""
+        """Set the newest epoch. The next beat publishes it."""
         with self._lock:
             self._lease = replace(self._lease, epoch=epoch)
 
     def works(self, work: EpochProgress | None) -> None:
-        """What is in work now; readers learn of it with the next beat. None: nothing to be told of."""
+        """Set the progress of the epoch in work; None if there is none. The next beat publishes it."""
         with self._lock:
             self._lease = replace(self._lease, work=work)
 
     def end(self, reason: str) -> None:
-        """Mark the lease closed, so that nobody waits for it. Calls after the first change nothing."""
+        """Mark the lease closed, so that no opener waits for it. Calls after the first change nothing."""
         if self._ended.is_set():
             return
         self._ended.set()
         if self._thread.is_alive():
-            # A last beat would open the lease again. If the store hangs, so be it: then the lease lapses.
+            # A late beat would open the lease again. If the store hangs past this time-out, the lease lapses.
             self._thread.join(self._lease.timeout_ms / 1000)
         with self._lock:
             self._lease = replace(self._lease, counter=self._lease.counter + 1, closed=reason, work=None)
         self._write(self.lease)
 
     def stop(self) -> None:
-        """Let the lease lapse: no beat any more, and no word that it was closed, as if the writer had died."""
+        """Let the lease lapse: stop beating without closing it, as if the writer had died."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -103,5 +103,5 @@ class LeaseHeartbeat:
     def _write(self, lease: Lease) -> None:
         try:
             self._store.put(lease_name(lease.term), encode_lease(lease))
-        except Exception as error:  # noqa: BLE001  (a thread that dies of surprise would look like a dead writer)
+        except Exception as error:  # noqa: BLE001  (if this thread died, the writer would look dead)
             _log.warning("the lease of term %s could not be written; the work goes on. reason=%s", lease.term, error)

@@ -1,8 +1,8 @@
-"""Whether the work that a lease speaks for still moves.
+"""Whether the work behind a lease still makes progress.
 
-A lease is renewed by a thread of its own, which beats on while everything else hangs: in a call to a disk that is gone,
-to a Spark that was stopped, to a database that never answers. So the work gives signs, and the lease beats only while
-they come. Who hangs for too long looks dead, and another takes over; should it wake up, its term is over.
+A separate thread renews the lease, and goes on while everything else hangs: in a call to a lost disk, to a stopped
+Spark or to a database that never answers. So the work gives signs of life, and the lease beats only while they come. A
+writer that hangs for too long looks dead, and another takes over; if it wakes up, its term is over.
 """
 
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from dagster_ckpt.clock import Clock
 
 @dataclass
 class Pulse:
-    """Signs of life, from any thread. `silence_ms_max` is how long they may stay away.
+    """Signs of life, from any thread. `silence_ms_max` is the longest time between two.
 
-    It must be longer than anything that is bounded already, such as an epoch's time-out.
+    It must be longer than every other time-out, such as an epoch's.
     """
 
     clock: Clock
@@ -25,7 +25,7 @@ class Pulse:
         self.sign()
 
     def sign(self) -> None:
-        """The work has come a step further, or has nothing to do and knows it."""
+        """Report that the work has made progress, or has nothing to do."""
         self._sign_ms = self.clock.monotonic_ms()
 
     @property

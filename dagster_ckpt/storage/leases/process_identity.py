@@ -1,4 +1,4 @@
-"""Which process this is, and whether another is gone: what Linux knows."""
+"""The identity of a process, and whether another has ended: as Linux reports them."""
 
 import os
 import socket
@@ -10,14 +10,14 @@ _PROC = Path("/proc")
 
 
 def this_process() -> ProcessId:
-    """The identity of the process that asks."""
+    """The identity of the calling process."""
     pid = os.getpid()
     _, started_ticks = _state_and_start(pid)
     return ProcessId(socket.gethostname(), _boot(), _namespace(), pid, started_ticks)
 
 
 def is_gone(process: ProcessId) -> bool:
-    """Whether that process is known to have ended. False where nobody can know: another host, boot or container."""
+    """Whether that process is known to have ended. False if that is unknown: another host, boot or container."""
     if (process.host, process.boot, process.namespace) != (socket.gethostname(), _boot(), _namespace()):
         return False
     try:
@@ -25,11 +25,11 @@ def is_gone(process: ProcessId) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # another user's, so there is one
+        pass  # another user's process, so it exists
     try:
         state, started_ticks = _state_and_start(process.pid)
     except OSError:
-        return False  # it may be hidden from us, or just have gone: the next look will tell
+        return False  # hidden from this user, or just gone: the next check finds out
     return state in {"Z", "X"} or started_ticks != process.started_ticks
 
 

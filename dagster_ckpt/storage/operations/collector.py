@@ -1,27 +1,27 @@
-"""The garbage collector of one stream: retires old manifests, then removes the files that nobody needs any more.
+"""The garbage collector of one stream: deletes old manifests, then the files that are no longer needed.
 
 Safe beside writers, readers, pinners and other collectors, whatever dies or sleeps, because of the order of its
-looks. It lists all names *before* it reads the newest manifest: a file it saw belongs to an epoch that is committed by
-then, or is in flight, or never will be. It deletes only below a bound that was passed a grace period ago: by then
-everybody who chose an epoch while it was retained has read it, or pinned it. It reads subscribers and pins after that.
-And nothing that was garbage ever stops being garbage: so a pass may be cut short, overtaken or woken up years later.
+reads. It lists all names *before* it reads the newest manifest: each listed file belongs to an epoch that is committed
+by then, or is in flight, or never will be. It deletes only below a bound that was passed a grace period ago: by then
+every reader that chose an epoch while it was retained has read or pinned it. It reads subscribers and pins after that.
+Garbage stays garbage: so a pass may be interrupted, overtaken or resumed years later.
 
-It deletes in its own folder only, but reads the streams that subscribe to this one.
+It deletes in the stream's folder only, but reads the streams that subscribe to this one.
 
-A fork's collector also lets go of the pin by which the fork keeps an ancestor's files, once nothing that can be read
-names one of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
+A fork's collector also releases the pin with which the fork keeps an ancestor's files, once no readable epoch names any
+of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
 
-It decides from the store alone; what it remembers is nothing. `protocol.epochs.retention` says what is garbage.
+It decides from the store alone and keeps no state. `protocol.epochs.retention` defines what is garbage.
 
-It needs no room to make room. Both objects that it writes are empty, which a full disk still takes. A store may refuse
-them all the same (a quota, a server that is read-only for a while):
+It needs no space to free space. Both objects that it writes are empty, which a full disk still accepts. A store may
+refuse them all the same (a quota, a server that is temporarily read-only):
 
     refused             instead                                     so it
-    `collector.json`    the latest time of an object that is known  takes what is old for younger, and some of it stays
-    `trimmed.json`      all manifests and change logs stay, as for  removes the state of retired epochs, and files that
-                        a subscriber that is far behind             no manifest names
+    `collector.json`    uses the latest known time of an object     sees too young an age, and some garbage stays
+    `trimmed.json`      keeps all manifests and change logs, as     removes the state of retired epochs, and files that
+                        for a subscriber that is far behind         no manifest names
 
-What is removed then may be the room for both: it makes another pass.
+What it removes then may free the space for both: it makes another pass.
 """
 
 import logging
@@ -70,21 +70,21 @@ _log = logging.getLogger(__name__)
 GRACE_MS = 3_600_000
 MAX_LAG = 10_000
 _COARSE_MS = 1_000
-"""Some stores know whole seconds only: an age may be that much less than it looks."""
+"""Some stores record whole seconds only: the real age may be smaller by this much."""
 _TRIES_MAX = 5
 _WRITE_MS = 5_000
-"""For so long a write is tried again: a pass can do without."""
+"""How long a write is retried: a pass can do without."""
 
 _Named = tuple[set[str], set[StreamUuid]]
-"""Files of the stream's own, and the other streams of which some are named."""
+"""The named files of the stream, and the other streams of which files are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """How many objects of each kind a pass removed. `leftovers` are what writes that never ended have left behind.
+    """How many objects of each kind a pass removed. `leftovers` are those of interrupted writes.
 
-    `cut_off` and `gone` name subscribers: those too far behind for the log to be kept for them, and those whose streams
-    are not in the store, for which it is.
+    `cut_off` and `gone` name subscribers: those that are too far behind, so that the log is not kept for them, and
+    those whose streams are not in the store, for which it is kept.
     """
 
     manifests: int = 0
@@ -99,7 +99,7 @@ class Collected:
         return self.manifests + self.files + self.leases + self.leftovers
 
     def after(self, earlier: "Collected") -> "Collected":
-        """What both passes removed, and what this one, the later, found of subscribers."""
+        """What both passes removed, and what this later one found of subscribers."""
         return replace(
             self,
             manifests=self.manifests + earlier.manifests,
@@ -115,9 +115,9 @@ class _OvertakenError(Exception):
 
 @dataclass(frozen=True)
 class Collector:
-    """`chain` is the stream's; `root` is the whole store, where the streams that need this one have theirs.
+    """`chain` is the stream's; `root` is the whole store, with the folders of the streams that need this one.
 
-    `grace_ms` is longer than any reader reads and any list is late. A subscriber that is more than `max_lag` epochs
+    `grace_ms` is longer than any read takes and any list is late. A subscriber that is more than `max_lag` epochs
     behind is cut off: the log is no longer kept for it.
     """
 
@@ -127,9 +127,9 @@ class Collector:
     max_lag: int = MAX_LAG
 
     def collect(self, writer: Term | None = None) -> Collected:
-        """One pass. `writer` is the term of a writer that collects for its own stream; None for anybody else.
+        """One pass. `writer` is the term of the stream's writer, if that collects; None for any other process.
 
-        Raises `CorruptStateError` where a manifest, a pin or a subscriber that says what is needed cannot be read: then
+        Raises `CorruptStateError` if a manifest, a pin or a subscriber that decides what is needed cannot be read: then
         nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
         """
         collected = Collected()
@@ -144,7 +144,7 @@ class Collector:
         if collected.objects:
             return collected
         raise CorruptStateError(
-            f"a manifest is missing that must be there; nothing was removed. Restore it from a backup, or wait until "
+            f"a needed manifest is missing; nothing was removed. Restore it from a backup, or wait until "
             f"its epoch is retired. store={self.chain.store.url}"
         )
 
@@ -157,13 +157,13 @@ class Collector:
         takes_writes = self._writes(lambda store: store.put(COLLECTOR, b""))
         now_ms = self._now_ms() if takes_writes else self._latest_known_ms(newest)
         first = self._first(names, newest)
-        # Below the first one there is nothing left to stay: where none is known to be retired, the bound says only 1.
+        # Nothing is left below the first manifest: if none is known to be retired, the bound is only 1.
         last = max(first, bound(newest, self._retired(first, newest, now_ms)))
         following, cut_off, gone = self._subscribed(newest)
         log = max(first, log_bound(last, following))
         needed, ancestors = self._needed(last, newest)
         needed |= self._logged(log, last, newest)
-        self._pinned()  # one that is damaged is found before anything is removed
+        self._pinned()  # finds a damaged pin before anything is removed
         self._release_snapshots(names, newest)
         if first < log and not self._is_marked_as_trimmed():
             needed |= self._logged(first, log, newest)
@@ -180,36 +180,36 @@ class Collector:
         return Collected(manifests, len(files), len(old), leftovers, cut_off, gone), not takes_writes
 
     def _writes(self, write: Callable[[ObjectStore], object]) -> bool:
-        """Write, if the store takes it: whether it did. What it did not answer may happen yet, and harms nothing."""
+        """Try to write: whether the store accepted it. An unanswered write may still happen, and harms nothing."""
         patience = self.chain.patience
         brief = replace(patience, total_ms=min(patience.total_ms, _WRITE_MS))
         try:
             write(replace(self.chain, patience=brief).span())
         except StoreUnavailableError as error:
-            _log.warning("the store takes no writes, so only a part of the garbage is collected. reason=%s", error)
+            _log.warning("the store accepts no writes, so only a part of the garbage is collected. reason=%s", error)
             return False
         return True
 
     def _now_ms(self) -> int:
-        """The store's own time: that of an object just written."""
+        """The store's time: that of an object just written."""
         return self._modified_ms(COLLECTOR)
 
     def _latest_known_ms(self, newest: Manifest) -> int:
-        """A time of the store's that has passed: what is old by it is old."""
+        """A store time in the past: what is old by this time is old."""
         written = manifest_name(newest.version), lease_name(newest.term), COLLECTOR
         times = [time for name in written if (time := self._modified_ms_if_there(name)) is not None]
         if not times:
-            raise _OvertakenError  # others have gone on for so long that the newest manifest was retired
+            raise _OvertakenError  # other writers have gone on until the newest manifest was retired
         return max(times)
 
     def _is_marked_as_trimmed(self) -> bool:
-        """Whether there is the mark without which no manifest may go; made here if the store takes it."""
+        """Whether the mark exists that must precede the first delete; created here if the store accepts it."""
         if self._writes(lambda store: store.put_if_absent(TRIMMED, b"")):
             return True
         return self.chain.span().exists(TRIMMED)
 
     def _first(self, names: list[str], newest: Manifest) -> Version:
-        """The oldest manifest there is. A list may be late, so the one below it is asked for."""
+        """The oldest existing manifest. A list may be late, so check the one below it."""
         listed = (parse_manifest_name(name) for name in names)
         first = min(version for version in (*listed, newest.version) if version is not None)
         while first > FIRST and self._exists(Version(first - 1)):
@@ -217,7 +217,7 @@ class Collector:
         return first
 
     def _retired(self, first: Version, newest: Manifest, now_ms: int) -> Manifest | None:
-        """A manifest as new as can be found that has been there for a grace period; None where there is none."""
+        """The newest manifest found that has existed for a grace period; None if there is none."""
         old, young = Version(first - 1), Version(newest.version + 1)
         while young - old > 1:
             middle = Version((old + young) // 2)
@@ -231,7 +231,7 @@ class Collector:
         return None
 
     def _is_old(self, version: Version, now_ms: int) -> bool:
-        """Whether the manifest has been there for a grace period, or is gone."""
+        """Whether the manifest has existed for a grace period, or is gone."""
         try:
             return now_ms - self._modified_ms(manifest_name(version)) >= self.grace_ms + _COARSE_MS
         except ObjectMissingError:
@@ -240,8 +240,8 @@ class Collector:
     def _needed(self, last: Version, newest: Manifest) -> _Named:
         """The files that manifests from `last` on name, and the streams of which they name files.
 
-        One that `newest` does not retain may be missing or damaged: nobody can read what it alone names. The numbers
-        below those in use are freed, and a late list still shows them; on any of them a sleeper's may lie.
+        A manifest that `newest` does not retain may be missing or damaged: no reader can read what it alone names. The
+        numbers below those in use are freed, and a late list still shows them; each may hold a sleeper's manifest.
         """
         needed, ancestors, seen = set[str](), set[StreamUuid](), set[str]()
         retained = {newest.version, *(entry.version for entry in newest.retained)}
@@ -249,13 +249,13 @@ class Collector:
             try:
                 manifest = self.chain.find(version)
                 if manifest is None and version in retained:
-                    raise _OvertakenError  # not asked for again: on its number a sleeper's may lie by now
+                    raise _OvertakenError  # not read again: its number may hold a sleeper's manifest by now
                 files, others = (set(), set()) if manifest is None else self._named(manifest, seen)
             except CorruptStateError:
                 if version not in retained:
                     continue
                 if not self._exists(version):
-                    raise _OvertakenError from None  # and with it went what it named
+                    raise _OvertakenError from None  # and what it named is gone too
                 raise
             needed |= files
             ancestors |= others
@@ -277,8 +277,8 @@ class Collector:
     def _logged(self, first: Version, last: Version, newest: Manifest) -> set[str]:
         """The files of the change logs from `first` up to but not including `last`.
 
-        One that is missing is a number that was freed, by another collector or long ago: nobody needs it any more. One
-        that is damaged may be restored.
+        A missing one is a number that another or an earlier pass freed: it is no longer needed. A damaged one may be
+        restored.
         """
         needed: set[str] = set()
         for version in map(Version, range(first, last)):
@@ -301,15 +301,15 @@ class Collector:
             except CorruptStateError as error:
                 raise CorruptStateError(
                     f"a part of what a pin keeps is not there, so nothing is removed: restore it from a backup, or "
-                    f"unpin it. One that came to be long after its epoch was retired keeps nothing. pin={pin.name!r}, "
+                    f"unpin it. A pin written long after its epoch was retired keeps nothing. pin={pin.name!r}, "
                     f"reason={error}"
                 ) from error
         return set().union(*(files for files, _ in named)), set().union(*(ancestors for _, ancestors in named))
 
     def _release_snapshots(self, names: list[str], newest: Manifest) -> None:
-        """Take away what streams that read this one have pinned to begin with, where the log behind it is not kept.
+        """Remove the pins of subscribers' first snapshots if the log after the snapshot is not kept.
 
-        `names` were listed before `newest` was read: of a stream that went back since, nobody's new pin is among them.
+        `names` were listed before `newest` was read: if the stream went back since, no new pin is among them.
         """
         for name in map(parse_pin_name, (name for name in names if name.startswith(f"{PINS}/"))):
             if parse_backfill_pin(name) is None:
@@ -319,14 +319,14 @@ class Collector:
                 self._delete(pin_name(name))
 
     def _release(self, newest: Manifest, needed: set[StreamUuid]) -> None:
-        """Take away the pins that keep files of ancestors of which none is needed: again and again, it may be gone."""
+        """Remove the pins that keep unneeded files of ancestors. Each pass repeats this: a pin may be gone already."""
         for ancestor in newest.ancestors:
             if ancestor.uuid not in needed:
                 folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
                 replace(self.chain, store=folder).span().delete(name)
 
     def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
-        """All that a manifest names, also by way of index objects; those in `seen` were looked into already."""
+        """All that a manifest names, also through index objects; those in `seen` were read already."""
         named = files_named(manifest)
         fresh = tuple(ref for ref in lists_of_files(manifest) if ref.path not in seen)
         lists = IndexedLists(self.chain.store, CHANGES, self.chain.clock, self.chain.patience)
@@ -338,12 +338,12 @@ class Collector:
     def _retire(self, first: Version, last: Version) -> int:
         """Delete the manifests from `first` up to but not including `last`: oldest first, each confirmed."""
         for version in map(Version, range(first, last)):
-            # Its answer confirms it. What lies there a moment later is a sleeper's, on the number that was just freed.
+            # The reply confirms it. A manifest found there later is a sleeper's, on the number just freed.
             self._delete(manifest_name(version))
         return max(0, last - first)
 
     def _is_old_advice(self, name: str, newest: Manifest, now_ms: int) -> bool:
-        """Whether the object is the lease of an earlier term, or was left by a probe, and has been for long."""
+        """Whether the object is an old lease of an earlier term, or an old leftover of a probe."""
         term = parse_lease_name(name)
         if not is_probe_name(name) and (term is None or term >= newest.term):
             return False

@@ -1,16 +1,16 @@
 """Forking a stream: a new one that begins with an epoch of it and copies nothing.
 
 A fork pins its epoch in every stream whose files it will name, then creates its version 1: that one create makes it.
-Each pin is written first and proved afterwards, as any other (`pins`), by what kept its epoch until then: the
-origin still retains it, or another pin of it is there; or, in an ancestor's folder, the pin by which the origin itself
-keeps its files. The pins hold the identity of the stream to come, which nobody else has. So a crash
+Each pin is written first and validated afterwards, like all pins (`pins`), by what kept its epoch until then: the
+origin still retains the epoch, or another pin of it exists; or, in an ancestor's folder, the pin with which the origin
+keeps its files. The pins hold the unique identity of the new stream. So a crash
 
-    after a pin         leaves that pin, and no stream. It keeps its epoch's files until somebody forks to the same name
-                        again, which takes it away, or unpins it
-    after version 1     leaves the fork; its first writer waits out a lease that was never written, and subscribes to
-                        the streams that it reads
+    after a pin         leaves that pin, and no stream. It keeps its epoch's files until a fork to the same name removes
+                        it, or a user unpins it
+    after version 1     leaves the fork; its first writer waits for a lease that was never written to lapse, and
+                        subscribes to the streams that it reads
 
-No stream of a pin's identity can come once another has the name that the pin tells. That is how an orphan is known.
+A pin is an orphan once another stream has the name in the pin: no stream with the pin's identity can appear any more.
 """
 
 import logging
@@ -45,17 +45,17 @@ _log = logging.getLogger(__name__)
 
 
 def fork_stream(root: ObjectStore, origin: ManifestChain, shown: Manifest, stream: str) -> Manifest:
-    """Make `stream`, which shows as its epoch 1 what `shown` does, a manifest of a retained or pinned epoch: version 1.
+    """Create `stream`, whose epoch 1 shows what `shown` does, the manifest of a retained or pinned epoch.
 
-    `root` is the store in which both are. Works beside a live writer of the origin, and where its newest manifest is
-    damaged. Raises `InvalidPipelineError`, and nothing has changed, for a name that cannot be a stream's or is taken,
-    and where the epoch was retired meanwhile; `StoreUnavailableError`: then the fork may be there, or its pins.
+    Returns version 1. `root` is the store that holds both. Works beside a live writer of the origin, and if its newest
+    manifest is damaged. Raises `InvalidPipelineError`, and nothing has changed, for an invalid or used name and for an
+    epoch that was retired meanwhile; `StoreUnavailableError`: then the fork may exist, or its pins.
     """
     return _Fork(root, origin, _target(root, origin, stream), stream).of(shown)
 
 
 def fork_empty(root: ObjectStore, origin: ManifestChain, newest: Manifest, stream: str) -> Manifest:
-    """Make `stream`, empty as that of `newest` once was; whatever pipeline opens it first is its own.
+    """Create `stream`, empty as the stream of `newest` once was, for whatever pipeline opens it first.
 
     Raises as `fork_stream` does.
     """
@@ -63,7 +63,7 @@ def fork_empty(root: ObjectStore, origin: ManifestChain, newest: Manifest, strea
 
 
 def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
-    """Whether the stream that a pin is for is there. One of which nothing can be read counts as it."""
+    """Whether the stream that a pin is for exists. If none of its manifests can be read, it counts as existing."""
     try:
         end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
     except CorruptStateError:
@@ -72,10 +72,10 @@ def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) 
 
 
 def _target(root: ObjectStore, origin: ManifestChain, stream: str) -> ManifestChain:
-    """The chain that the fork begins, of which nothing is there yet."""
+    """The fork's chain, which is still empty."""
     if not parts_of_name(stream):
         raise InvalidPipelineError(
-            f"not a stream's name: an asset key's parts, joined by /, none of them empty. stream={stream!r}"
+            f"not a stream's name: write an asset key's parts, none of them empty, joined by /. stream={stream!r}"
         )
     chain = ManifestChain(stream_folder(root, stream), origin.clock, origin.patience)
     try:
@@ -108,14 +108,14 @@ class _Fork:
     def of(self, shown: Manifest) -> Manifest:
         if shown.backfill.status is BackfillStatus.CREATING:
             raise InvalidPipelineError(
-                f"the stream is still being filled at this epoch, and what it reads is kept for it alone: fork a later "
-                f"epoch. stream={shown.stream}, epoch={shown.epoch}"
+                f"the stream is still being filled at this epoch, from a snapshot that is kept for it alone: fork a "
+                f"later epoch. stream={shown.stream}, epoch={shown.epoch}"
             )
-        # The origin first: as long as its epoch is pinned, the origin keeps the pins that keep its ancestors' files.
+        # The origin first: while its epoch is pinned, the origin keeps the pins that keep its ancestors' files.
         self._pin(self._origin.store, shown, partial(self._is_kept, shown))
         for each in shown.ancestors:
             self._pin_ancestor(each, shown)
-        # Also those of which no file is needed: the state has numbers that were counted since their epochs.
+        # Also ancestors without needed files: the state has numbers that were counted since their epochs.
         ancestors = (*shown.ancestors, Ancestor(shown.uuid, shown.stream, shown.epoch))
         return self._create(forked(shown, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
 
@@ -124,7 +124,7 @@ class _Fork:
         return self._create(forked_empty(newest, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
 
     def _is_kept(self, shown: Manifest) -> bool:
-        """Whether the epoch is kept by somebody else than us: the origin retains it, or another pin has it."""
+        """Whether another than this fork keeps the epoch: the origin retains it, or another pin has it."""
         chain = self._origin
         end = chain.end()
         newest = None if end is None else known(end)
@@ -134,7 +134,7 @@ class _Fork:
         return any(pin.manifest == shown and pin.fork != self._id for pin in pins)
 
     def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
-        """Keep an ancestor's files, where the origin needs any of them, by a pin beside the origin's own."""
+        """Keep an ancestor's files, if the origin needs any, by a pin beside the origin's pin."""
         store, chain = ancestors_folder(self._root, ancestor), self._origin
         theirs = replace(chain, store=store)
         pin = find_pin(theirs, fork_pin_name(shown.uuid))
@@ -145,13 +145,13 @@ class _Fork:
             return
         self._release()
         raise CorruptStateError(
-            f"the pin that keeps the files of the stream that this one was forked from was taken away: they may be "
+            f"the pin that keeps this fork's files in the stream that it was forked from was removed: they may be "
             f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={fork_pin_name(shown.uuid)}"
         )
 
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
         data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id))
-        # Nobody else has the name: one that is there is our own, from a try whose answer was lost.
+        # The name is unique: an existing pin is ours, from a try whose reply was lost.
         self._retrying(store).put_if_absent(pin_name(self._name), data)
         self._pinned.append(store)
         if not is_kept():
@@ -166,7 +166,7 @@ class _Fork:
         try:
             self._target.create(None, first)
         except FencedError as error:
-            # Others may have gone on from our own before we could look again.
+            # Another writer may have gone on from our manifest before we read it back.
             if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
                 self._release()
                 raise _taken(self._target, self._id.stream) from error
@@ -178,9 +178,9 @@ class _Fork:
         return first
 
     def _subscribe(self, first: Manifest, consumed: Consumed) -> None:
-        """Keep an upstream's log from where the fork goes on: its first writer may come up long after this.
+        """Keep an upstream's log from where the fork goes on: its first writer may start long after this.
 
-        So far the origin has kept it, if it can go back to the epoch itself.
+        So far the origin has kept it, if it can go back to the epoch.
         """
         upstream = ManifestChain(stream_folder(self._root, consumed.stream), self._origin.clock, self._origin.patience)
         at = UpstreamPosition(consumed.uuid, consumed.epoch)
@@ -191,8 +191,8 @@ class _Fork:
             log.check(at)
         except (CheckpointError, NothingFollowsError) as error:  # the fork is there
             _log.warning(
-                "what the fork reads may not be kept for it: its first start says whether anything is missing, and "
-                "what helps. fork=%s, upstream=%s, consumed=%s, reason=%s",
+                "what the fork reads may not be kept for it: its first start reports whether anything is missing, and "
+                "what to do. fork=%s, upstream=%s, consumed=%s, reason=%s",
                 first.stream,
                 consumed.stream,
                 consumed.epoch,
@@ -200,17 +200,17 @@ class _Fork:
             )
 
     def _remove_orphans(self) -> None:
-        """Take away what forks to the same name have left that came to nothing, or were removed."""
+        """Remove the pins of earlier forks to the same name that failed or were removed."""
         try:
             for store in self._pinned or [self._origin.store]:
                 for name, fork in forks_pinned(replace(self._origin, store=store)):
                     if fork.stream == self._id.stream and fork != self._id:
                         self._retrying(store).delete(name)
         except CheckpointError as error:  # the fork is there
-            _log.warning("what earlier forks may have left was not looked for. fork=%s, reason=%s", self._id, error)
+            _log.warning("the pins of earlier forks to this name were not removed. fork=%s, reason=%s", self._id, error)
 
     def _release(self) -> None:
-        """Take our pins away: the fork has come to nothing, and will."""
+        """Remove this fork's pins: it has failed for good."""
         for store in self._pinned:
             self._retrying(store).delete(pin_name(self._name))
 

@@ -1,4 +1,4 @@
-"""What a person's word does to a stream outside of any Dagster run: opens it, and says when nobody writes it."""
+"""Opening and closing a stream by hand, outside of any Dagster run."""
 
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -9,25 +9,25 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
 LEASE_TIMEOUT_MS = 30_000
-"""How long a writer whose lease says nothing is waited for; one that says more has its own time."""
+"""How long to wait for a writer without a readable lease. A lease names its time-out."""
 
 
 def opening_by_hand(chain: ManifestChain, newest: Manifest, what_for: str, take_over: Takeover) -> Opening:
-    """What opens the stream whose newest manifest this is, and leaves it to its owner with the pipeline it has."""
+    """An opening of the stream with this newest manifest that keeps its owner and its pipeline."""
     return Opening(
         stream=newest.stream,
         owner=newest.owner,
         pipeline=newest.pipeline,
         shards=newest.shards,
         holder=_holder(newest),
-        root_run=f"{what_for}-{chain.clock.unique()}",  # a second word of a person is no retry of the first
+        root_run=f"{what_for}-{chain.clock.unique()}",  # a second command is no retry of the first
         lease_timeout_ms=LEASE_TIMEOUT_MS,
         take_over=take_over,
     )
 
 
 def close_by_hand(store: ObjectStore, manifest: Manifest, why: str) -> None:
-    """Write the lease of a manifest's term closed, so that the next writer need not wait for whoever created that."""
+    """Write a closed lease for the manifest's term, so that the next writer need not wait."""
     LeaseHeartbeat(store, Lease(manifest.term, _holder(manifest), LEASE_TIMEOUT_MS, manifest.epoch)).end(why)
 
 

@@ -1,4 +1,4 @@
-"""Going back to an older epoch by a person's word, outside of any Dagster run."""
+"""Rolling a stream back to an older epoch by hand, outside of any Dagster run."""
 
 from dataclasses import replace
 
@@ -13,15 +13,14 @@ from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
 
 
 def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manifest:
-    """Make a stream, which exists, show an older epoch: the manifest that does. The stream keeps its owner.
+    """Make an existing stream show an older epoch. Returns the manifest that does. The stream keeps its owner.
 
-    Works also where its newest manifest, or what that needs, is damaged. Raises `FencedError` while a writer lives,
-    unless it may be fenced, and `InvalidPipelineError` for an epoch that is not there. A crash leaves the rollback or
-    nothing of it.
+    Works also if the newest manifest, or what it needs, is damaged. Raises `FencedError` while a writer lives, unless
+    it may be fenced, and `InvalidPipelineError` for a missing epoch. A crash leaves the rollback or nothing of it.
     """
     prove_atomic_create(chain.store, chain.clock)
     end = chain.end()
-    assert end is not None, "only what exists can go back"
+    assert end is not None, "the stream exists"
     newest = known(end)
     opening = replace(
         opening_by_hand(chain, newest, "rollback", take_over),
@@ -34,6 +33,6 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
 
 
 def _pipeline_at(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Pipeline:
-    """What made the state of that epoch. Of an epoch that is not there any will do: `open_manifest` refuses it."""
+    """The pipeline that made that epoch. For a missing epoch any will do: `open_manifest` refuses it."""
     versions = [entry.version for entry in lineage(newest) if entry.epoch == epoch]
     return newest.pipeline if epoch == EMPTY or not versions else chain.read(versions[0]).pipeline

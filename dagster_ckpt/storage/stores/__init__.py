@@ -3,7 +3,7 @@
 Reading order
 
     object_store    the protocol that every store implements
-    folder          one folder of a store as a store of its own
+    folder          one folder of a store, as a store
     address         from a URL to a store
 
 Implementations
@@ -11,7 +11,7 @@ Implementations
     memory          objects in the memory of this process, for tests
     s3              objects in a bucket
     s3_client       one call of an S3 server at a time, with a deadline
-    s3_options      what a user says about an S3 store, checked
+    s3_options      the options of an S3 store, checked
 
 Stores that fail
     retry           how often and for how long to retry

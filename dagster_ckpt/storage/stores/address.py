@@ -34,7 +34,7 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
     """The store at `file:///folder`, `s3://bucket/folder` or `memory://name`.
 
     Nothing is read or written yet; see `prove_atomic_create`. `storage_options` are those of s3fs; only `s3:` has any.
-    Raises `InvalidPipelineError` for a store whose atomic create has not been proved.
+    Raises `InvalidPipelineError` for a kind of store whose atomic create has not been proved.
     """
     check_url(url)
     scheme, rest = _split(url)
@@ -61,7 +61,7 @@ def check_url(url: str) -> None:
             pass
         case "s3a" | "s3n":
             raise InvalidPipelineError(
-                f"{scheme} is Hadoop's word for S3, which this store does not go through: write s3://bucket/folder. "
+                f"{scheme} is Hadoop's scheme for S3, which dagster-ckpt does not use: write s3://bucket/folder. "
                 f"scheme={scheme}"
             )
         case _:
@@ -76,7 +76,7 @@ def check_url(url: str) -> None:
 def _s3(rest: str, options: Mapping[str, object]) -> ObjectStore:
     place, checked = s3_place(rest), s3_options(options)
     try:
-        # Here and not above: who keeps checkpoints on a disk need not have it, and it takes a second to load.
+        # Imported here: checkpoints on a disk do not need it, and it takes a second to load.
         from dagster_ckpt.storage.stores.s3 import S3ObjectStore
     except ModuleNotFoundError as error:
         raise InvalidPipelineError(

@@ -1,4 +1,4 @@
-"""One folder of a store as a store of its own: code that works on one stream can reach no other."""
+"""One folder of a store, as a store: code that works on one stream can reach no other."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ def folder_store(store: ObjectStore, folder: str) -> ObjectStore:
 
 
 def stream_folder(root: ObjectStore, stream: str) -> ObjectStore:
-    """The folder of a stream in the store `root`. Raises `InvalidPipelineError` for what is no stream's name."""
+    """The folder of a stream in the store `root`. Raises `InvalidPipelineError` for an invalid name."""
     return folder_store(root, folder_of(parts_of_name(stream)))
 
 

@@ -2,7 +2,7 @@
 
 An object is written to a hidden temporary file beside its final name, fsynced, and then linked (create) or renamed
 (put) to it: a reader sees all of it or nothing, and `link` has exactly one winner. A crash can leave a hidden temporary
-file behind; it is never listed, never named again and harms nothing (`discard_leftovers` takes it away).
+file behind; it is never listed, never named again and harms nothing (`discard_leftovers` removes it).
 
 Files and folders get the process's ordinary permissions (umask): the code server, the workers and a colleague's
 notebook are often different users of one group, and only the administrator knows. `umask 077` makes a store private.
@@ -51,7 +51,7 @@ class LocalObjectStore:
             try:
                 os.link(temporary, path)
             except FileExistsError:
-                # NFS answers so when its reply to our own successful link was lost; then our file has two names.
+                # NFS reports this when the reply to our successful link was lost; then our file has two names.
                 if temporary.stat().st_nlink != 2:
                     return False
             except OSError as error:
@@ -102,14 +102,14 @@ class LocalObjectStore:
         with _answering(path), _present(name):
             if path.is_dir():
                 raise IsADirectoryError
-            # Not when its bytes were written: a writer may sleep for long before it links them to their name.
+            # Not the time of the write: a writer may sleep for long before it links the file to its name.
             return path.stat().st_ctime_ns // 1_000_000
 
     def delete(self, name: str) -> None:
         path = self._path(name)
         with _answering(path), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             path.unlink()
-            # Without it a crash of the host could bring back a later object but not an earlier one.
+            # Without it, a crash of the host could bring back a later object but not an earlier one.
             _fsync_folder(path.parent)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -187,9 +187,9 @@ class LocalObjectStore:
         self._durable.discard(folder)
 
     def _settle(self, folder: Path) -> None:
-        """Make the folder's entries durable and, once per process, its own entry and those above it up to the root's.
+        """Make the folder's entries durable and, once per process, the entries of the folder and its parents.
 
-        The process that made those folders may have died before it could do so.
+        The process that created those folders may have died before it could do so.
         """
         _fsync_folder(folder)
         while folder not in self._durable and folder != self._root:
@@ -207,7 +207,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def _visible(folder: Path) -> list["os.DirEntry[str]"]:
-    """The entries that are no leftovers of a crash; nothing for a folder that is not there."""
+    """The entries that are no leftovers of a crash; none for a missing folder."""
     with _answering(folder), suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         return [entry for entry in entries if is_object_name(entry.name)]
     return []

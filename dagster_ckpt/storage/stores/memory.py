@@ -26,7 +26,7 @@ _WORLD: defaultdict[str, _Contents] = defaultdict(_Contents)
 
 
 class MemoryObjectStore:
-    """All stores of one name share their objects. `clock` says when they were written."""
+    """All stores of one name share their objects. `clock` provides their modification times."""
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._url = f"memory://{name}"

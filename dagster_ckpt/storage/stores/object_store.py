@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class ObjectMissingError(LookupError):
-    """No object of this name. Not a user's error: whoever meets it decides what it means."""
+    """No object of this name. Not a user's error: the caller decides what it means."""
 
 
 class ObjectStore(Protocol):
     """Objects by name. Reads of single objects are strongly consistent; lists may be late.
 
-    Every verb raises `StoreUnavailableError` when the store did not answer: then nobody knows whether a put or delete
+    Every verb raises `StoreUnavailableError` when the store did not answer: then a put or delete may or may not have
     happened.
     """
 
@@ -53,15 +53,15 @@ class ObjectStore(Protocol):
         ...
 
     def modified_ms(self, name: str) -> int:
-        """When the object was last written: milliseconds since the Unix epoch, by the store's own clock.
+        """When the object was last written: milliseconds since the Unix epoch, by the store's clock.
 
-        Only to be compared with the same of an object just written. An object may look younger than it is, never
+        Compare it only with that of an object just written. An object may look younger than it is, never
         older: it could not be read before that time. Raises `ObjectMissingError`.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Remove the object; one that is not there is no error."""
+        """Remove the object; a missing one is no error."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -73,17 +73,17 @@ class ObjectStore(Protocol):
         ...
 
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
-        """Remove what writes below a folder that never ended have left behind; how many there were.
+        """Remove what interrupted writes have left below a folder. Returns how many leftovers were removed.
 
-        Only what is older than `before_ms` by the store's clock: younger ones may be at work. An empty prefix: all.
-        Such a leftover (a temporary file, the parts of an upload) is no object: no other verb ever shows it.
+        Only those older than `before_ms` by the store's clock: younger ones may be in use. An empty prefix: all.
+        A leftover (a temporary file, the parts of an upload) is no object: no other verb ever shows it.
         """
         ...
 
     def settle(self, folder: str) -> None:
-        """Make what is now visible in the folder durable (local disk: fsync the folder); elsewhere nothing to do."""
+        """Make what is now visible in the folder durable. On a local disk: fsync the folder. Elsewhere a no-op."""
         ...
 
     def local_path(self, name: str) -> Path | None:
-        """Where the object lies on this host's disk, to be memory-mapped; None for a store that is elsewhere."""
+        """The object's path on this host's disk, to be memory-mapped; None for a remote store."""
         ...

@@ -1,8 +1,8 @@
-"""The self-probe: does this store create atomically? One that does not would lose a user's data months later.
+"""The self-probe: does this store create atomically? A store that does not would lose a user's data months later.
 
-Two creates of one object, one after the other, find a store that overwrites. Creates at the same moment find one that
-looks whether the object exists and then writes: between the two there is room for every other writer. The racers are
-threads of one process, so a store that takes turns only within a process is not found here.
+Two creates of one object in turn detect a store that overwrites. Concurrent creates detect a store that checks for the
+object and then writes: another writer can come in between. The racers are threads of one process, so a store that
+serialises creates only within a process is not detected.
 """
 
 import threading
@@ -23,20 +23,20 @@ _TRIES_MAX = 5
 _AWAKE_MS = 1_000
 """A process that sleeps for longer than a collector's grace period finds its object gone: such a probe is repeated.
 
-No collector takes an object that is younger than this, so what a quicker probe finds is the store's doing.
+No collector deletes an object younger than this, so what a faster probe finds is caused by the store.
 """
 _PATIENCE = Patience(total_ms=10_000)
 _LOOK_S = 1.0
 
 _Experiment = Callable[[ObjectStore, str], str]
-"""Creates the named object several times. Returns what an honest store would not have done; empty if it is honest."""
+"""Creates the named object several times. Returns what is wrong with the outcome; empty if the store is atomic."""
 
 
 def prove_atomic_create(store: ObjectStore, clock: Clock) -> None:
     """Create objects several times, in turn and at once, and expect one winner of each; once per process and address.
 
     Raises `InvalidPipelineError` for a store with more or fewer winners, and `StoreUnavailableError`. A crash in the
-    middle leaves one small object, which the collector takes away.
+    middle leaves one small object, which the collector deletes.
     """
     if store.url in _proved:
         return
@@ -49,7 +49,7 @@ def prove_atomic_create(store: ObjectStore, clock: Clock) -> None:
 def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
     flaw, took_ms = "", 0
     for _ in range(_TRIES_MAX):
-        # Each try has a name of its own: after a lost reply the outcome under the old one is unknown.
+        # Each try uses a new name: after a lost reply the outcome under the old one is unknown.
         flaw, took_ms = RetrySpan(clock, _PATIENCE).retry(
             lambda: _timed(store, clock, probe_name(clock.unique()), experiment)
         )
@@ -69,7 +69,7 @@ def _timed(store: ObjectStore, clock: Clock, name: str, experiment: _Experiment)
         flaw = experiment(store, name)
     finally:
         store.delete(name)
-    # A host that is suspended stops the one clock, and sets the other.
+    # Suspending the host stops one clock and advances the other.
     return flaw, max(clock.monotonic_ms() - began[0], clock.now_ms() - began[1])
 
 
@@ -103,7 +103,7 @@ def _create_at_once(store: ObjectStore, name: str) -> str:
 
 @dataclass
 class _Racer:
-    """One create, by a thread of its own, that waits for `start`. `error` is what it met instead of a reply."""
+    """One create, in a separate thread that waits for `start`. `error` is what it got instead of a reply."""
 
     store: ObjectStore
     name: str
@@ -117,7 +117,7 @@ class _Racer:
         self.thread = threading.Thread(target=self._create, name="probe", daemon=True)
 
     def join(self) -> None:
-        """Wait for its reply. Each store bounds how long that takes."""
+        """Wait for the reply. Each store bounds how long that takes."""
         while self.thread.is_alive():
             self.thread.join(_LOOK_S)
 

@@ -1,4 +1,4 @@
-"""Trying again while a store does not answer: bounded, with growing pauses that differ from writer to writer."""
+"""Retries while a store does not answer: bounded, with exponential backoff and jitter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how long a store is asked again, and the first and the longest pause between two tries."""
+    """How long to retry, and the first and the longest pause between two tries."""
 
     total_ms: int = 60_000
     pause_ms: int = 50
@@ -39,7 +39,7 @@ class RetrySpan:
                 self._pause()
 
     def _pause(self) -> None:
-        # Half of the pause is chance, so that writers that failed together do not come back together.
+        # Jitter: half of the pause is random, so that writers that failed together do not retry together.
         chance = int(self._clock.unique()[:4], 16) / 0xFFFF
         self._clock.sleep_ms(round(self._pause_ms * (0.5 + chance / 2)))
         self._pause_ms = min(self._pause_ms * 2, self._pause_ms_max)

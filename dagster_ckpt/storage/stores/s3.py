@@ -1,8 +1,8 @@
 """Objects in a bucket of S3, or of a server that speaks its protocol: created by one conditional request.
 
-`put_if_absent` is a PutObject with `If-None-Match: *`: the server itself lets one of all creators win. One request for
-an object of any size, never a multipart upload: nothing of one that broke off is left, and its time of modification is
-not that of a beginning long ago. Needs `pip install dagster-ckpt[s3]`.
+`put_if_absent` is a PutObject with `If-None-Match: *`: the server lets exactly one creator win. An object of any size
+is one request, never a multipart upload: an interrupted one leaves nothing, and the modification time is that of the
+request, not of a start long before. Needs `pip install dagster-ckpt[s3]`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ PUT_BYTES_MAX = 5 * 1024**3
 
 _ADVICE = {
     "AccessDenied": "give these credentials the permissions that docs/operating.md lists, then try again",
-    # The answer to a HEAD has no words.
+    # The response to a HEAD has no body.
     "403": "check the credentials and their permissions (without s3:ListBucket, S3 answers so for a missing object), "
     "then try again",
     "InvalidAccessKeyId": "check the credentials, then try again",
@@ -39,7 +39,7 @@ class S3ObjectStore:
     """The objects below a folder of a bucket. Each call asks the server, once; nothing is cached.
 
     `modified_ms` knows whole seconds only, always rounded down: an age, which is the difference of two, may look up to
-    999 ms greater or smaller than it is. Whoever waits for an age waits a second longer.
+    999 ms greater or smaller than it is. To wait for an age, wait one second longer.
     """
 
     def __init__(self, place: S3Place, options: S3Options) -> None:
@@ -61,8 +61,8 @@ class S3ObjectStore:
                 return False
             if refusal.status == 501:
                 raise InvalidPipelineError(
-                    f"this S3 server cannot create an object only where there is none, and an imitation would lose "
-                    f"data: keep the checkpoints elsewhere. reason={refusal.code}, store={self.url}"
+                    f"this S3 server does not support conditional creates (If-None-Match), and an imitation would "
+                    f"lose data: keep the checkpoints elsewhere. reason={refusal.code}, store={self.url}"
                 ) from None
             raise self._error(name, refusal) from None
         return True
@@ -80,7 +80,7 @@ class S3ObjectStore:
         assert offset >= 0, offset
         assert length >= 0, length
         if length == 0:
-            self.size(name)  # HTTP has no words for no byte
+            self.size(name)  # HTTP has no range of zero bytes
             return b""
         key = self._key(name)
         try:
@@ -114,7 +114,7 @@ class S3ObjectStore:
     def list(self, prefix: str) -> Iterator[str]:
         for page in self._pages(prefix, {}):
             for entry in page.get("Contents", ()):
-                # What is no object's name was put there by somebody else, such as a console's placeholder of a folder.
+                # Skip names that other tools created, such as a console's placeholder of a folder.
                 if is_object_name(name := self._name(entry["Key"])):
                     yield name
 
@@ -127,7 +127,7 @@ class S3ObjectStore:
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
         if prefix:
             _check(prefix)
-        return 0  # a put is one request: the server keeps nothing of one that broke off
+        return 0  # a put is one request: the server keeps nothing of an interrupted one
 
     def settle(self, folder: str) -> None:
         _check(folder)
@@ -172,14 +172,15 @@ class S3ObjectStore:
             raise self._error(name, refusal) from None
 
     def _error(self, name: str, refusal: Refusal) -> Exception:
-        """What a refusal is for whoever uses the store."""
+        """The error that the caller gets for a refusal."""
         if refusal.code == "NoSuchBucket":
             return InvalidPipelineError(f"there is no such bucket: create it, or correct its name. store={self.url}")
         if _is_missing(refusal):
             return ObjectMissingError(name)
         advice = _ADVICE.get(refusal.code, _OTHER if refusal.status else _NO_ANSWER)
         return StoreUnavailableError(
-            f"S3 did not do it: {advice}. reason={refusal.code}, said={refusal.text!r}, object={name}, store={self.url}"
+            f"S3 did not do it: {advice}. reason={refusal.code}, message={refusal.text!r}, object={name}, "
+            f"store={self.url}"
         )
 
     def _key(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""One call of an S3 server at a time: no retry, a deadline, and an answer that nobody has to guess.
+"""One call of an S3 server at a time: no retry, a deadline, and an unambiguous outcome.
 
-s3fs, botocore and aiohttp would each try again by itself. A create that was tried twice finds its own object there and
-reports that it lost: so none of them does, and whoever asked decides (`retry`).
+s3fs, botocore and aiohttp would each retry by default. A create that is sent twice finds the object that it created and
+reports that it lost: so their retries are off, and the caller decides (`retry`).
 """
 
 import os
@@ -21,24 +21,24 @@ T = TypeVar("T")
 
 _CONFIG: Mapping[str, object] = {
     "connect_timeout": 5,
-    "read_timeout": 15,  # for each piece of an answer; `_deadline_s` is for all of it
+    "read_timeout": 15,  # for each part of a response; `_deadline_s` is for all of it
     "max_pool_connections": 32,
 }
 _ONCE = {"total_max_attempts": 1, "mode": "standard"}
 _PATIENCE_S = 30
 _BYTES_PER_S_MIN = 1024**2
-"""What a connection must bring at least: a stream that is slower cannot be worked with."""
+"""The minimum throughput of a connection: a slower one is too slow for a stream."""
 
 _ERRORS = (OSError, BotoCoreError, ClientError, *S3_RETRYABLE_ERRORS)
 _CREDENTIALS_MISSING = (NoCredentialsError, CredentialRetrievalError)
 _CREDENTIALS_REFUSED = {400, 401, 403}
-"""HTTP's words for credentials that expired or are wrong (and for other things, which are rare)."""
+"""HTTP statuses of expired or wrong credentials (and of a few rare other errors)."""
 
 
-class Refusal(Exception):  # noqa: N818  (an answer to whoever asked; what error it is for a user is his to say)
-    """The server did not do what was asked. `status` is HTTP's; 0: nobody knows whether it did, for no answer came.
+class Refusal(Exception):  # noqa: N818  (a response to the caller, who decides which error the user sees)
+    """The server refused the request. `status` is the HTTP status; 0 if no response came and the outcome is unknown.
 
-    `code` is S3's word for the reason, `text` is for people; neither has a secret.
+    `code` is S3's error code, `text` is for people. Neither contains a secret.
     """
 
     def __init__(self, status: int, code: str, text: str) -> None:
@@ -49,18 +49,18 @@ class Refusal(Exception):  # noqa: N818  (an answer to whoever asked; what error
 
 
 class _OnceSession(AIOHTTPSession):  # type: ignore[misc]
-    """HTTP as aiobotocore speaks it, but for this: a request whose connection was cut is not sent a second time."""
+    """aiobotocore's HTTP session, except that a request is not resent when its connection is cut."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
-        # aiohttp holds a PUT to be idempotent, which one with If-None-Match is not, and has no option to say so. Should
-        # it ever rename this, the tests that count a broken server's requests fail.
+        # aiohttp treats every PUT as idempotent, which one with If-None-Match is not, and has no option for it. If it
+        # renames this attribute, the tests that count a broken server's requests fail.
         session._retry_connection = False  # noqa: SLF001
         return session
 
 
 class S3Client:
-    """Asks about objects of one bucket. The connections are shared by all of this process that have the same options.
+    """Requests for objects of one bucket. Clients of this process with equal options share their connections.
 
     Every method raises `Refusal`.
     """
@@ -83,7 +83,7 @@ class S3Client:
         return self._answer(lambda files: bytes(files.cat_file(path, start=start, end=until, timeout=deadline_s)))
 
     def ask(self, method: str, request: Mapping[str, object]) -> dict[str, Any]:
-        """What the server answers to another method of botocore's client."""
+        """The server's response to another method of botocore's client."""
         return self._answer(
             lambda files: dict(files.call_s3(method, timeout=_deadline_s(0), Bucket=self._bucket, **request))
         )
@@ -95,20 +95,20 @@ class S3Client:
         except _ERRORS as error:
             refusal = self._refusal(error)
             if refusal.status in _CREDENTIALS_REFUSED or isinstance(error, _CREDENTIALS_MISSING):
-                # They were looked for once, when the connections were made. Who asks again finds those of then.
+                # s3fs looks up credentials once, when it connects. A retry needs new connections to find new ones.
                 _SHARED.forget(files)
-            # Not chained: what botocore says may hold an address with a password.
+            # Not chained: botocore's text may hold an address with a password.
             raise refusal from None
 
     def _refusal(self, error: BaseException) -> Refusal:
-        # s3fs makes an OSError of what the server says, and fsspec perhaps another; its words are the cause of them.
-        said: BaseException | None = error
-        while said is not None and not isinstance(said, ClientError):
-            said = said.__cause__
-        if said is not None:
-            status = said.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            code = str(said.response.get("Error", {}).get("Code", status))
-            text = str(said.response.get("Error", {}).get("Message", ""))
+        # s3fs wraps the server's error in an OSError, and fsspec perhaps in another; follow their causes.
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ClientError):
+            cause = cause.__cause__
+        if cause is not None:
+            status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            code = str(cause.response.get("Error", {}).get("Code", status))
+            text = str(cause.response.get("Error", {}).get("Message", ""))
         else:
             status, code, text = 0, type(error).__name__, str(error)
         return Refusal(status, self._options.without_secrets(code), self._options.without_secrets(text))
@@ -136,14 +136,14 @@ class _Shared:
             return files
 
     def forget(self, files: Any) -> None:
-        """Make others for whoever asks next; who works with these goes on."""
+        """Open new connections for the next caller. Callers that use these may go on."""
         with self._lock:
             self._opened = [(options, each) for options, each in self._opened if each is not files]
 
     def forget_parents(self) -> None:
-        """Begin anew in a forked child: the thread that works the connections was not forked with them.
+        """Start with no connections in a forked child: the thread that serves them was not forked.
 
-        They are kept all the same, unused: closing them would tell the server so, on the parent's own sockets.
+        Keep them, unused: closing them would notify the server over the parent's sockets.
         """
         self._lock = threading.Lock()
         self._inherited, self._opened = [*self._inherited, *self._opened], []

@@ -1,4 +1,4 @@
-"""What a user says about an S3 store, checked before anything is asked of a server: the URL's rest and the options.
+"""The URL and options of an S3 store, checked before any request is sent.
 
 Nothing here, and no message, ever shows an option's value: most of them are secrets.
 """
@@ -24,8 +24,8 @@ OPTIONS = (
     "token",
     "use_ssl",
 )
-"""Those of s3fs's options that say where the server is and who asks. The others say how files are buffered, cached and
-listed, which is not left to chance here."""
+"""The options of s3fs that select the server and the credentials. The others control how files are buffered, cached and
+listed, which this store decides."""
 
 _NO_SECRETS = {"endpoint_url", "profile", "region_name"}
 _SECRET_CHARACTERS_MIN = 4
@@ -52,7 +52,7 @@ class S3Options:
     given: Mapping[str, object] = field(repr=False)
 
     def without_secrets(self, text: str) -> str:
-        """A text for people, with all that could be a secret of these options taken out."""
+        """A text for people, without anything that could be a secret of these options."""
         for secret in sorted(set(_secrets(self.given)), key=len, reverse=True):
             text = text.replace(secret, "***")
         return _USER.sub("***@", text)
@@ -61,7 +61,7 @@ class S3Options:
 def s3_place(rest: str) -> S3Place:
     """The place that a URL names, `rest` being what follows `s3:`. Raises `InvalidPipelineError`."""
     if not set("@?#:").isdisjoint(rest):
-        # Whatever it is, it may be a password: it is not shown.
+        # Not shown: it may be a password.
         raise InvalidPipelineError(
             "an S3 store is named by bucket and folder alone, s3://bucket/folder; keys and passwords go into "
             "storage_options, the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or a profile. scheme=s3"
@@ -77,7 +77,7 @@ def s3_place(rest: str) -> S3Place:
 
 
 def s3_options(given: Mapping[str, object]) -> S3Options:
-    """The options, if s3fs takes them and other processes can be handed them. Raises `InvalidPipelineError`."""
+    """The options, if s3fs accepts them and they can be sent to other processes. Raises `InvalidPipelineError`."""
     unknown = sorted(set(given) - set(OPTIONS))
     if unknown:
         raise InvalidPipelineError(
@@ -86,7 +86,7 @@ def s3_options(given: Mapping[str, object]) -> S3Options:
     for name, value in given.items():
         if not _is_plain(value):
             raise InvalidPipelineError(
-                "storage options travel to other processes, so they are texts, numbers, lists and dicts. "
+                "storage options are sent to other processes: use only texts, numbers, lists and dicts. "
                 f"option={name}, type={type(value).__name__}"
             )
     for name in ("client_kwargs", "config_kwargs", "s3_additional_kwargs"):
@@ -95,8 +95,8 @@ def s3_options(given: Mapping[str, object]) -> S3Options:
     config = given.get("config_kwargs", {})
     if isinstance(config, Mapping) and "retries" in config:
         raise InvalidPipelineError(
-            "dagster-ckpt itself asks again where S3 does not answer, for it must know which of its tries a reply "
-            "belongs to: remove the option. option=config_kwargs['retries']"
+            "dagster-ckpt retries S3 requests itself, because it must know which try a reply belongs to: remove the "
+            "option. option=config_kwargs['retries']"
         )
     client = given.get("client_kwargs", {})
     for endpoint in (given.get("endpoint_url"), client.get("endpoint_url") if isinstance(client, Mapping) else None):
@@ -112,7 +112,7 @@ def _check_endpoint(endpoint: object) -> None:
     except ValueError:
         parts = None
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        # Not shown: it may be a password that makes it wrong.
+        # Not shown: it may hold a password.
         raise InvalidPipelineError(
             "an S3 server is named http://host:port or https://host:port, without a user or a password (those are "
             "key and secret). option=endpoint_url"
@@ -132,10 +132,10 @@ def _secrets(value: object, name: str = "") -> Iterator[str]:
         for inner, each in value.items():
             yield from _secrets(each, inner)
     elif isinstance(value, str):
-        # A proxy's address may hold a user and a password, each of which may turn up alone.
+        # A proxy's address may hold a user and a password, each of which may appear alone.
         user = _USER.search(value)
         parts = [value, *(user[0].removesuffix("@").split(":") if user else ())]
-        # A shorter one would take words out of every message, and protects nothing.
+        # A shorter one would remove parts of every message, and protects nothing.
         yield from (part for part in parts if name not in _NO_SECRETS and len(part) >= _SECRET_CHARACTERS_MIN)
     elif isinstance(value, Sequence):
         for each in value:

@@ -3,7 +3,7 @@
 Reading order
 
     stream_writer   from opening to end: commits manifests, fences, reopens
-    opening         opening a stream, which fences every writer before
-    drain_requests  drain requests: made by others, noticed by the writer
+    opening         opening a stream, which fences all earlier writers
+    drain_requests  drain requests: written by others, noticed by the writer
     takeover_watch  whether another writer took over while nothing was committed
 """

@@ -1,4 +1,4 @@
-"""Drain requests in the store: made by whoever wants a writer to end, looked for by the writer."""
+"""Drain requests in the store: written to end a writer, polled by the writer."""
 
 import logging
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ LOOK_MS_MIN, LOOK_MS_MAX = 1_000, 10_000
 
 
 def rest_of(interval_ms: int) -> int:
-    """How long a writer without an epoch, which has one every `interval_ms` at most, rests between two looks."""
+    """How long an idle writer, whose epochs are `interval_ms` apart, waits between two checks."""
     return min(max(interval_ms, LOOK_MS_MIN), LOOK_MS_MAX)
 
 
 def write_drain(store: ObjectStore, request: DrainRequest) -> None:
-    """Ask, in the place of whoever has asked before. A crash leaves this request or the one before."""
+    """Write the request, replacing any earlier one. A crash leaves this request or the earlier one."""
     store.put(request_name(DRAIN), encode_drain(request))
 
 
 def read_drain(store: ObjectStore) -> DrainRequest | None:
-    """The newest request; None where there is none, or none that can be read."""
+    """The newest request; None if there is none, or none that can be read."""
     try:
         return decode_drain(store.get(request_name(DRAIN)))
     except ObjectMissingError:
@@ -36,10 +36,10 @@ def read_drain(store: ObjectStore) -> DrainRequest | None:
 
 @dataclass
 class DrainWatch:
-    """A writer's look-out for requests. `first` is its first term.
+    """A writer's watch for drain requests. `first` is the writer's first term.
 
-    It costs a read after each epoch and after each `interval_ms` without one (a second to ten seconds), whatever the
-    store. Once there is a reason to end, it stays.
+    It costs one read after each epoch and after each `interval_ms` without one (one to ten seconds). A reason to end
+    is final.
     """
 
     store: ObjectStore
@@ -69,7 +69,7 @@ class DrainWatch:
         try:
             request = read_drain(self.store)
         except StoreUnavailableError as error:
-            _log.warning("the store did not say whether the stream is to be drained; asked again. reason=%s", error)
+            _log.warning("the drain request could not be read; the writer tries again soon. reason=%s", error)
             return None
         if request is None or not request.is_meant_for(self.first, self.holder):
             return None

@@ -1,9 +1,9 @@
-"""Opening a stream: the one act that fences, and the manners that go before it.
+"""Opening a stream: the one operation that fences, and the checks before it.
 
-A writer opens by creating the next manifest, which begins its term; whoever wrote before meets that manifest at its
-next create and stops. Because that is all it takes, an opener is polite: it waits for a writer whose lease still beats,
-and gives up if that goes on. It goes ahead at once where the writer is known to have ended, where it was given the
-right to fence exactly the newest term, or where a person told it to take over.
+A writer opens by creating the next manifest, which begins its term. The earlier writer meets that manifest at its next
+create and stops. Because that is all it takes, an opener first waits for a writer whose lease still beats, and gives up
+if the lease goes on. It does not wait if the writer is known to have ended, if the opener may fence exactly the newest
+term, or if a user chose to take over.
 """
 
 import logging
@@ -40,11 +40,11 @@ class Takeover(StrEnum):
 
 @dataclass(frozen=True)
 class Opening:
-    """All that a writer brings when it opens a stream.
+    """All that a writer needs to open a stream.
 
-    `shards` counts only where the stream is created. `retained` is how many epochs stay readable. `may_fence` is the
-    one term that may be fenced without waiting. `from_epoch` is gone back to once for each `root_run`: the Dagster run
-    that all its retries and relaunches stem from. `moves` says where what a source read before is now.
+    `shards` is used only to create the stream. `retained` is how many epochs stay readable. `may_fence` is the
+    one term that may be fenced without waiting. The stream goes back to `from_epoch` once for each `root_run`: the
+    first Dagster run, before all retries and relaunches. `moves` maps what a source read before to where it is now.
     """
 
     stream: str
@@ -72,16 +72,16 @@ class Opening:
 
 
 def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
-    """Begin a term: the durable manifest it begins with. A crash leaves that or nothing.
+    """Begin a term. Returns the durable manifest that begins it. A crash leaves that manifest or nothing.
 
-    Raises `FencedError` where another writer lives and goes on living, `IncompatibleStateError` where the pipeline no
-    longer fits the state, `InvalidPipelineError` for another owner's stream or an epoch that is not there,
-    `CorruptStateError` where the newest manifest is damaged, unless the opener goes back to an older epoch.
+    Raises `FencedError` if another writer stays alive, `IncompatibleStateError` if the pipeline no longer fits the
+    state, `InvalidPipelineError` for another owner's stream or a missing epoch, and `CorruptStateError` if the newest
+    manifest is damaged, unless the opener goes back to an older epoch.
     """
     while True:
         end = chain.end()
         if end is not None:
-            successor = _current_successor(chain, end, opening)  # a mistake is told before anybody waits
+            successor = _current_successor(chain, end, opening)  # report mistakes before waiting
             if successor is None:
                 continue
             newest = known(end)
@@ -96,12 +96,12 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
 
 
 def open_again(chain: ManifestChain, opening: Opening, before: Manifest, tried: set[Nonce] | None = None) -> Manifest:
-    """Begin a new term after one's own, which `before` is the newest known manifest of: nobody has to be waited for.
+    """Begin a new term after the caller's term, without waiting. `before` is the newest known manifest of that term.
 
-    `tried` has the nonces of earlier tries that the store did not answer, and gets this one's: a writer that finds one
-    of those as the newest goes on from it, and is not fenced by itself.
+    `tried` holds the nonces of earlier, unanswered tries, and gets this one's: a writer that finds one of those as the
+    newest manifest goes on from it, so that it does not fence itself.
 
-    Raises `FencedError` where another writer has opened the stream meanwhile.
+    Raises `FencedError` if another writer has opened the stream meanwhile.
     """
     tried = set() if tried is None else tried
     while True:
@@ -109,7 +109,7 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest, tried: 
         if newest is not None and newest.version < before.version:
             name = manifest_name(before.version)
             raise CorruptStateError(
-                f"a manifest that this writer has built upon is missing: restore it from a backup, or go back to an "
+                f"a manifest that this writer builds on is missing: restore it from a backup, or go back to an "
                 f"epoch before it. object={name}, found={newest.version}, store={chain.store.url}"
             )
         if newest is None or (newest.term != before.term and newest.nonce not in tried):
@@ -126,14 +126,14 @@ def open_again(chain: ManifestChain, opening: Opening, before: Manifest, tried: 
 
 
 def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
-    """Whether nobody has gone on from there."""
+    """Whether the chain still ends there."""
     return chain.end() == end if isinstance(end, BrokenEnd) else chain.is_newest(end)
 
 
 def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
-    """Create the manifest; False where somebody else was quicker: then one has to look again who it is."""
+    """Create the manifest; False if another writer was faster: then read the end again."""
     check_successor(None if end is None else known(end), successor)
-    # Who created the newest may have died before it was durable.
+    # The writer of the newest manifest may have died before it was durable.
     chain.settle()
     try:
         chain.create(end, successor)
@@ -150,7 +150,7 @@ def _first(clock: Clock, opening: Opening) -> Manifest:
         )
     beginning = Beginning(opening.stream, StreamUuid(clock.unique()), opening.owner, opening.pipeline, opening.shards)
     manifest = created(beginning, _stamp(clock))
-    # An empty stream is at epoch 0 already; but the retry of this Dagster run must not go back to it.
+    # An empty stream is at epoch 0 already, but a retry of this Dagster run must not go back to it.
     return manifest if opening.from_epoch is None else replace(manifest, rollbacks=(opening.root_run,))
 
 
@@ -178,13 +178,13 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
-    """The successor of the newest manifest; None where that turns out not to be the newest any more."""
+    """The successor of the newest manifest; None if a newer one exists by now."""
     found = end.readable if isinstance(end, BrokenEnd) else end
     try:
         _check_sound(found, found)
         successor = _successor(chain, known(end), opening)
     except CorruptStateError:
-        # The epoch to go back to is missing: perhaps others went on and it was retired meanwhile.
+        # The epoch to go back to is missing: perhaps another writer went on and it was retired meanwhile.
         if _is_end(chain, end):
             raise
         return None
@@ -199,7 +199,7 @@ def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
 
 
 def check_can_go_back(newest: Manifest, epoch: int) -> None:
-    """Raise `InvalidPipelineError` where the stream of this newest manifest cannot go back to the epoch."""
+    """Raise `InvalidPipelineError` if the stream of this newest manifest cannot go back to the epoch."""
     if epoch not in {EMPTY, *lineage_epochs(newest)}:
         raise InvalidPipelineError(
             f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: "
@@ -210,7 +210,7 @@ def check_can_go_back(newest: Manifest, epoch: int) -> None:
 
 
 def _check_sound(manifest: Manifest, newest: Manifest) -> None:
-    """Refuse to build upon what nobody of ours has written, however well its bytes are."""
+    """Refuse to build on a manifest that breaks the rules, even if its bytes are intact."""
     broken = [*malformed(manifest), *([] if stream_stays_itself(newest, manifest) else [stream_stays_itself.__name__])]
     if broken:
         raise CorruptStateError(
@@ -231,8 +231,8 @@ def _check_owner(newest: Manifest, opening: Opening) -> None:
 
 def _how_to_be_it(theirs: Owner, mine: Owner) -> str:
     if theirs.instance == mine.instance:
-        return "asset: give this one a key of its own"
-    # What whoever tries things out meets first: Dagster makes up an instance where nobody names one.
+        return "asset: give this one another key"
+    # The most common case for new users: without DAGSTER_HOME, Dagster creates a temporary instance.
     return "Dagster instance: set DAGSTER_HOME as it was then (without it each start of Dagster is a new instance)"
 
 
@@ -248,9 +248,9 @@ def _check_pipeline(shown: Manifest, opening: Opening) -> None:
     if changes:
         raise IncompatibleStateError(
             f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
-            'Change it back; where a source\'s folder or bucket has moved, say moved={"old": "new"}; or begin again '
+            'Change it back; if a source\'s folder or bucket has moved, set moved={"old": "new"}; or start again '
             "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
-            f"or keep the old stream and begin a new one with fork(..., epoch=0). stream={shown.stream}"
+            f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
         )
 
 
@@ -259,9 +259,9 @@ def _may_fence(term: Term, opening: Opening) -> bool:
 
 
 def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> None:
-    """Return once the writer of the newest term is known to have ended. Raises `FencedError` while it lives on.
+    """Return once the writer of the newest term is known to have ended. Raises `FencedError` if it stays alive.
 
-    That takes one time-out, and less than two where its last beat came while we watched.
+    This takes one time-out, or less than two if the last beat came during the wait.
     """
     clock, watch = chain.clock, None
     end_ms = None
@@ -284,7 +284,7 @@ def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) 
 
 
 def _beat_lately(watch: Watch, now_ms: int, timeout_ms: int) -> bool:
-    """Whether its next beat is not yet overdue: two periods, of which it has three before it lapses."""
+    """Whether the next beat is not overdue: at most two of the three periods of a time-out have passed."""
     return now_ms - watch.since_ms < timeout_ms * 2 // BEATS_PER_TIMEOUT
 
 

@@ -31,9 +31,9 @@ def open_stream(store: ObjectStore, opening: Opening, clock: Clock, pulse: Pulse
 
     The lease beats for as long as `pulse` does; without one, for as long as this process runs.
 
-    Waits for a writer that may still live, as `Opening` says. Raises `FencedError` while one does,
+    Waits for a writer that may still live (see `Opening`). Raises `FencedError` if one does,
     `InvalidPipelineError` for a store that cannot create atomically or a stream of another owner,
-    `IncompatibleStateError` for a pipeline that no longer fits the state. Nothing was changed then.
+    `IncompatibleStateError` for a pipeline that no longer fits the state. Then nothing was changed.
     """
     prove_atomic_create(store, clock)
     chain = ManifestChain(store, clock)
@@ -41,14 +41,14 @@ def open_stream(store: ObjectStore, opening: Opening, clock: Clock, pulse: Pulse
     try:
         writer.heartbeat.begin()
     except BaseException as interrupt:
-        # An interrupt: nobody will hold this writer, whose lease would go on beating in a process that lives on.
+        # On an interrupt no caller gets this writer, but its lease would go on beating while the process lives.
         writer.close(interruption(type(interrupt).__name__))
         raise
     return writer
 
 
 class StreamWriter:
-    """Commits the epochs of one term. Once a manifest was not surely created it never commits again: see `reopen`.
+    """Commits the epochs of one term. Once the outcome of a create is unknown it never commits again: see `reopen`.
 
     Its methods are called by one thread at a time.
     """
@@ -84,14 +84,14 @@ class StreamWriter:
 
     @property
     def next_epoch(self) -> Epoch:
-        """The epoch that the next commit makes: what its tasks' file names say."""
+        """The epoch that the next commit makes: the one in its tasks' file names."""
         return Epoch(self._manifest.version + 1)
 
     def commit(self, edit: EpochEdit) -> Manifest:
-        """Make the epoch visible: state, output and source positions at once. Every file it names is durable already.
+        """Make the epoch visible: state, output and source positions at once. All files it names must be durable.
 
-        Raises `FencedError` where another writer took over: the epoch is nobody's. Raises `StoreUnavailableError` where
-        the store did not answer to the end: nobody knows whether it is committed until the stream is opened again.
+        Raises `FencedError` if another writer took over: the epoch is not committed. Raises `StoreUnavailableError` if
+        the store did not answer: whether the epoch is committed is unknown until the stream is opened again.
         A crash leaves the epoch or nothing of it.
         """
         if self._ended is not None:
@@ -105,13 +105,13 @@ class StreamWriter:
         try:
             manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
         except CorruptStateError:
-            self.check_term()  # others may have gone on, and collected what this writer has named or just written
+            self.check_term()  # another writer's collector may have deleted what this one has named or just written
             raise
         self._create(manifest)
         return manifest
 
     def reshard(self, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Manifest:
-        """Show the newest epoch with another number of shards, all tables of which have these runs, durable already.
+        """Show the newest epoch with another number of shards, whose tables have these runs. All must be durable.
 
         Raises as `commit` does. A crash leaves the stream with the one number or the other.
         """
@@ -124,7 +124,7 @@ class StreamWriter:
 
     def _create(self, manifest: Manifest) -> None:
         check_successor(self._manifest, manifest)
-        # Also where this thread is interrupted in the middle: then nobody knows whether the epoch is there.
+        # Set first, in case this thread is interrupted: then it is unknown whether the epoch is committed.
         self._ended = StoreUnavailableError("the last commit was not finished: open the stream again")
         try:
             self._chain.create(self._manifest, manifest)
@@ -136,21 +136,21 @@ class StreamWriter:
         self.heartbeat.reached(manifest.epoch)
 
     def check_term(self) -> None:
-        """Raise `FencedError` where another writer took over. Asked before anything is told to the world."""
+        """Raise `FencedError` if another writer took over. Call it before you publish anything outside the store."""
         if not self._chain.is_newest(self._manifest):
             raise self._fenced()
 
     def look_for_another(self) -> None:
-        """Raise `FencedError` where another writer took over: for a writer that rests, which no create would tell.
+        """Raise `FencedError` if another writer took over: for an idle writer, which has no create to be refused.
 
-        Two existence checks. A store that does not answer, or where the stream is not to be found, is no verdict.
+        Two existence checks. If the store does not answer, or the stream is missing, it only logs a warning.
         """
         if self._ended is not None:
-            return  # the manifest after its own may be its own: opening again will tell
+            return  # the next manifest may be this writer's: opening again finds out
         try:
             fenced = self._chain.is_left_behind(self._manifest)
         except (StoreUnavailableError, CorruptStateError) as error:
-            _log.warning("nobody knows whether another writer took over; asked again soon. reason=%s", error)
+            _log.warning("it is unknown whether another writer took over; the check is repeated soon. reason=%s", error)
             return
         if fenced:
             raise self._fenced()
@@ -164,21 +164,21 @@ class StreamWriter:
     def reopen(self) -> "StreamWriter":
         """End this term and begin the next, by the same holder: what a restart of the query does.
 
-        Finds out whether an unanswered commit is there. Raises `FencedError` where another writer took over, and
-        `StoreUnavailableError` where the store did not answer: then it may be called again.
+        Finds out whether an unanswered commit succeeded. Raises `FencedError` if another writer took over, and
+        `StoreUnavailableError` if the store did not answer: then it may be called again.
         """
         successor = open_again(self._chain, self._opening, self._manifest, self._reopenings)
         writer = StreamWriter(self._chain, self._opening, successor, self._pulse)
         try:
             writer.heartbeat.begin()
-            self.close("reopened")  # not earlier, or somebody who waits politely would come in between
+            self.close("reopened")  # not earlier, or an opener that waits for the lease would come in between
         except BaseException as interrupt:
             writer.close(interruption(type(interrupt).__name__))
             raise
         return writer
 
     def close(self, reason: str) -> None:
-        """End this writer and say so in its lease, so that nobody waits for it. Never raises."""
+        """End this writer and close its lease, so that no opener waits for it. Never raises."""
         if self._ended is None:
             self._ended = FencedError(f"this writer was closed and must open the stream again. reason={reason}")
         self.heartbeat.end(reason)
@@ -195,14 +195,14 @@ class StreamWriter:
         )
 
     def _fresh_index_name(self) -> str:
-        # Counted over the whole term: an epoch that was given up and tried again has the same number.
+        # Counted over the whole term: a retried epoch has the same number.
         self._index_objects += 1
         return index_name(FileId(self.term, self.next_epoch, Shard(0), 0, self._index_objects))
 
 
 @contextmanager
 def _garbage_left_for_later() -> Iterator[None]:
-    """Let no pass over all objects of the process begin: beside thousands of run references it takes half a commit."""
+    """Prevent a full garbage collection: with thousands of run references it takes half of a commit's time."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""A writer that has nothing to commit looks whether another took over: no create of its own would tell it."""
+"""Detects a takeover while a writer has nothing to commit, and so no create that would be refused."""
 
 from dataclasses import dataclass, field
 
@@ -10,10 +10,10 @@ from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 @dataclass
 class TakeoverWatch:
-    """A resting writer's look-out for a newer term.
+    """An idle writer's watch for a newer term.
 
-    It costs two existence checks after each `interval_ms` without a manifest (a second to ten seconds), and nothing
-    while epochs follow each other faster: a create that succeeds says the same.
+    It costs two existence checks after each `interval_ms` without a manifest (one to ten seconds), and nothing while
+    epochs are more frequent: a successful create proves the same.
     """
 
     clock: Clock
@@ -21,7 +21,7 @@ class TakeoverWatch:
     _looked: tuple[Version, int] | None = field(default=None, init=False)
 
     def look(self, writer: StreamWriter) -> None:
-        """Raise `FencedError` where another writer took over. Not while a commit is under way."""
+        """Raise `FencedError` if another writer took over. Do not call it during a commit."""
         version, now_ms = writer.manifest.version, self.clock.monotonic_ms()
         if self._looked is None or self._looked[0] != version:
             self._looked = version, now_ms

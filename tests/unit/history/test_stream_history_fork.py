@@ -254,7 +254,7 @@ def test_a_forks_pin_is_not_for_people_to_take_away(stream: MadeStream, store: C
     shutil.rmtree(folder(stream, FORK))
     origin.unpin(pin.name)
     assert origin.pins() == []
-    with pytest.raises(InvalidPipelineError, match="those of forks"):
+    with pytest.raises(InvalidPipelineError, match="reserved for forks"):
         origin.pin(3, "fork-mine")
 
 

@@ -272,8 +272,8 @@ def test_a_fork_of_what_only_a_pin_keeps_says_that_the_log_is_gone(
         world.consume(world.newest)
     world.collect()
     fork_stream(world.root, world.chain(DOWN), pinned, "dev/carriers")
-    assert "its first start says whether anything is missing" in caplog.text
-    assert "upstream=delays, consumed=2, reason=nothing can follow" in caplog.text
+    assert "its first start reports whether anything is missing" in caplog.text
+    assert "upstream=delays, consumed=2, reason=this position can no longer be followed" in caplog.text
     assert [each.stream for each in world.history.subscribers()] == [DOWN], "what is gone need not be kept"
 
 

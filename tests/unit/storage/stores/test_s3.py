@@ -127,7 +127,7 @@ def test_a_bad_request_is_no_lost_create(server: BrokenS3, store: ObjectStore, c
 
 def test_a_server_without_conditional_create_is_refused(server: BrokenS3, store: ObjectStore) -> None:
     server.answer = refuse(501, "NotImplemented")
-    with pytest.raises(InvalidPipelineError, match="cannot create an object only where there is none"):
+    with pytest.raises(InvalidPipelineError, match="does not support conditional creates"):
         store.put_if_absent("a", b"x")
 
 

@@ -485,7 +485,7 @@ def test_a_moved_folder_goes_on_where_it_is_named_and_is_known_from_then_on() ->
     writer = world.open(an_opening(pipeline=reads[0]))
     writer.commit(an_edit(writer.manifest, sources=(SourcePosition(old, current="0"),)))
     writer.close("the test goes on")
-    with pytest.raises(IncompatibleStateError, match=r"no longer reads parquet file:/old/in.*say moved="):
+    with pytest.raises(IncompatibleStateError, match=r"no longer reads parquet file:/old/in.*set moved="):
         world.open(an_opening("run-2", pipeline=reads[1]))
     world.open(an_opening("run-3", pipeline=reads[1], moves=(("file:/old", "file:/new"),))).close("the test goes on")
     assert world.open(an_opening("run-4", pipeline=reads[1])).manifest.sources == (SourcePosition(new, current="0"),)
