@@ -228,7 +228,7 @@ def test_a_fork_of_a_fork_pins_in_both_and_is_whole_when_both_have_gone_on(world
 def test_a_fork_of_a_fork_whose_pin_was_taken_away_is_refused(world: World) -> None:
     first = world.fork(3)
     world.folder(ORIGIN).delete(pin_name(fork_pin_name(first.uuid)))
-    with pytest.raises(CorruptStateError, match="was taken away"):
+    with pytest.raises(CorruptStateError, match="was removed"):
         fork_stream(world.root, world.chain(FORK), first, "dev/second")
     assert world.pins(FORK) == []
     assert world.chain("dev/second").newest() is None
@@ -264,7 +264,7 @@ def test_an_origin_that_is_gone_or_another_is_found_out_when_the_fork_is_opened(
     check_ancestors(world.root, world.clock, first, IMPATIENT)
     world.folder(ORIGIN).delete(pin_name(fork_pin_name(first.uuid)))
     check_ancestors(world.root, world.clock, first, IMPATIENT)
-    assert "took away the pin" in caplog.text
+    assert "fork's files was removed" in caplog.text
     for name in list(world.folder(ORIGIN).list("")):
         world.folder(ORIGIN).delete(name)
     with pytest.raises(CorruptStateError, match="was removed: restore"):
