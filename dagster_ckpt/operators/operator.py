@@ -1,4 +1,4 @@
-"""What an operator is: rows and state in, changes and state out, all as arrays, and nothing else."""
+"""The operator protocol: rows and state in, changes and state out, all as Arrow and numpy arrays."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ _NUMBERS_AN_EPOCH_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class EpochContext:
-    """What an operator may know of the epoch it works in, and of the task. There is no clock in it, on purpose.
+    """What an operator can see of the current epoch and task. It has no clock, on purpose.
 
-    `shards` (adjacent, of `of` in all) are those whose rows it is given. `watermark_us` is the watermark of the epoch
-    before: no row below it is expected any more; None: it has not begun. `memory_bytes` is about what an operator may
-    hold beside its state tables. What it counts in `counters`, under the names it declares, is shown with the epoch.
-    `forked_at` is how far the streams had come that this one was forked from, all together. `event_times_us` has the
-    greatest event time of each input in the epochs before; None, or nothing: there was none.
+    `shards` (adjacent, out of `of`) are those whose rows it receives. `watermark_us` is the watermark of the previous
+    epoch: no more rows below it are expected; None: there is no watermark yet. `memory_bytes` is roughly what an
+    operator may hold besides its state tables. `counters`, under the names the operator declares, are reported with the
+    epoch. `forked_at` is the sum of the epochs at which the stream's ancestors were forked. `event_times_us` has the
+    greatest event time of each input in earlier epochs; None, or no entry, where there was none.
     """
 
     epoch: Epoch
@@ -43,7 +43,7 @@ class EpochContext:
     event_times_us: tuple[int | None, ...] = ()
 
     @classmethod
-    def behind(cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int) -> "EpochContext":
+    def following(cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int) -> "EpochContext":
         """The context of the epoch that follows a manifest."""
         return cls(
             epoch=epoch,
@@ -57,23 +57,23 @@ class EpochContext:
 
     @property
     def number(self) -> int:
-        """The epoch as a number that nothing in the state has yet, for what is to be told from all that came before.
+        """A number for this epoch that no earlier epoch has used in the state.
 
-        The epoch's own is none: a fork counts its epochs from 1, and has the state of a stream that did as well.
+        `epoch` alone is not unique: a fork counts its epochs from 1, and inherits state from a stream that did too.
         """
         return self.epoch + self.forked_at
 
     def row_numbers(self, count: int) -> pa.Array:
-        """So many numbers (int64, ascending) that no other row of the stream ever had: they tell equal rows apart.
+        """`count` ascending int64 numbers, unique in the whole stream: they distinguish rows that are otherwise equal.
 
-        Not only of these shards: several may become one. An epoch has four billion numbers, of which each shard has an
-        equal part. Raises `CheckpointDeclinedError` where a task needs more than those of its shards.
+        Unique across all shards, because resharding may merge some. An epoch has 2**32 numbers, divided equally among
+        the shards. Raises `CheckpointDeclinedError` if a task needs more than its shards have.
         """
         of_a_shard = (1 << _NUMBERS_AN_EPOCH_BITS) // self.of
         rows, rows_max = self.counters[_NUMBERED] + count, of_a_shard * len(self.shards)
         if rows > rows_max:
             raise CheckpointDeclinedError(
-                "an epoch has more rows than can be told apart: let it have fewer by a limit of the source (such as "
+                "an epoch has more rows than can be numbered: limit the rows of an epoch at the source (such as "
                 f"maxFilesPerTrigger). Nothing of the epoch is committed. rows={rows}, rows_max={rows_max}, "
                 f"epoch={self.epoch}, shards={len(self.shards)}"
             )
@@ -84,77 +84,77 @@ class EpochContext:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an epoch changed in the stream's table, or a part of that: `count` rows, which are made when first read."""
+    """Changes of an epoch to the stream's table, or a part of them: `count` rows, built when first read."""
 
     count: int
     make: Callable[[], pa.Table]
 
     @cached_property
     def rows(self) -> pa.Table:
-        """Their columns are the output's, then `_change_type`; an update is two rows."""
+        """The output's columns, then `_change_type`; an update is two rows."""
         return self.make()
 
 
 class Operator(Protocol):
-    """A pure stateful operator: from the same rows, state and watermark it always makes the same state and changes."""
+    """A pure stateful operator: the same rows, state and watermark always give the same state and changes."""
 
     @property
     def pipeline(self) -> Pipeline:
-        """Its fingerprint: enough to build it again (`operators.from_pipeline`)."""
+        """The operator's fingerprint: enough to rebuild it (`operators.from_pipeline`)."""
         ...
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
-        """For each input the column with a row's event time; None: it has none."""
+        """The event-time column of each input; None for an input without one."""
         ...
 
     @property
     def horizon_us(self) -> int | None:
-        """How far the watermark may have to pass a row's event time until nothing of it waits any more.
+        """How far the watermark must pass a row's event time until nothing waits for that row.
 
-        None: nothing waits for the watermark, so it need not be moved for its own sake.
+        None: the operator never waits for the watermark, so the driver need not advance it.
         """
         ...
 
     @property
     def logged(self) -> str | None:
-        """The state table that the stream's table is made of; its new runs are the change log (`changes_of`).
+        """The state table from which the stream's table is derived; its new runs are the change log (`changes_of`).
 
-        None where the stream's table only grows: the rows that `finish` gives are written down.
+        None for an append-only table: the rows that `finish` yields are written out.
         """
         ...
 
     @property
     def counters(self) -> tuple[str, ...]:
-        """The names of what it counts in `EpochContext.counters`: always the same, since each is a plot in Dagster."""
+        """The names it uses in `EpochContext.counters`: always the same, since each is a plot in Dagster."""
         ...
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        """Take in rows of one input (`number`, from 0); called any number of times in an epoch, rows in any order.
+        """Process rows of input `number` (from 0); called any number of times in an epoch, with rows in any order.
 
-        `rows` has the columns of `pipeline.inputs[number].schema`, flat (one chunk each); they are of any of the
-        context's shards. Returns which of them were too late to be used, ascending.
+        `rows` has the columns of `pipeline.inputs[number].schema`, one chunk each, for any of the context's shards.
+        Returns the positions of rows that were too late to use, ascending.
         """
         ...
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        """The net changes of the epoch in pieces, once its rows were taken in; called exactly once, rows or none.
+        """The net changes of the epoch in pieces, after all its rows; called exactly once, even without rows.
 
-        After each piece, which may have no rows, the caller may write down what the state holds in memory.
+        After each piece, which may be empty, the caller may flush the state held in memory.
         """
         ...
 
     def changes_of(self, touched: Touched) -> Changes:
-        """The net changes that follow from what happened to some keys of the `logged` table."""
+        """The net changes that follow from changes to some keys of the `logged` table."""
         ...
 
     def table(self, state_rows: pa.Table) -> pa.Table:
-        """The stream's table, as readers see it, from all live rows of the `logged` table."""
+        """The stream's table as readers see it, from all live rows of the `logged` table."""
         ...
 
 
-class OnlyGrows:
-    """The part of `Operator` of those whose table only grows: what `finish` gives is all of it."""
+class AppendOnlyTable:
+    """The part of `Operator` shared by operators whose table is append-only: it is exactly what `finish` yields."""
 
     @property
     def logged(self) -> None:
@@ -164,4 +164,4 @@ class OnlyGrows:
         raise AssertionError("no state table is logged")
 
     def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("the stream's table is made of its change log")
+        raise AssertionError("the stream's table is its change log")

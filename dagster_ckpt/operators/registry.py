@@ -1,4 +1,4 @@
-"""From a pipeline's fingerprint back to what can work on it. Only an operator of the user's own needs his code."""
+"""From a pipeline's fingerprint back to its operator. Only a process function needs the user's code."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,27 +36,27 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
 
 
 def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
-    """The operator whose `pipeline` this is; `IncompatibleStateError` for one that this release does not know.
+    """The operator of this pipeline; `IncompatibleStateError` if this release does not know it.
 
-    `code` is the user's own part of it, for the operators that have one. Raises `CorruptStateError` for a pipeline that
-    no operator ever had: somebody has written it by hand.
+    `code` is the user's code, for the operators that have some. Raises `CorruptStateError` for a pipeline that no
+    operator can have produced, such as one edited by hand.
     """
     try:
         operator = _built(pipeline, code)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptStateError(_senseless(pipeline, error)) from error
     if _read_by(operator.pipeline) != _read_by(pipeline):
-        raise CorruptStateError(_senseless(pipeline, "its operator has other tables or another output"))
+        raise CorruptStateError(_senseless(pipeline, "its operator has different tables or a different output"))
     return operator
 
 
 def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of what the pipeline's operator counts."""
+    """The names of the counters of the pipeline's operator."""
     return _COUNTERS.get(pipeline.operator, ())
 
 
 def _read_by(pipeline: Pipeline) -> object:
-    """What reading the table goes by."""
+    """The parts of a pipeline on which reading the table depends."""
     return pipeline.output, pipeline.keys, pipeline.appends, [(table.name, table.keys) for table in pipeline.tables]
 
 
@@ -74,6 +74,6 @@ def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
 
 def _senseless(pipeline: Pipeline, reason: object) -> str:
     return (
-        f"a manifest's pipeline makes no sense: restore the manifest from a backup, or go back to an epoch before it. "
+        f"a manifest's pipeline is invalid: restore the manifest from a backup, or go back to an epoch before it. "
         f"operator={pipeline.operator}, reason={reason!r}"
     )

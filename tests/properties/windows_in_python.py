@@ -218,7 +218,7 @@ def replayed(table: Table, changes: Iterable[Row]) -> Table:
         kind = row.pop("_change_type")
         ((key, values),) = by_window([row]).items()
         if kind in {"update_preimage", "delete"}:
-            assert table.pop(key) == values, "what a change says was there was there"
+            assert table.pop(key) == values, "each pre-image was in the table"
         else:
             assert key not in table
             table[key] = values

@@ -3,5 +3,5 @@
 Reading order
 
     aggregate       the operator
-    distinct_table  the different values of a column, as rows of state
+    distinct_table  the distinct values of a column, as rows of state
 """

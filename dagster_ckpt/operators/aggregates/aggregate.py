@@ -29,9 +29,9 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTa
 
 NAME = "aggregate"
 GROUPS = "groups"
-"""The state table with a row per key: the stream's table is made of it."""
+"""The state table with a row per key, from which the stream's table is derived."""
 KEYS_TOUCHED = "keys_touched"
-"""Distinct keys among the epoch's rows, and those whose time to live was over."""
+"""Distinct keys among the epoch's rows, and keys that expired."""
 COUNTERS = (KEYS_TOUCHED,)
 
 
@@ -39,13 +39,13 @@ COUNTERS = (KEYS_TOUCHED,)
 class RunningAggregate:
     """One row per key with the aggregates over all rows so far.
 
-    With a time to live (`lives`) a key that no row came for leaves the table, and one that comes later begins it anew;
-    rows below the watermark are too late then. Else none ever is. `distinct` are tables beside that of the keys.
+    With a time to live (`ttl`) a key without new rows leaves the table, and a later row starts it again; rows below the
+    watermark are then late. Without one no row is late. `distinct` are tables besides the one of the keys.
     """
 
     pipeline: Pipeline
     grouped: GroupedState
-    lives: TimeToLive | None
+    ttl: TimeToLive | None
     distinct: tuple[DistinctTable, ...]
     updating: bool
 
@@ -65,8 +65,8 @@ class RunningAggregate:
         """Check and plan the operator; raises `InvalidPipelineError`.
 
         `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads.
-        `updating`: the input's rows say by `_change_type` whether they come or are taken back; `where` is then the text
-        of the condition that let them pass, if there is one: a part of the fingerprint, as with `Mirror`.
+        `updating`: `_change_type` marks each input row as added or retracted; `where` is then the text of the condition
+        that selected the rows, if any: part of the fingerprint, as with `Mirror`.
         """
         schema = source.schema
         _check(keys, aggregations, schema, event_time)
@@ -76,8 +76,8 @@ class RunningAggregate:
         grouped, distinct = _planned(keys, aggregations, schema, None if updating else event_time, expire_after_us)
         key_fields = [schema.field(key) for key in keys]
         groups = StateTableSpec(GROUPS, pa.schema([*key_fields, *grouped.fields]), keys)
-        lives = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
-        added = [*([AT, HASH] if lives else []), *([VALUE] if distinct else [])]
+        ttl = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
+        added = [*([AT, HASH] if ttl else []), *([VALUE] if distinct else [])]
         pipeline_checks.check_state_names(keys, [*(field.name for field in grouped.fields), *added])
         output = pa.schema([*key_fields, *grouped.results])
         pipeline_checks.check_columns(output)
@@ -92,10 +92,10 @@ class RunningAggregate:
             },
             inputs=(replace(source, schema=used),),
             keys=keys,
-            tables=(groups, *([lives.expiries] if lives else []), *(table.spec for table in distinct), *kept_late),
+            tables=(groups, *([ttl.expiries] if ttl else []), *(table.spec for table in distinct), *kept_late),
             output=output,
         )
-        return cls(pipeline, grouped, lives, distinct, updating)
+        return cls(pipeline, grouped, ttl, distinct, updating)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
@@ -119,8 +119,8 @@ class RunningAggregate:
 
     @property
     def horizon_us(self) -> int | None:
-        # Keys leave when their time has come, but nothing waits to come out: at the end of its input the table stays.
-        return None if self.lives is None else 0
+        # Keys expire, but no row waits to be emitted: at the end of the input the table stays.
+        return None if self.ttl is None else 0
 
     @property
     def logged(self) -> str:
@@ -145,16 +145,16 @@ class RunningAggregate:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         table = state.table(GROUPS)
-        if self.lives is not None:
-            for _ in self.lives.forget(state, context):
+        if self.ttl is not None:
+            for _ in self.ttl.expire(state, context):
                 yield inserts(self.pipeline.output.empty_table())
         if self.updating:
             counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts}
             retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
         for touched in table.touched():
-            if self.lives is not None:
-                self.lives.arm(touched, state)
+            if self.ttl is not None:
+                self.ttl.schedule(touched, state)
             context.counters[KEYS_TOUCHED] += len(touched.hashes)
             yield self.changes_of(touched)
 
@@ -169,14 +169,14 @@ class RunningAggregate:
 
     def _late(self, rows: pa.Table, context: EpochContext) -> Positions:
         [event_time] = self.event_times
-        if self.lives is None or event_time is None:
+        if self.ttl is None or event_time is None:
             return NONE_LATE
         return late_rows(flat(rows.column(event_time)), context.watermark_us)
 
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False
     ) -> None:
-        """Add rows that come, or rows that are taken back."""
+        """Add rows, or retract them (`back`)."""
         if rows.num_rows == 0:
             return
         table = state.table(GROUPS)
@@ -188,7 +188,7 @@ class RunningAggregate:
             rows = distinct.with_found(hashes, rows, state)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
         found = table.get(group_hashes, group_keys)
-        living = found if self.lives is None else self.lives.living(found, context)
+        living = found if self.ttl is None else self.ttl.unexpired(found, context)
         merged = self.grouped.merged_with(living, retraction.negated(fresh) if back else fresh)
         schema = self.pipeline.tables[0].schema
         put = pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema)
@@ -210,7 +210,7 @@ def _planned(
     event_time: str | None,
     expire_after_us: int | None,
 ) -> tuple[GroupedState, tuple[DistinctTable, ...]]:
-    """What is kept with each key, and the tables beside. A key that may leave has everything with it."""
+    """The state of each key, and the tables besides. A key that may expire keeps all its state in its row."""
     planner = plan_with_tables if expire_after_us is None else plan
     grouped = GroupedState.of(aggregations, schema, event_time, also=[LastTime(event_time)], planner=planner)
     counts = [each for each in grouped.accumulators if isinstance(each, NewValues)]
@@ -224,6 +224,6 @@ def _parameters(
     expire_after_us: int | None,
     late: str,
 ) -> dict[str, object]:
-    """The options as plain JSON values. What older releases did not know is there only where it is said."""
+    """The options as plain JSON values. Options that older releases do not know are present only if set."""
     expiry = {} if expire_after_us is None else {"expire_after_us": expire_after_us, "late": str(late)}
     return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry}

@@ -1,4 +1,4 @@
-"""The different values of a column under each key as rows of state: a value is written once, however many there are."""
+"""The distinct values of a column under each key, as rows of state: each value is written once."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ VALUE = "_value"
 
 @dataclass(frozen=True)
 class DistinctTable:
-    """Finds out for `count` which rows bring a value that their key did not have. Nothing ever leaves the table."""
+    """Finds, for `count`, the rows with a value that their key did not have. Rows never leave the table."""
 
     spec: StateTableSpec
     count: NewValues

@@ -1,4 +1,4 @@
-"""What all joins have in common: two sides in, rows of both appended."""
+"""What all joins share: two inputs, and output that is appended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import EpochContext, OnlyGrows
+from dagster_ckpt.operators.operator import AppendOnlyTable, EpochContext
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -18,7 +18,7 @@ COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 
 @dataclass(frozen=True)
-class AppendingJoin(OnlyGrows):
+class AppendingJoin(AppendOnlyTable):
     """The part of `Operator` that does not depend on which rows match."""
 
     pipeline: Pipeline
@@ -35,7 +35,7 @@ class AppendingJoin(OnlyGrows):
         return COUNTERS
 
     def unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
-        """What comes out for rows of an input that nothing matches."""
+        """The output for unmatched rows of an input."""
         context.counters[ROWS_UNMATCHED] += rows.num_rows
         return self.output.alone(number, rows)
 
@@ -49,9 +49,9 @@ def pipeline_of(
     output: Output,
     late: str,
 ) -> Pipeline:
-    """The fingerprint of a join. `options` are its own parameters, `tables` the state of both sides.
+    """The fingerprint of a join. `options` are its parameters, `tables` the state of both sides.
 
-    `inputs` have all columns. The pipeline's have those that `on_rows` reads, or all where late rows are kept.
+    `inputs` have all columns. The pipeline's have those that `on_rows` reads, or all if late rows are kept.
     """
     if late == DROP:
         inputs = [replace(source, schema=side.schema) for source, side in zip(inputs, sides, strict=True)]

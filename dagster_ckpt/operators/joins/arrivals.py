@@ -1,7 +1,7 @@
-"""The rows that came in an epoch, by the hash of key and bucket, until `finish` looks for what they match.
+"""The rows that arrived in an epoch, by the hash of key and bucket, until `finish` joins them.
 
-So what an epoch does never depends on how its rows were cut or ordered, and no output waits in memory. The rows are in
-a state table because an epoch may have more of them than memory; all of them expire when the epoch ends.
+So the output never depends on how the rows are batched or ordered, and none of it waits in memory. The rows are in a
+state table because they may not fit into memory; all of them expire at the end of the epoch.
 """
 
 from collections.abc import Iterator
@@ -20,24 +20,26 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 BUCKET = "_bucket"
 ARRIVED = "_arrived"
-"""A time that is always 0: it lets rows expire that have none of their own."""
+"""A time that is always 0, for the expiry of rows that may have no event time."""
 
 MOMENT = pa.timestamp("us")
 
 
 def arrivals(side: Side) -> str:
-    """The name of the table with the rows of an input that came in this epoch."""
+    """The name of the table with the rows of an input that arrived in this epoch."""
     return f"{side.name}_arrivals"
 
 
 def arrivals_spec(side: Side) -> StateTableSpec:
-    """The table with the rows of an input that came in this epoch; empty between epochs."""
+    """The table with the rows of an input that arrived in this epoch; empty between epochs."""
     added = [*map(whole_number, (BUCKET, HASH, ROW)), pa.field(ARRIVED, MOMENT, nullable=False)]
     return StateTableSpec(arrivals(side), pa.schema([*side.schema, *added]), (ROW,), time=ARRIVED)
 
 
-def note(side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
-    """Put rows of an input, with the hashes of their keys, where `arrived` finds them."""
+def put_arrivals(
+    side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext
+) -> None:
+    """Keep rows of an input, with the hashes of their keys, for `arrived`."""
     buckets = pa.array(interval.buckets(interval.places(side.number, side.times(rows))))
     added = {
         BUCKET: buckets,
@@ -50,14 +52,14 @@ def note(side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: 
 
 
 def arrived(side: Side, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
-    """All rows of an input that came in this epoch, in pieces, with the hashes of key and bucket.
+    """All rows of an input that arrived in this epoch, in pieces, with the hashes of key and bucket.
 
-    No row is noted until the last piece was taken.
+    Do not put rows until the last piece.
     """
     for touched in state.table(arrivals(side)).touched():
         yield touched.hashes, touched.after.rows
 
 
-def forget(side: Side, state: State) -> None:
-    """Let the rows go: everything was done with them."""
+def expire_arrivals(side: Side, state: State) -> None:
+    """Expire the rows once they are joined."""
     state.table(arrivals(side)).expire(1)

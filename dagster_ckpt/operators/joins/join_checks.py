@@ -1,4 +1,4 @@
-"""What a join may be: each refusal says which columns, why, and what to do."""
+"""What a join may be: each error names the columns, the reason, and what to do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +23,7 @@ def checked_sides(
     how: str,
     late: str,
 ) -> tuple[JoinType, tuple[Side, Side]]:
-    """The join type and its two sides, where they fit together."""
+    """The join type and its two sides, if they are compatible."""
     assert len(inputs) == len(keys) == len(event_times) == len(_INPUTS), "a join has two inputs"
     type_ = join_type(how)
     times = [_time(*each) for each in zip(_INPUTS, event_times, inputs, strict=True)]
@@ -48,10 +48,10 @@ def join_type(how: str) -> JoinType:
 
 
 def check_bounds(lower_us: int, upper_us: int) -> None:
-    """Some pairs of times lie within the bounds."""
+    """The lower bound is not above the upper one, and both are in range."""
     if lower_us > upper_us:
         raise InvalidPipelineError(
-            f"no row can match, for the lower bound lies above the upper one: exchange them. "
+            f"no row can match, because the lower bound is above the upper one: exchange them. "
             f"lower={lower_us} us, upper={upper_us} us"
         )
     for name, bound_us in (("lower", lower_us), ("upper", upper_us)):
@@ -62,25 +62,25 @@ def check_bounds(lower_us: int, upper_us: int) -> None:
 
 
 def check_expire_after(expire_after_us: int) -> None:
-    """Rows are kept for some time."""
+    """The time is not negative."""
     if expire_after_us < 0:
         raise InvalidPipelineError(
-            f"rows cannot expire before they are there: choose a time of 0 or more. expire_after={expire_after_us} us"
+            f"rows cannot expire before they arrive: choose a time of 0 or more. expire_after={expire_after_us} us"
         )
 
 
 def window_of_join(window: object) -> FixedWindow:
-    """The window, where rows of both inputs are in the same ones."""
+    """The window, if both inputs share its windows."""
     if isinstance(window, Session):
         raise InvalidPipelineError(
-            "the rows of each input make sessions of their own, so there is no session of both: join by tumbling or "
+            "each input has separate sessions, so both have none in common: join by tumbling or "
             f"hopping windows, or use interval_join. window={window!r}"
         )
     return window_checks.fixed_window(window)
 
 
 def check_names(sides: tuple[Side, Side], how: JoinType, added: Iterable[str], state: Iterable[str]) -> None:
-    """Each column of the output has a name of its own, and none is one of the state's.
+    """The names of the output columns are distinct, and none is one of the state's.
 
     `added` are columns that the join adds to the output, `state` those that it adds to its state.
     """
@@ -107,7 +107,7 @@ def check_names(sides: tuple[Side, Side], how: JoinType, added: Iterable[str], s
 
 
 def check_output(output: pa.Schema) -> None:
-    """The output can be written down."""
+    """The output can be written to the change log."""
     pipeline_checks.check_columns(output)
     pipeline_checks.check_storable(output)
 

@@ -1,4 +1,4 @@
-"""The types of joins, and what each lets come out."""
+"""The types of joins, and what each emits."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ LEFT, RIGHT = 0, 1
 
 
 class JoinType(StrEnum):
-    """Which rows a join gives."""
+    """Which rows a join emits."""
 
     INNER = "inner"
     LEFT = "left"
@@ -18,15 +18,15 @@ class JoinType(StrEnum):
 
     @property
     def gives_pairs(self) -> bool:
-        """Whether rows that match come out together; otherwise rows of the left come out, each once."""
+        """Whether matching rows are emitted as pairs; otherwise rows of the left are emitted, each once."""
         return self not in (JoinType.SEMI, JoinType.ANTI)
 
     def keeps_unmatched(self, number: int) -> bool:
-        """Whether rows of this input come out that match nothing."""
+        """Whether unmatched rows of this input are emitted."""
         if number == LEFT:
             return self in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
         return self in (JoinType.RIGHT, JoinType.FULL)
 
     def ends_with_a_match(self, number: int) -> bool:
-        """Whether a row of this input is done with once it has matched: no later match changes what comes out."""
+        """Whether a row of this input is dropped at its first match: later matches do not change the output."""
         return number == LEFT and not self.gives_pairs

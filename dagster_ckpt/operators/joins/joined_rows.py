@@ -1,4 +1,4 @@
-"""The rows that a join gives: columns of the left, then of the right; key columns of one name are one column."""
+"""The output of a join: columns of the left, then of the right; key columns of the same name are one column."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import Side
 
 PAIRS = "pairs"
-"""Pairs of rows that came out in the epoch."""
+"""Pairs of rows emitted in the epoch."""
 ROWS_UNMATCHED = "rows_unmatched"
-"""Rows that came out in the epoch because nothing matches them."""
+"""Unmatched rows emitted in the epoch."""
 
 _PAIRS_MIN, _PAIRS_MAX = 1 << 10, 1 << 20
-"""So many pairs are made at once: few enough for memory, and not one by one where rows are wide."""
+"""Bounds for the pairs to build at once: few enough for memory, but not one by one for wide rows."""
 
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of the output, and which column of the left and of the right it is, or either."""
+    """An output column, and its source in the left input, the right one, or both."""
 
     field: pa.Field
     left: str | None
@@ -28,7 +28,7 @@ class OutputColumn:
 
     @property
     def of_sides(self) -> tuple[str | None, str | None]:
-        """By the number of the input."""
+        """The source columns by input number."""
         return self.left, self.right
 
 
@@ -53,7 +53,7 @@ class Output:
         )
 
     def alone(self, number: int, rows: pa.Table) -> pa.Table:
-        """One row for each row of this input, null where it says nothing."""
+        """One row for each row of this input, null in the columns of the other."""
         return self._table(
             pa.nulls(rows.num_rows, column.field.type)
             if (name := column.of_sides[number]) is None
@@ -66,9 +66,9 @@ class Output:
 
 
 def output_of(left: Side, right: Side, how: JoinType, after_key: Sequence[pa.Field] = ()) -> Output:
-    """The output of a join of these sides; `after_key` are columns that both sides have besides their own.
+    """The output of a join of these sides; `after_key` are additional columns that the rows of both sides have.
 
-    Those follow the last key column of the left. A semi or an anti join gives the left's columns alone.
+    Those follow the last key column of the left. A semi or an anti join has only the left's columns.
     """
     paired = dict(zip(left.keys, right.keys, strict=True))
     one = {mine: theirs for mine, theirs in paired.items() if mine == theirs and how.gives_pairs}
@@ -88,12 +88,12 @@ def output_of(left: Side, right: Side, how: JoinType, after_key: Sequence[pa.Fie
 
 
 def pairs_at_once(lefts: pa.Table, rights: pa.Table, bytes_max: int) -> int:
-    """Of how many pairs of such rows at a time to make output, so that it has about so many bytes."""
+    """The number of pairs of such rows whose output has about `bytes_max` bytes."""
     row_bytes = sum(rows.nbytes / max(1, rows.num_rows) for rows in (lefts, rights))
     return int(min(max(bytes_max / max(1.0, row_bytes), _PAIRS_MIN), _PAIRS_MAX))
 
 
 def _field(field: pa.Field, right: Side, theirs: str | None, how: JoinType) -> pa.Field:
-    """A column of the left as the output has it; `theirs` is the right's key column that it is one with."""
+    """A left column as an output field; `theirs` is the right's key column that it is merged with."""
     missing = how.keeps_unmatched(RIGHT) and (theirs is None or right.schema.field(theirs).nullable)
     return field.with_nullable(field.nullable or missing)

@@ -1,4 +1,4 @@
-"""Which rows match, as ranges: for each row a stretch of its partners. Pairs are made only when they come out."""
+"""Matches as ranges: for each row a range of its partners. Pairs are built only when they are emitted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _COMPOSITE_MAX = 2**62
 
 @dataclass(frozen=True)
 class Matches:
-    """What each of n rows matches: row i the partners at `partners[starts[i]:ends[i]]`."""
+    """The matches of n rows: row i matches the partners `partners[starts[i]:ends[i]]`."""
 
     partners: Positions
     starts: Positions
@@ -23,12 +23,12 @@ class Matches:
 
     @property
     def matched(self) -> Mask:
-        """Which of the n rows match any."""
+        """Which of the n rows have a match."""
         return self.ends > self.starts
 
     @property
     def partners_matched(self) -> Positions:
-        """The partners that any row matches, each once, in the order of `partners`."""
+        """The partners with a match, each once, in the order of `partners`."""
         length = len(self.partners) + 1
         some = self.matched
         begun = np.bincount(self.starts[some], minlength=length) - np.bincount(self.ends[some], minlength=length)
@@ -43,7 +43,7 @@ class Matches:
             last = min(first + most, total)
             begin, end = np.searchsorted(until, first, side="right"), np.searchsorted(until, last, side="left") + 1
             rows = np.arange(begin, end)
-            # Of the first row and the last perhaps some partners belong to the pieces beside this one.
+            # Some partners of the first and the last row may belong to adjacent pieces.
             starts = self.starts[begin:end] + np.maximum(first - until[begin:end] + sizes[begin:end], 0)
             ends = self.ends[begin:end] - np.maximum(until[begin:end] - last, 0)
             yield np.repeat(rows, ends - starts), np.take(self.partners, stretches(starts, ends))
@@ -52,15 +52,15 @@ class Matches:
 def within(
     groups: Positions, places: Positions, asked: Positions, lows: Positions, highs: Positions, width: int
 ) -> Matches:
-    """Row i matches the partners of the group `asked[i]` whose places lie in `[lows[i], highs[i]]`.
+    """Row i matches the partners of group `asked[i]` whose places are in `[lows[i], highs[i]]`.
 
-    Partner j is of `groups[j]`, and its place `places[j]` is in `[0, width)`; bounds need not be. Two searches in one
-    sorted column: partners that a row does not match cost nothing but their place in that.
+    Partner j is in `groups[j]`, and its place `places[j]` is in `[0, width)`; bounds need not be. Uses two searches in
+    one sorted column: partners that a row does not match cost no more than the sort.
     """
     lows, highs = np.clip(lows, 0, width), np.clip(highs, -1, width - 1)
     count = max(int(groups.max(initial=0)), int(asked.max(initial=0))) + 1
     if count * width > _COMPOSITE_MAX:
-        # Group and place do not fit into one number. Places that no partner has can be left out.
+        # Group and place do not fit into one number. Rank the places, leaving out those that no partner has.
         known = np.unique(places)
         lows = np.searchsorted(known, lows, side="left")
         highs = np.searchsorted(known, highs, side="right") - 1
@@ -74,16 +74,16 @@ def within(
 
 
 def of_equal_keys(hashes: Hashes, keys: pa.Table, rows: int, matchable: Mask) -> Matches:
-    """Of the keys the first `rows` belong to as many rows, all others to their partners; equal keys match.
+    """Matches of equal keys: the first `rows` keys are those of the rows, all others those of their partners.
 
-    Only those rows that are `matchable` match any: true keys are compared, and null equals null in that.
+    Only the rows that are `matchable` match: keys are compared by value, in which null equals null.
     """
     groups = key_order(hashes, keys)
     order = groups.order
     is_row = order < rows
     group_of = np.repeat(np.arange(len(groups.starts)), groups.sizes)
     rows_in = np.bincount(group_of[is_row], minlength=len(groups.starts))
-    # Within a key its rows lie in their own order: those before their partners.
+    # The order within a key is stable: the rows come before their partners.
     starts, ends = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
     starts[order[is_row]] = (groups.starts + rows_in)[group_of[is_row]]
     ends[order[is_row]] = (groups.starts + groups.sizes)[group_of[is_row]]

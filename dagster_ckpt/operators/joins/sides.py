@@ -1,4 +1,4 @@
-"""What a join knows of each of its inputs, and the columns that its state has besides theirs."""
+"""The two inputs of a join, and helpers for their columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 @dataclass(frozen=True)
 class Side:
-    """One input of a join. `schema` has the columns that the join needs of it."""
+    """One input of a join. `schema` has the columns that the join uses."""
 
     number: int
     keys: tuple[str, ...]
@@ -25,19 +25,19 @@ class Side:
 
     @classmethod
     def of(cls, number: int, source: InputSpec, keys: tuple[str, ...], time: str, how: JoinType) -> "Side":
-        """Of rows that never come out only the key and the event time are needed."""
-        comes_out = number == LEFT or how.gives_pairs
-        used = [field for field in source.schema if comes_out or field.name in {*keys, time}]
+        """The side of an input; rows that are never emitted need only the key and the event time."""
+        is_emitted = number == LEFT or how.gives_pairs
+        used = [field for field in source.schema if is_emitted or field.name in {*keys, time}]
         return cls(number, keys, time, pa.schema(used))
 
     @property
     def name(self) -> str:
-        """What the tables of its state are called by."""
+        """The prefix of its state tables' names."""
         return "left" if self.number == LEFT else "right"
 
     @property
     def keys_and_time(self) -> tuple[str, ...]:
-        """The columns that say what a row matches."""
+        """The columns that determine the matches of a row."""
         return tuple(name for name in self.schema.names if name in {*self.keys, self.time})
 
     def times(self, rows: pa.Table) -> Positions:
@@ -45,15 +45,15 @@ class Side:
         return micros(filled(flat(rows.column(self.time)), 0))
 
     def wanted(self, rows: pa.Table, how: JoinType, late: Positions) -> Mask:
-        """Which of the rows that are not late may come out, with a match or without."""
+        """Which rows are not late and may be emitted, with or without a match."""
         wanted = np.ones(rows.num_rows, dtype=np.bool_)
         wanted[late] = False
         if not how.keeps_unmatched(self.number):
-            wanted &= self.matchable(rows)  # what matches nothing never comes out
+            wanted &= self.matchable(rows)  # unmatched rows are never emitted
         return wanted
 
     def matchable(self, rows: pa.Table) -> Mask:
-        """Which rows can match anything: null equals nothing, in a key as in the event time."""
+        """Which rows can match: null equals nothing, neither in a key nor in the event time."""
         return no_nulls(rows, self.keys_and_time)
 
 
@@ -67,7 +67,7 @@ def no_nulls(rows: pa.Table, names: tuple[str, ...]) -> Mask:
 
 
 def shaped(schema: pa.Schema, rows: pa.Table, more: Mapping[str, pa.Array]) -> pa.Table:
-    """The rows with just these columns, of which some are `more`."""
+    """The rows with exactly these columns, some of them from `more`."""
     columns = [more[name] if name in more else flat(rows.column(name)) for name in schema.names]
     return pa.Table.from_arrays(columns, schema=schema)
 

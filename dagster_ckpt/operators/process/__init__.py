@@ -1,18 +1,18 @@
-"""The process function: the user's own operator, vectorised.
+"""The process function: a user-defined operator, vectorised.
 
-Reading order. `function` is what the user writes, `process_operator` what the engine runs; the rest is in between.
+Reading order. `function` is what the user writes, `process_operator` what the engine runs.
 
 What the user writes
-    function          the methods, and what they are given
-    state_kinds       what may be kept for each key
-    user_state/       what the methods are given: state and timers of the keys of a call
+    function          the methods to implement, and their context
+    state_kinds       the kinds of state of a key
+    user_state/       state and timers as the methods see them, for the keys of a call
 
 How it is run
     process_operator  the operator: the fingerprint, late rows, output
     process_checks    what a function may declare
     process_tables    the tables of the state
-    epoch/            an epoch: what is called when, and with what
-    due_timers        what is due of a timeline
+    epoch/            one epoch: when the methods are called, and with what
+    due_timers        the due entries of a timeline
 """
 
 from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction

@@ -1,4 +1,4 @@
-"""What is due of a timeline, also where what is done for it is written to that same timeline."""
+"""The due entries of a timeline, while their processing writes to the same timeline."""
 
 from collections.abc import Iterator
 
@@ -16,10 +16,10 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class DueTimeline:
-    """A timeline whose scan nothing disturbs: what is put and deleted waits until the scan is over.
+    """A timeline that buffers writes during a scan.
 
-    About `bytes_max` may wait: then the scan is broken off, what waits is written, and another one takes what is left.
-    What is due comes in pieces of at most about a quarter of that.
+    The buffer has about `bytes_max`: when it is full, the scan stops, the buffer is written, and a new scan continues.
+    Due entries come in pieces of at most about a quarter of that.
     """
 
     def __init__(self, timeline: Timeline, spec: StateTableSpec, bytes_max: int) -> None:
@@ -35,11 +35,11 @@ class DueTimeline:
         self._wait(True, hashes, entries)
 
     def delete(self, hashes: Hashes, entries: pa.Table) -> None:
-        """Remove n distinct entries, with the next `write`; one that is not there is no error."""
+        """Remove n distinct entries, with the next `write`; an absent one is no error."""
         self._wait(False, hashes, entries)
 
     def write(self) -> None:
-        """Put and delete what waits, in the order in which it was said."""
+        """Write the buffered puts and deletes, in their order."""
         for is_put, hashes, entries in self._waiting:
             if is_put:
                 self._timeline.put(hashes, entries)
@@ -50,10 +50,10 @@ class DueTimeline:
         self._earliest_us = _NEVER
 
     def due(self, until_us: int) -> Iterator[pa.Table]:
-        """All entries before `until_us` in pieces, ascending by time within each, each entry once; then they are gone.
+        """All entries before `until_us` in pieces, ascending by time within each, each entry once; then delete them.
 
-        A piece has one entry of a key, its earliest. The next one is looked for when the piece was taken: what was put
-        or deleted for the key meanwhile has its place, as if each entry were worked at its own time.
+        A piece has at most one entry of a key, its earliest. The next one is read after the piece is processed, so
+        entries put or deleted meanwhile take effect in order, as if each entry were processed at its time.
         """
         self.write()
         while True:
@@ -72,9 +72,9 @@ class DueTimeline:
             self.write()
 
     def _in_turn(self, until_us: int) -> Iterator[pa.Table]:
-        """The entries of one scan, each key's in turn, until something waits that is due itself.
+        """The entries of one scan, those of each key in turn, until the buffer has an entry that is due.
 
-        The entries of a key lie in one shard, so pieces of the scan have them in the order of time too.
+        The entries of a key are in one shard, so the scan has them in the order of time too.
         """
         names = [name for name in self.spec.keys if name != TIME]
         for scanned in self._timeline.scan(None, until_us):

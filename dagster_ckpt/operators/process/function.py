@@ -1,4 +1,4 @@
-"""What a user writes: an operator of his own, over Arrow tables."""
+"""What you implement: a user-defined operator over Arrow tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _NOTHING: Mapping[str, StateKind] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What a process function may know of the epoch. There is no clock in it, on purpose.
+    """What a process function can see of the epoch. It has no clock, on purpose.
 
-    `watermark` is the one of the epoch, the same in each of its calls, as a scalar of the event time's type: no row
-    before it comes any more. None: it has not begun, or the stream has no event time. `epoch` is for messages: an epoch
-    that is worked again has another number.
+    `watermark` is the watermark of the epoch, the same in all its calls, as a scalar of the event time's type: no more
+    rows before it arrive. None: there is no watermark yet, or the stream has no event time. `epoch` is for messages: a
+    retried epoch has another number.
     """
 
     epoch: int
@@ -28,17 +28,17 @@ class ProcessContext:
 
 
 class ProcessFunction(ABC):
-    """User code in the place of an operator. Its rows are appended to the stream's table.
+    """A user-defined operator. Its output is appended to the stream's table.
 
-    Subclass it, say what `output`, `state` and `timers_within` are (class attributes will do, or properties), and write
-    `on_rows`; where timers are set, `on_watermark` too. Each call is given a table with rows of many keys and reaches
-    the state of all of them at once: a loop over rows or keys is what makes a function slow.
+    Subclass it, declare `output`, `state` and `timers_within` (as class attributes or properties), and implement
+    `on_rows`; if you set timers, `on_watermark` too. Each call receives a table with rows of many keys, and accesses
+    the state of all of them at once. A loop over rows or keys is slow.
 
-    What it must keep to, since an epoch may be worked again after a crash, and its rows may be cut anywhere:
+    Follow these rules, because an epoch may be retried after a crash, and its rows may be batched in any way:
 
-    - The same rows, state and context give the same result: no clock, no chance, nothing from outside.
-    - Nothing is kept between calls but in `state`: not in `self`, not in a global.
-    - How an epoch's rows are cut into calls, and in which order they come, does not matter to what it leaves.
+    - The same rows, state and context give the same result: no clock, no randomness, no outside input.
+    - Keep data between calls only in `state`: not in `self`, not in a global.
+    - The order of an epoch's rows, and their batches, must not affect the state at its end.
     """
 
     @property
@@ -49,39 +49,37 @@ class ProcessFunction(ABC):
 
     @property
     def state(self) -> Mapping[str, StateKind]:
-        """What is kept for each key, by name: of each a `ValueState` or a `ListState`."""
+        """The state of each key, by name: each a `ValueState` or a `ListState`."""
         return _NOTHING
 
     @property
     def timers_within(self) -> timedelta | None:
-        """How long after the event time of a row the timers lie that are set because of it; None: it sets no timers.
+        """The longest time from a row's event time to a timer set for it; None: the function sets no timers.
 
-        So far `on_end="flush"` moves the watermark past the newest row: all timers that rows have set are fired. A
-        timer further than that after the stream's newest row is refused when it is set. A timer may set the next one
-        as far after itself; the flush fires what lies within reach of the newest row, and the rest of a chain waits for
+        `on_end="flush"` advances the watermark this far past the newest row, so that all timers set by rows fire. A
+        timer further than that after the stream's newest row is rejected when it is set. A timer may set the next one
+        as far after itself; the flush fires those within reach of the newest row, and the rest of a chain waits for
         later rows. A stream that sets timers needs an event time.
         """
         return None
 
     @abstractmethod
     def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table | None:
-        """Take in rows; None for no output. Called any number of times in an epoch, never without rows.
+        """Process rows; return None for no output. Called any number of times in an epoch, never without rows.
 
-        `rows` has all columns of the input. None of them is late. Timers that were due are fired before the first call
-        of an epoch.
+        `rows` has all columns of the input, and no late rows. Due timers fire before the first call of an epoch.
         """
         ...
 
     def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table | None:
-        """Do what waited for the watermark; None for no output.
+        """Process timers that the watermark has reached; return None for no output.
 
-        Called where it has reached timers: those are its rows, each once, with the key columns and `_time`, ascending
-        by time, and at most one of a key: the key's next one comes when what was said here of its state and timers is
-        done, as if the watermark had moved from one to the next. There is no other call per watermark, since whatever a
-        function waits for, it waits for at a time it knows: that is a timer, and so nothing is called, or looked at,
-        for keys that wait for nothing.
+        `timers` has the key columns and `_time`, ascending by time, each timer once, and at most one of a key: the next
+        timer of the key comes after the changes of this call to its state and timers, as if the watermark had advanced
+        from one to the next. There is no other call per watermark: to wait for a time, set a timer. So keys that wait
+        for nothing cost nothing.
 
-        Many timers are given in several calls. A timer that is set here for a time that has come already is fired in
-        its turn, in a further call of the same epoch; one that is cleared here before its turn is not fired.
+        Many timers are passed in several calls. A timer that you set here for a time already reached fires in its turn,
+        in a later call of the same epoch; one that you clear here before its turn does not fire.
         """
         return None

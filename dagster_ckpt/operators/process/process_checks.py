@@ -1,4 +1,4 @@
-"""What a process function may declare: each refusal says which part of it, why, and what to do."""
+"""What a process function may declare: each error names the part, the reason, and what to do."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def check_process(
     late: str,
     expire_after_us: int | None,
 ) -> ProcessFunction:
-    """The function, if it and the stream that it is for can work. Raises `InvalidPipelineError`."""
+    """The function, if it is valid for this stream. Raises `InvalidPipelineError`."""
     function = check_function(function)
     if not keys:
         raise InvalidPipelineError(f"state is kept by key: call key_by(column, ...) before process. {_of(function)}")
@@ -47,7 +47,7 @@ def check_process(
 
 
 def check_function(function: object) -> ProcessFunction:
-    """The function, if it is one."""
+    """The function, if it is a `ProcessFunction`."""
     if isinstance(function, type):
         raise InvalidPipelineError(f"give process an object, not its class: {function.__name__}(). got={function!r}")
     if not isinstance(function, ProcessFunction):
@@ -61,7 +61,7 @@ def _check_rows(rows: pa.Schema, function: ProcessFunction) -> None:
     for name in rows.names:
         if rows.names.count(name) > 1:
             raise InvalidPipelineError(
-                "a process function is given all columns, and several have this name: rename or drop all but one. "
+                "a process function receives all columns, and several have this name: rename or drop all but one. "
                 f"column={name}, {_of(function)}"
             )
     for field in rows:
@@ -76,7 +76,7 @@ def _check_output(function: ProcessFunction, keys: tuple[str, ...], rows: pa.Sch
     output: object = function.output
     if not isinstance(output, pa.Schema):
         raise InvalidPipelineError(
-            f"`output` says which columns come out: make it a pyarrow.schema. output={output!r}, {_of(function)}"
+            f"`output` declares the output columns: make it a pyarrow.schema. output={output!r}, {_of(function)}"
         )
     if not output.names:
         raise InvalidPipelineError(f"a table has at least one column: declare one. output=(), {_of(function)}")
@@ -92,7 +92,7 @@ def _check_output(function: ProcessFunction, keys: tuple[str, ...], rows: pa.Sch
     for name in output.names:
         if name in keys and output.field(name).type != rows.field(name).type:
             raise InvalidPipelineError(
-                "a key column comes out as it is: declare it with its type, or give what comes out another name. "
+                "a key column is emitted unchanged: declare it with its type, or give the output another name. "
                 f"column={name}, type={rows.field(name).type}, declared={output.field(name).type}, {_of(function)}"
             )
 
@@ -123,13 +123,13 @@ def _check_kind(name: str, kind: StateKind, keys: tuple[str, ...], function: Pro
     for field in kind.schema:
         if field.name.casefold() in {key.casefold() for key in keys}:
             raise InvalidPipelineError(
-                "the columns of the key are there anyhow: leave it out, or choose another name. "
+                "state always has the key columns: leave this one out, or choose another name. "
                 f"state={name}, column={field.name}, {_of(function)}"
             )
         if not _is_storable(field.type):
             raise InvalidPipelineError(
-                "state holds plain and nested values, no encodings and no extension types: declare what it stands "
-                f"for. state={name}, column={field.name}, type={field.type}, {_of(function)}"
+                "state holds plain and nested values, no encodings and no extension types: declare the plain "
+                f"type. state={name}, column={field.name}, type={field.type}, {_of(function)}"
             )
 
 
@@ -148,17 +148,17 @@ def _check_timers(function: ProcessFunction, event_time: str | None) -> None:
         return
     if within is None:
         raise InvalidPipelineError(
-            "on_watermark is called for timers, and the function sets none, as it says: give its class "
+            "on_watermark is called for timers, and the function declares none: give its class "
             f"`timers_within`, such as timedelta(minutes=10), or leave on_watermark out. {_of(function)}"
         )
     if not isinstance(within, timedelta) or within < timedelta(0):
         raise InvalidPipelineError(
-            f"timers lie some time after a row: give `timers_within` as a timedelta, not below zero. "
+            f"timers are set for some time after a row: give `timers_within` as a timedelta, not below zero. "
             f"timers_within={within!r}, {_of(function)}"
         )
     if within // timedelta(microseconds=1) > _TIMES_US_MAX:
         raise InvalidPipelineError(
-            "no time lies that far after another: give a shorter `timers_within`. "
+            "`timers_within` does not fit into 64 bits of microseconds: give a shorter one. "
             f"timers_within={within}, {_of(function)}"
         )
     if not has_method:
@@ -184,7 +184,7 @@ def _check_expiry(function: ProcessFunction, event_time: str | None, expire_afte
             f"{_of(function)}"
         )
     if not function.state:
-        raise InvalidPipelineError(f"nothing is kept that could expire: leave expire_after out. {_of(function)}")
+        raise InvalidPipelineError(f"there is no state that could expire: leave expire_after out. {_of(function)}")
 
 
 def _is_storable(type_: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""The process function as an operator: the user's rows in, his own state, what he makes of them appended."""
+"""The process function as an operator: rows in, user-defined state, the function's output appended."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, OnlyGrows
+from dagster_ckpt.operators.operator import NONE_LATE, AppendOnlyTable, Changes, EpochContext
 from dagster_ckpt.operators.process.epoch.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, ProcessEpoch
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.process_checks import check_function, check_process
@@ -35,11 +35,11 @@ COUNTERS = (TIMERS_FIRED, KEYS_EXPIRED)
 
 
 @dataclass(frozen=True)
-class ProcessOperator(OnlyGrows):
-    """Calls the user's function, and gives it the state of the keys it was called for.
+class ProcessOperator(AppendOnlyTable):
+    """Calls the user's function with rows or timers and the state of their keys.
 
-    Its fingerprint has what the function declares, so that a change of that is seen; the function itself is in no
-    manifest. A row before the watermark, or out of the range of event times, is late: the function never sees it.
+    The fingerprint has what the function declares, so that a change is detected; no manifest has the function itself. A
+    row before the watermark, or with an event time out of range, is late: the function never receives it.
     """
 
     pipeline: Pipeline
@@ -57,7 +57,7 @@ class ProcessOperator(OnlyGrows):
     ) -> "ProcessOperator":
         """Check the function and lay out its state; raises `InvalidPipelineError`.
 
-        `expire_after_us`: all state of a key is forgotten once the watermark is that far past its last row.
+        `expire_after_us`: all state of a key is deleted once the watermark is that far past its last row.
         """
         function = check_process(function, keys, source, event_time, late, expire_after_us)
         tables = _tables(function, keys, source.schema, event_time, expire_after_us)
@@ -74,7 +74,7 @@ class ProcessOperator(OnlyGrows):
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline, function: object) -> "ProcessOperator":
-        """The same operator from its fingerprint and the user's function, which must still be what it declared.
+        """The same operator from its fingerprint and the user's function.
 
         Raises `IncompatibleStateError` for a function that declares something else.
         """
@@ -122,7 +122,7 @@ class ProcessOperator(OnlyGrows):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         work = self._work(state, context)
-        for source in (work.begin, work.out.taken, work.fire):
+        for source in (work.begin, work.out.drain, work.fire):
             for made in source():
                 yield inserts(made)
         work.end()

@@ -1,4 +1,4 @@
-"""How a process function's state lies in tables. All names here are part of the state's format."""
+"""The state tables of a process function. All names here are part of the state's format."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,13 @@ from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, whole
 from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 TIMERS = "timers"
-"""When which keys have a timer."""
+"""The times of each key's timers."""
 SEEN = "seen"
-"""When each key had its last row, where state expires."""
+"""The time of each key's last row, if state expires."""
 EXPIRY = "expiry"
-"""When to look whether a key's state has expired: one entry for each key in `SEEN`."""
+"""When to check whether a key has expired: one entry for each key in `SEEN`."""
 OUT = "out"
-"""Rows that came out while rows were taken in. It is empty between epochs."""
+"""The output of `on_rows`. Empty between epochs."""
 
 TIME = "_time"
 INDEX = "_index"
@@ -25,26 +25,26 @@ ROWS = "_rows"
 LAST = "_last"
 NUMBER = "_number"
 OWN_COLUMNS = (TIME, HASH, INDEX, ROWS, LAST, NUMBER)
-"""What state tables have beside the user's columns."""
+"""The columns that state tables add to the user's."""
 
 _NUMBER_TYPE = pa.timestamp("us")
 
 
 def state_table(name: str) -> str:
-    """The table with the rows of the state that the user named so."""
+    """The name of the table with the rows of a state."""
     return f"state_{name}"
 
 
 def size_table(name: str) -> str:
-    """The table with the number of rows that each key has in the list state that the user named so."""
+    """The name of the table with the number of rows of each key in a list state."""
     return f"size_{name}"
 
 
 def tables_of_state(declared: Mapping[str, StateKind], keys: pa.Schema) -> list[StateTableSpec]:
-    """The tables of what the user declared.
+    """The tables of the declared state.
 
-    The rows of a list lie under hashes of their own, told by their places in the list: under the key's hash a long list
-    would make each look-up of one of its rows a search through all of them.
+    The rows of a list are stored under hashes of key and index: under the hash of the key, each look-up of one row
+    would search through the whole list.
     """
     names = tuple(keys.names)
     tables = []
@@ -59,18 +59,18 @@ def tables_of_state(declared: Mapping[str, StateKind], keys: pa.Schema) -> list[
 
 
 def timeline(name: str, keys: pa.Schema, time: pa.DataType) -> StateTableSpec:
-    """Times of keys: a key may have several, and each once."""
+    """A timeline of times of keys: a key may have several, each once."""
     schema = pa.schema([pa.field(TIME, time, nullable=False), *keys, whole_number(HASH)])
     return StateTableSpec(name, schema, (TIME, *keys.names), SortKind.TIME, TIME)
 
 
 def seen_table(keys: pa.Schema, time: pa.DataType) -> StateTableSpec:
-    """The time of each key's last row; null where it is not known, since the watermark had not begun either."""
+    """The time of each key's last row; null if unknown, when there was no watermark either."""
     return StateTableSpec(SEEN, pa.schema([*keys, pa.field(LAST, time)]), tuple(keys.names))
 
 
 def out_table(output: pa.Schema) -> StateTableSpec:
-    """Rows by number, as if that were a time: they come out as they went in, in pieces, and are let go at no cost."""
+    """Rows by number, stored as a time: they keep their order, are read in pieces, and expire at no cost."""
     schema = pa.schema([pa.field(NUMBER, _NUMBER_TYPE, nullable=False), *output])
     return StateTableSpec(OUT, schema, (NUMBER,), SortKind.TIME, NUMBER)
 

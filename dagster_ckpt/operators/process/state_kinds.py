@@ -1,4 +1,4 @@
-"""What a process function may keep for each key, as it declares it."""
+"""The kinds of state that a process function may declare."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class StateKind:
-    """What is kept under one name: its columns, beside those of the key. Any Arrow types, nested ones too."""
+    """The state under one name: its columns, without those of the key. Any Arrow types, including nested ones."""
 
     schema: pa.Schema
 
 
 class ValueState(StateKind):
-    """At most one row for each key. Without any column it is a set of keys."""
+    """At most one row for each key. Without columns it is a set of keys."""
 
 
 class ListState(StateKind):
-    """Any number of rows for each key, in no order."""
+    """Any number of rows for each key, unordered."""

@@ -4,8 +4,8 @@ Reading order
 
     append       every input row once
     deduplicate  the first row of each key, or the newest
-    first_rows   the first row of each key, which may be forgotten again
-    kept_rows    one row of each key, which may be replaced
+    first_rows   the first row of each key, for keys that expire
+    kept_rows    one row of each key, which a better one replaces
     row_choice   which of several rows is kept
     row_order    a total order of whole rows
     mirror       the rows of an updating table that match a condition

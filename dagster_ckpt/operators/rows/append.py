@@ -1,4 +1,4 @@
-"""The append-only stream: every input row once. It has no state; the files of its change log are its table."""
+"""The append-only stream: every input row once. It has no state; its change log is its table."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ NAME = "append"
 
 @dataclass(frozen=True)
 class AppendOnly:
-    """Rows in, the same rows out. Not an `Operator`: it never needs a key, a hash, state, or a look at two rows."""
+    """Rows in, the same rows out. Not an `Operator`: it needs no keys, hashes or state."""
 
     pipeline: Pipeline
 
@@ -27,9 +27,9 @@ class AppendOnly:
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "AppendOnly":
-        """The same from its fingerprint."""
+        """The same stream from its fingerprint."""
         return cls(pipeline)
 
     def changes(self, rows: pa.Table) -> Changes:
-        """The change log of an epoch that took in these rows."""
+        """The change log of an epoch with these input rows."""
         return inserts(rows)

@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "deduplicate"
 DUPLICATES = "duplicates"
-"""Rows of the epoch, late ones left out, that were not the first of a key: it was there, or began with another row."""
+"""Rows of the epoch, late ones excluded, that did not add a new key."""
 COUNTERS = (DUPLICATES,)
 
 
@@ -35,14 +35,14 @@ class Keep(StrEnum):
 class Deduplicate:
     """One row of each key.
 
-    First: of the epoch that saw the key first, the row with the least event time; a row of a later epoch never takes
-    its place. Last: the row with the greatest event time, whatever epoch it came in. With `by` those columns go before
-    the event time, the first of them first. Ties are settled by the other columns (`RowChoice`), so neither the order
-    of an epoch's rows nor how they are cut shows.
+    First: the row with the least event time in the epoch in which the key first arrives; rows of later epochs never
+    replace it. Last: the row with the greatest event time of all epochs. `by` columns take precedence over the event
+    time, in their order. Ties are broken by the other columns (`RowChoice`), so the result does not depend on the order
+    or the batching of an epoch's rows.
 
-    After `expire_after_us` of event time a key is forgotten, and a row that comes then begins it anew. The first rows
-    are a table that only grows then, with one row for each life of a key; the last rows leave the table. Rows below the
-    watermark are late then, and so are rows without event time, since nobody could say when to forget them.
+    After `expire_after_us` of event time a key expires, and a later row starts it again. The first rows are then an
+    append-only table, with one row each time a key starts; the last rows leave the table. Rows below the watermark are
+    then late, and so are rows without an event time, since they could never expire.
     """
 
     pipeline: Pipeline
@@ -157,12 +157,12 @@ def _check_by(
     event_time: str | None,
     expire_after_us: int | None,
 ) -> None:
-    """`by` has columns that tell the rows of a key apart, and a row that expires is never replaced by an older one."""
+    """`by` can order the rows of a key, and a row that expires is never replaced by an older one."""
     for name in by:
         pipeline_checks.check_column(name, "deduplicate by=", schema)
         if name in keys or by.count(name) > 1:
             raise InvalidPipelineError(
-                "order the rows of a key by other columns than the key's, each once. "
+                "order the rows of a key by columns other than the key's, each once. "
                 f"column={name}, by={', '.join(by)}, keys={', '.join(keys)}"
             )
     if keep != Keep.LAST:
@@ -174,7 +174,7 @@ def _check_by(
         )
     if expire_after_us is not None and by and by[0] != event_time:
         raise InvalidPipelineError(
-            "expire_after goes by the event time of the row that is kept, and a newer row by= another column may have "
+            "expire_after uses the event time of the kept row, and a row that is newer by= another column may have "
             f"an earlier one: leave expire_after out, or put the event time first. by={', '.join(by)}, "
             f"event_time={event_time}"
         )
@@ -192,5 +192,5 @@ def _rows(
         return KeptRows.newest(schema, keys, order, expire_after_us)
     if expire_after_us is None:
         return KeptRows.first(schema, keys, order)
-    assert event_time is not None, "checks lets no key expire without an event time"
+    assert event_time is not None, "checks require an event time for keys that expire"
     return FirstRows(schema, keys, event_time, expire_after_us, order)

@@ -1,4 +1,4 @@
-"""The first row of each life of a key: a table that only grows, and keys that are forgotten again."""
+"""The first row of each key, again after the key has expired: an append-only table, and the keys seen."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
-from dagster_ckpt.operators.operator import Changes, EpochContext, OnlyGrows
+from dagster_ckpt.operators.operator import AppendOnlyTable, Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
 from dagster_ckpt.operators.shared.accumulators.extremes import End
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 SEEN = "seen"
-"""The keys that have come out and are not forgotten yet."""
+"""The keys that were emitted and have not expired."""
 FIRST_AT = "_first_at"
-"""The event time of the row that came out."""
+"""The event time of the emitted row."""
 NEW = "new"
-"""The rows that come out in this epoch. Empty between epochs."""
+"""The rows to emit in this epoch. Empty between epochs."""
 NEW_IN = "_new_in"
-"""The epoch that a row comes out in, as if it were a time: so the rows of an epoch expire, which costs nothing."""
+"""The epoch in which a row is emitted, stored as a time, so that the rows of an epoch expire at no cost."""
 
 _EPOCHS = pa.timestamp("us")
 
 
 @dataclass(frozen=True)
-class FirstRows(OnlyGrows):
-    """Rows as they come out: one for each life of a key.
+class FirstRows(AppendOnlyTable):
+    """Emits one row of each key, and another when the key returns after it has expired.
 
-    A life ends when the watermark has passed the event time of its row by `expire_after_us`.
+    A key expires when the watermark has passed the event time of its row by `expire_after_us`.
     """
 
     columns: pa.Schema
@@ -88,7 +88,7 @@ class FirstRows(OnlyGrows):
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:
-        """The rows that come out in pieces, each with the number of new keys."""
+        """The emitted rows in pieces, each with the number of new keys."""
         self._forget(state, context)
         seen, new = state.table(SEEN), state.table(NEW)
         for touched in new.touched():
@@ -103,12 +103,12 @@ class FirstRows(OnlyGrows):
         return RowChoice(self.keys, self.order, End.LEAST)
 
     def _forget(self, state: State, context: EpochContext) -> None:
-        """Forget the keys whose life is over, before a row of the epoch is looked at."""
+        """Expire keys, before any row of the epoch is processed."""
         if context.watermark_us is not None:
             state.table(SEEN).expire(context.watermark_us - self.expire_after_us + 1)
 
     def _win(self, best: pa.Table, found: Found) -> Mask:
-        """Which keys have no row in `NEW` yet, or one that comes after their best; `found` is what they have."""
+        """Which keys have no row in `NEW` yet, or a worse one than their best; `found` is what they have."""
         wins = ~found.present
         rivals = take(best, np.flatnonzero(found.present))
         wins[found.present] = self._choice.beats(rivals, found.rows.select(self.columns.names))

@@ -1,4 +1,4 @@
-"""One row of each key in a table: what `Deduplicate` keeps, but for first rows that are forgotten again."""
+"""One row of each key in a table: what `Deduplicate` keeps, except for first rows with a time to live."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 ROWS = "rows"
 FIRST_EPOCH = "_first_epoch"
-"""The epoch that saw the key first: only its own rows may still take each other's place."""
+"""The epoch in which the key first arrived: only rows of that epoch may replace each other."""
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The table `ROWS`, which is the stream's: of each key the newest row, or the first one.
+    """The table `ROWS`, which is the stream's table: the newest or the first row of each key.
 
-    The newest one leaves it after its time to live, where it has one.
+    The newest row leaves it after its time to live, if there is one.
     """
 
     spec: StateTableSpec
     columns: pa.Schema
     choice: RowChoice
-    lives: TimeToLive | None
+    ttl: TimeToLive | None
 
     @classmethod
     def first(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
@@ -45,19 +45,19 @@ class KeptRows:
     def newest(
         cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...], expire_after_us: int | None
     ) -> "KeptRows":
-        """The greatest row of each key by these columns: for ever, or for so long after the first of them."""
+        """The greatest row of each key by these columns; with `expire_after_us` it expires by the first of them."""
         spec = StateTableSpec(ROWS, columns, keys)
-        lives = None if expire_after_us is None else TimeToLive(spec, order[0], expire_after_us)
-        return cls(spec, columns, RowChoice(keys, order, End.GREATEST), lives)
+        ttl = None if expire_after_us is None else TimeToLive(spec, order[0], expire_after_us)
+        return cls(spec, columns, RowChoice(keys, order, End.GREATEST), ttl)
 
     @property
     def tables(self) -> tuple[StateTableSpec, ...]:
-        return (self.spec,) if self.lives is None else (self.spec, self.lives.expiries)
+        return (self.spec,) if self.ttl is None else (self.spec, self.ttl.expiries)
 
     @property
     def added(self) -> list[str]:
         """The columns that the state adds to those of the input."""
-        return [FIRST_EPOCH] if self._is_first else [] if self.lives is None else [AT, HASH]
+        return [FIRST_EPOCH] if self._is_first else [] if self.ttl is None else [AT, HASH]
 
     @property
     def logged(self) -> str:
@@ -65,15 +65,15 @@ class KeptRows:
 
     @property
     def horizon_us(self) -> int | None:
-        # Rows leave when their time has come, but none waits to come out: at the end of its input the table stays full.
-        return None if self.lives is None else 0
+        # Rows expire, but none waits to be emitted: at the end of the input the table stays.
+        return None if self.ttl is None else 0
 
     def on_rows(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         """See `Operator.on_rows`."""
         late = NONE_LATE
         rows = flatten(rows)
-        if self.lives is not None:
-            used, late = in_time(flat(rows.column(self.lives.time)), context)
+        if self.ttl is not None:
+            used, late = in_time(flat(rows.column(self.ttl.time)), context)
             hashes, rows = hashes[used], take(rows, used)
         if rows.num_rows == 0:
             return late
@@ -94,12 +94,12 @@ class KeptRows:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:
         """The changes in pieces, each with the number of new keys; a piece may have none."""
-        if self.lives is not None:
-            for _ in self.lives.forget(state, context):
+        if self.ttl is not None:
+            for _ in self.ttl.expire(state, context):
                 yield inserts(self.columns.empty_table()), 0
         for touched in state.table(ROWS).touched():
-            if self.lives is not None:
-                self.lives.arm(touched, state)
+            if self.ttl is not None:
+                self.ttl.schedule(touched, state)
             yield self.changes_of(touched), int(np.count_nonzero(touched.after.present & ~touched.before.present))
 
     def changes_of(self, touched: Touched) -> Changes:
@@ -111,7 +111,7 @@ class KeptRows:
         return self.choice.end is End.LEAST
 
     def _undecided(self, found: Found, context: EpochContext) -> Mask:
-        """Which keys may get another row than the one found: all but those whose first row an earlier epoch had."""
+        """Which keys may get another row than the one found: all except those with a first row of an earlier epoch."""
         undecided = np.ones(len(found.present), dtype=np.bool_)
         if self._is_first:
             epochs = flat(found.rows.column(FIRST_EPOCH)).to_numpy()
@@ -119,7 +119,7 @@ class KeptRows:
         return undecided
 
     def _win(self, best: pa.Table, found: Found) -> Mask:
-        """Which keys get their best row of these; `found` is what they had."""
+        """Which keys take their best row of these; `found` is what they had."""
         wins = ~found.present
         rivals = take(best, np.flatnonzero(found.present))
         wins[found.present] = self.choice.beats(rivals, found.rows.select(self.columns.names))

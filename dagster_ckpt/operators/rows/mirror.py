@@ -1,4 +1,4 @@
-"""The mirror: an upstream table that updates and deletes rows, or those of its rows that match a condition."""
+"""The mirror: a copy of an upstream table that updates and deletes rows, or of its rows that match a condition."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTa
 
 NAME = "mirror"
 ROWS = "rows"
-"""The state table: the stream's own, and `PUT_IN`."""
+"""The state table: the stream's table, and `PUT_IN`."""
 PUT_IN = "_put_in"
-"""The epoch that a row came in: an image that goes, of the same epoch, is of the row before it and takes nothing."""
+"""The epoch that put a row: a pre-image of the same epoch belongs to the row before it, and deletes nothing."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """One row of each key that the upstream has, as it is now.
+    """The current row of each key of the upstream.
 
-    Its input are the upstream's net changes, at most one of each key in an epoch, of which a condition has let pass
-    both images of an update, one of them or none. So an image that comes is the key's row from now on; one that goes
-    takes the row away, but where its key has an image that comes too. What is said of a key that is not there, or a
-    second time, changes nothing. The rows of an epoch come in any order.
+    The input is the upstream's net changes, at most one per key in an epoch, after a condition that may have kept both
+    images of an update, one or none. So an insert or a post-image becomes the key's row; a delete or a pre-image
+    removes it, unless the key has a post-image as well. Deleting an absent key and repeating a change have no effect.
+    The rows of an epoch arrive in any order.
     """
 
     pipeline: Pipeline
@@ -43,9 +43,9 @@ class Mirror:
     def build(cls, keys: tuple[str, ...], source: InputSpec, where: str | None = None) -> "Mirror":
         """Check the operator; raises `InvalidPipelineError`. The output has all columns but `_change_type`.
 
-        `keys` tell the rows of the upstream's table apart (`updating_checks.row_key`). `where` is the text of the
-        condition, None where there is none. With another one the rows that are kept would be wrong: it is a part of the
-        fingerprint. It must judge a row by its values alone.
+        `keys` identify the rows of the upstream's table (`updating_checks.row_key`). `where` is the text of the
+        condition, or None. It is part of the fingerprint, because the kept rows would be wrong under another one. It
+        must depend on the values of a row alone.
         """
         updating_checks.check_changes(source.schema)
         output = pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
@@ -88,7 +88,7 @@ class Mirror:
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         come, back = retraction.sides_of(rows)
         rows = flatten(rows.select(self.pipeline.output.names))
-        # Those that come are first, so that of each key one of them is, where it has one.
+        # Added rows first, so that the first row of a key is an added one if it has any.
         sides = np.concatenate([come, back])
         groups = key_order(hashes[sides], take(self._keys_of(rows), sides))
         firsts = groups.order[groups.starts]
@@ -130,13 +130,13 @@ class Mirror:
 
     def _ambiguous(self) -> InvalidPipelineError:
         return InvalidPipelineError(
-            "several rows of one key come in one epoch, and which of them is the newest nobody can tell: read the "
+            "several rows of one key in one epoch, so the newest of them is unknown: read the "
             f"upstream's changes as they are, once. keys={', '.join(self.pipeline.keys)}"
         )
 
 
 def _put_now(found: Found, context: EpochContext) -> Mask:
-    """Which of the keys asked for have got their row in this epoch."""
+    """Which of the keys were put in this epoch."""
     now = np.zeros(len(found.present), dtype=np.bool_)
     now[found.present] = flat(found.rows.column(PUT_IN)).to_numpy() == context.number
     return now

@@ -1,4 +1,4 @@
-"""Which of several rows of a key is the one, and which rows come in time."""
+"""Which of several rows of a key to keep, and which rows are in time."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ from dagster_ckpt.operators.shared.event_time_range import late_rows
 
 @dataclass(frozen=True)
 class RowChoice:
-    """The row whose `order` columns are furthest to one end, the first of them first; ties go by the other columns.
+    """Chooses the row with the least or greatest `order` columns, compared in turn; the other columns break ties.
 
-    Those are compared in the order of the input's columns, its keys left out. Null comes after all values at either
-    end. So any two rows that differ have an order of their own, whatever epoch they came in.
+    Those are compared in the order of the input's columns, without its keys. Null loses to any value at either end. So
+    any two rows that differ are ordered, whatever epoch they arrived in.
     """
 
     keys: tuple[str, ...]
@@ -26,11 +26,11 @@ class RowChoice:
     end: End
 
     def of_groups(self, rows: pa.Table, order: Positions, sizes: Positions) -> Positions:
-        """One row of each group, by its place in `rows`; the rows of a group are the next so many of `order`."""
+        """One row of each group, by its position in `rows`; `order` has the rows group after group, `sizes` of each."""
         return furthest_rows(order, sizes, self._columns(rows), self.end)
 
     def beats(self, new: pa.Table, old: pa.Table) -> Mask:
-        """Row by row whether the new one takes the place of the old one: not where they are equal."""
+        """Row by row, whether the new one replaces the old one: not if they are equal."""
         count = old.num_rows
         if count == 0:
             return np.zeros(0, dtype=np.bool_)

@@ -1,8 +1,8 @@
-"""A total order of whole rows, so that which of several rows is kept does not depend on the order in which they came.
+"""A total order of whole rows, so that the row that is kept does not depend on the order of arrival.
 
-Within a column it is the order of `accumulators.order` where there is one, but that floats are told apart by their
-bits: -0.0 comes before 0.0. A struct goes by its fields, a list by its values from the first one on, a map by its
-entries as they lie; null is greater than any value within a nested one.
+Within a column it is the order of `accumulators.value_order` where there is one, except that floats compare by their
+bits: -0.0 comes before 0.0. Structs compare by their fields, lists by their values from the first one on, maps by their
+entries as stored; within a nested value, null is greater than any value.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ def has_total_order(type_: pa.DataType) -> bool:
 
 
 def furthest_rows(order: Positions, sizes: Positions, columns: Sequence[pa.Array], end: End) -> Positions:
-    """One row of each group: the one that the first column puts at this end; of several, the one of the next column.
+    """One row of each group: the least or greatest by the first column; ties are broken by the next column.
 
-    The rows of a group are the next so many (`sizes`, all above 0) of `order`. A row with null comes after all others,
-    at either end. Of rows that are equal in all columns, the first in `order`.
+    `order` has the rows group after group, `sizes` of each (all above 0). A null loses to any value, at either end. Of
+    rows that are equal in all columns, the first in `order`.
     """
     ends = np.cumsum(sizes)
     found: Positions = order[ends - sizes]
@@ -56,7 +56,7 @@ def furthest_rows(order: Positions, sizes: Positions, columns: Sequence[pa.Array
 
 
 def _codes(column: pa.Array, end: End) -> Positions:
-    """One number per row, ordered and equal as the values are; that of null is the last that this end would choose."""
+    """One number per row, ordered and equal as the values are; null is the last choice at this end."""
     codes = _values(column)
     if column.null_count == 0:
         return codes
@@ -69,7 +69,7 @@ def _codes(column: pa.Array, end: End) -> Positions:
 
 
 def _values(column: pa.Array) -> Positions:
-    """One number per row, ordered and equal as the values are; where a value is null it means nothing."""
+    """One number per row, ordered and equal as the values are; arbitrary for null."""
     type_ = column.type
     if pa.types.is_null(type_) or len(column) == 0:
         return np.zeros(len(column), dtype=np.int64)
@@ -90,14 +90,14 @@ def _ranks_of_tuples(codes: Sequence[Positions], count: int) -> Positions:
     """The ranks of rows by several numbers, the first of them first."""
     ranks = np.zeros(count, dtype=np.int64)
     for more in codes:
-        # Ranked anew each time, so that the product of both sizes cannot overflow.
+        # Ranked again each time, so that the product of both sizes cannot overflow.
         dense = np.unique(more, return_inverse=True)[1]
         ranks = np.unique(ranks * (int(dense.max(initial=0)) + 1) + dense, return_inverse=True)[1]
     return ranks
 
 
 def _ranks_of_lists(column: pa.Array) -> Positions:
-    """The ranks of lists: those of texts whose letters are their values' ranks."""
+    """The ranks of lists: those of byte strings that spell the ranks of their values."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     if pa.types.is_map(column.type):
@@ -105,7 +105,7 @@ def _ranks_of_lists(column: pa.Array) -> Positions:
         codes = _ranks_of_tuples(pairs, last - first)
     else:
         codes = np.unique(_codes(column.values.slice(first, last - first), End.LEAST), return_inverse=True)[1]
-    letters = pa.py_buffer(codes.astype(">u8").tobytes())  # the greatest byte first, as texts are compared
+    letters = pa.py_buffer(codes.astype(">u8").tobytes())  # big-endian, as byte strings compare
     begins = pa.py_buffer((8 * (offsets - first)).tobytes())
     words = pa.Array.from_buffers(pa.large_binary(), len(column), [None, begins, letters])
     return ordered(words).codes
@@ -120,12 +120,12 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _is_word(type_: pa.DataType) -> bool:
-    """Whether values are words of some bits, which are in an order of their own, whatever they mean."""
+    """Whether values are machine words, ordered as integers whatever they mean."""
     return bool(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) and type_.bit_width in _SIGNED)
 
 
 def check_total_order(schema: pa.Schema) -> None:
-    """Of any two rows it can be said which comes first."""
+    """Any two rows can be ordered."""
     for field in schema:
         if not has_total_order(field.type):
             raise InvalidPipelineError(

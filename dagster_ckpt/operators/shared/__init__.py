@@ -3,17 +3,17 @@
 Reading order
 
     net_changes       what an epoch changed: the rows before against the rows now
-    retraction        rows of an updating table, taken back
+    retraction        rows of an updating table, retracted
     window_kinds      tumbling, hopping and session windows, and which of them a row is in
-    event_time_range  the event times that steps count with, and which rows are outside
+    event_time_range  the range of valid event times, and the rows outside it
     late_rows         rows that came too late
     time_to_live      keys that expire
     inputs            the key columns of each input
-    state_columns     columns that state tables have beside the user's
+    state_columns     columns that state tables have besides the user's
     subkeys           hashes of rows below a key
 
 Rooms
     accumulators/     what an aggregate keeps for each group of rows
-    checks/           what a pipeline may be: every refusal with its reason
+    checks/           what a pipeline may be: each error with its reason
     bounded/          what may be larger than memory, a part at a time
 """

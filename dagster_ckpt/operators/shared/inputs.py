@@ -1,11 +1,11 @@
-"""The inputs of a pipeline that has several."""
+"""The key columns of a pipeline's inputs."""
 
 from typing import Any
 
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 KEYS = "keys"
-"""The parameter with the key columns of each input: the first of one is compared with the first of the next."""
+"""The parameter with the key columns of each input, which are compared in pairs."""
 
 
 def keys_of_inputs(pipeline: Pipeline) -> tuple[tuple[str, ...], ...]:

@@ -1,4 +1,4 @@
-"""Rows that came too late: which they are, and the state table in which a stream keeps them where it is told to."""
+"""Late rows, and the state table in which a stream keeps them with `late='keep'`."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ DROP = "drop"
 KEEP = "keep"
 
 LATE_AT = "_late_at"
-"""Where a late row lies in its timeline: at its event time, or at the Unix epoch where it has none."""
+"""The time of a late row in its timeline: its event time, or the Unix epoch if it has none."""
 
 _PREFIX = "_late_"
 
 
 def late_table(number: int) -> str:
-    """The name of the state table with the late rows of an input."""
+    """The name of the state table of the late rows of an input."""
     return f"{_PREFIX}{number}"
 
 
@@ -33,7 +33,7 @@ def is_late_table(name: str) -> bool:
 
 
 def check_late(late: str, schema: pa.Schema) -> None:
-    """What becomes of late rows is known; where they are kept, all columns of the input can be.
+    """`late` is valid, and where late rows are kept, all columns of the input can be stored.
 
     Raises `InvalidPipelineError`.
     """
@@ -51,7 +51,7 @@ def check_late(late: str, schema: pa.Schema) -> None:
 def late_tables(
     late: str, inputs: Sequence[InputSpec], event_times: Sequence[str | None]
 ) -> tuple[StateTableSpec, ...]:
-    """A timeline for the late rows of each input that has an event time, where they are kept. They never expire."""
+    """A timeline for the late rows of each input with an event time, if late rows are kept. They never expire."""
     if late != KEEP:
         return ()
     return tuple(
@@ -70,7 +70,7 @@ def late_tables(
 def keep_late(
     timeline: Timeline, hashes: Hashes, rows: pa.Table, late: Positions, time: str, context: EpochContext
 ) -> None:
-    """Keep the late ones of these rows in their table."""
+    """Put the late ones of these rows into their table."""
     kept = take(rows, late)
     at = pc.fill_null(flat(kept.column(time)).view(pa.int64()), 0)
     field = _late_at(rows.schema, time)
@@ -84,7 +84,7 @@ def _late_at(schema: pa.Schema, time: str) -> pa.Field:
 
 
 def before(times: pa.Array, until_us: int | None) -> Positions:
-    """Which of these event times lie before a moment (None: none does), ascending. A row without one is never late."""
+    """Positions of the event times before a moment (None: no row is), ascending. Null is never before it."""
     if until_us is None:
         return NONE_LATE
     found: Positions = np.flatnonzero(mask_of(pc.fill_null(pc.less(times.view(pa.int64()), until_us), False)))

@@ -1,4 +1,4 @@
-"""The change log's rows: what a stream's table was before an epoch against what it is now."""
+"""The rows of the change log: a stream's table before an epoch, compared with the table after it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,24 +15,24 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UP
 
 _KINDS = (INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE)
 CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), nullable=False)
-"""The column that says what a row of the change log is."""
+"""The column with the kind of each row of the change log."""
 
 
 def inserts(rows: pa.Table) -> Changes:
-    """Rows that are new, all of them."""
+    """Changes that insert these rows."""
     return Changes(rows.num_rows, partial(_labelled, [(INSERT, rows)]))
 
 
 def changes_of_columns(touched: Touched, columns: Sequence[str], keys: tuple[str, ...]) -> Changes:
-    """The net change of a table whose rows are these columns of a state table's."""
+    """The net change of a table whose rows are these columns of a state table."""
     before, after = (Found(side.present, side.rows.select(list(columns))) for side in (touched.before, touched.after))
     return changes_between(before, after, keys)
 
 
 def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Changes:
-    """The net change of n keys: nothing for a key whose row is what it was. `keys` are the columns of the key.
+    """The net change of n keys: nothing for a key whose row is unchanged. `keys` are the columns of the key.
 
-    The images before all updates come first, then those after them in the same order, then new rows, then deleted ones.
+    All pre-images come first, then the post-images in the same order, then inserts, then deletes.
     """
     kept = before.present & after.present
     changed = _changed(before, after, kept, keys)
@@ -51,7 +51,7 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
 def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
     """The net change of several epochs' changes, in the order of the epochs. `keys` are the columns of the key.
 
-    Within an epoch a key has one change, of which the image before comes before the one after it.
+    Within an epoch a key has one change, whose pre-image precedes its post-image.
     """
     changes = flatten(changes)
     order = key_codes(changes.select(list(keys)))
@@ -68,11 +68,11 @@ def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
 
 
 def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:
-    """Which of the kept keys have another row now."""
+    """Which of the kept keys have a different row now."""
     changed = np.zeros(int(np.count_nonzero(kept)), dtype=np.bool_)
     for name in after.rows.column_names:
         if changed.all():
-            break  # often after the first column: most epochs count something for each key they touch
+            break  # often after the first column: most epochs change a count of each key they touch
         if name not in keys:
             old, now = (_where(Found(side.present, side.rows.select([name])), kept) for side in (before, after))
             changed |= ~equal(flat(old.column(0)), flat(now.column(0)))

@@ -1,7 +1,7 @@
-"""Rows taken back: an upstream table that updates and deletes rows, aggregated exactly.
+"""Retraction: exact aggregates over an upstream table that updates and deletes rows.
 
-What counts and totals keep can be negated: what is kept of rows taken back is added with the other sign. The rows of an
-epoch come in any order, so within it a count may fall below 0; at its end none may.
+The state of counts and totals can be negated: retracted rows are added with the opposite sign. The rows of an epoch
+arrive in any order, so a count may fall below 0 within an epoch, but not at its end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,21 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UP
 
 
 def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
-    """Which rows come, and which are taken back, by their `_change_type`; an update is one of each."""
+    """Which rows are added, and which are retracted, by `_change_type`; an update is one of each."""
     kinds = flat(rows.column(CHANGE_TYPE)).cast(pa.string())
     come = mask_of(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
     back = mask_of(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
     if not (come | back).all():
         other = kinds[int(np.flatnonzero(~(come | back))[0])].as_py()
         raise InvalidPipelineError(
-            "a row of an updating stream does not say whether it comes or goes: read the upstream's change log as it "
+            "unknown change type in the rows of an updating stream: read the upstream's change log as it "
             f"is. column={CHANGE_TYPE}, value={other!r}"
         )
     return np.flatnonzero(come), np.flatnonzero(back)
 
 
 def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """What is kept of rows that are taken back, from what would be kept of them if they came: counts and totals."""
+    """The state of retracted rows from the state that these rows would add: counts and totals."""
     try:
         return {name: _negated(column) for name, column in kept.items()}
     except pa.ArrowInvalid as error:
@@ -42,10 +42,10 @@ def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], totals: Sequence[str]) -> None:
-    """Delete the keys that have no row left. Once in an epoch, when all its rows have been taken in.
+    """Delete the keys that have no rows left. Call once in an epoch, after all its rows.
 
-    `counts` are the counts of values, `totals` all else that is 0 where there is no row. Raises `CorruptStateError`
-    where more was taken back than had come.
+    `counts` are the counts of values, `totals` the other columns that are 0 without rows. Raises `CorruptStateError` if
+    more rows were retracted than added.
     """
     emptied = list[tuple[Hashes, pa.Table]]()
     for touched in table.touched():
@@ -59,8 +59,8 @@ def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], 
             wrong |= (left == 0) & _is_not_zero(flat(rows.column(name)))
         if wrong.any():
             raise CorruptStateError(
-                "rows were taken back that had never come, so the state does not fit its upstream: rebuild it from the "
-                f"beginning with rollback(0). keys={', '.join(keys)}, groups={int(np.count_nonzero(wrong))}"
+                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
+                f"from the beginning with rollback(0). keys={', '.join(keys)}, groups={int(np.count_nonzero(wrong))}"
             )
         gone = np.flatnonzero(left == 0)
         emptied.append((touched.hashes[touched.after.present][gone], take(rows.select(list(keys)), gone)))

@@ -1,4 +1,4 @@
-"""Columns that operators add to the user's in their state, and how they are written and read. Part of its format."""
+"""Columns that operators add to the user's in their state tables: part of the state's format."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,13 +7,13 @@ from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 
 HASH = KEY_HASH
-"""The hash of a row's key, as a signed number: whoever scans a timeline needs it to look the key up."""
+"""The hash of a row's key, as a signed number: needed to look up the keys of scanned rows."""
 ROW = "_row"
-"""Tells rows apart that are equal in every column (`EpochContext.row_numbers`)."""
+"""Distinguishes rows that are equal in every column (`EpochContext.row_numbers`)."""
 
 
 def whole_number(name: str) -> pa.Field:
-    """A column of whole numbers, one in every row."""
+    """A column of whole numbers without nulls."""
     return pa.field(name, pa.int64(), nullable=False)
 
 
@@ -23,7 +23,7 @@ def hash_column(hashes: Hashes) -> pa.Array:
 
 
 def hashes_in(rows: pa.Table) -> Hashes:
-    """The key hashes that the rows carry in the column `HASH`."""
+    """The key hashes of rows with the column `HASH`."""
     hashes: Hashes = flat(rows.column(HASH)).to_numpy().view(np.uint64)
     return hashes
 

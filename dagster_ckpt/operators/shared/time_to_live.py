@@ -1,8 +1,8 @@
-"""Keys that leave a keyed table once the watermark has passed their time by some length.
+"""Keys that leave a keyed table once the watermark has passed their time by a time to live.
 
-A table that the stream's own is made of cannot expire by a bound: each key that leaves is a delete in the change log.
-So a timeline has an entry for every key, put when the key first has a time. When it is due, the key's row says whether
-its time has come. If it has grown since, the entry is put anew at that time: a key costs nothing while it is busy.
+A logged table cannot expire rows by a bound: each key that leaves is a delete in the change log. So a timeline has an
+entry for every key, put when the key first has a time. When it is due, the key's row shows whether the key has expired.
+If the time of the row has grown since, the entry is put again at that time: a busy key costs nothing.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _LEAST = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class TimeToLive:
-    """What makes keys leave `table`: its column `time`, which never decreases while a key is there, or is null.
+    """Expires keys of `table` by its column `time`, which never decreases while a key is present.
 
     A key whose time is null stays.
     """
@@ -49,14 +49,14 @@ class TimeToLive:
         return StateTableSpec(EXPIRIES, schema, (AT, *self.table.keys), SortKind.TIME, time=AT)
 
     def until_us(self, context: EpochContext) -> int | None:
-        """A key whose time is before this has to leave; None: none has."""
+        """Keys whose time is before this have expired; None: no key has."""
         if context.watermark_us is None:
             return None
         until_us = context.watermark_us - self.expire_after_us + 1
         return until_us if until_us > _LEAST else None
 
-    def living(self, found: Found, context: EpochContext) -> Found:
-        """The keys found without those that have to leave in this epoch: rows that come for one begin it anew."""
+    def unexpired(self, found: Found, context: EpochContext) -> Found:
+        """The keys found, without those that expire in this epoch: new rows start such a key again."""
         over = self._over(found.rows, context)
         if len(over) == 0:
             return found
@@ -65,10 +65,10 @@ class TimeToLive:
         present[there[over]] = False
         return Found(present, take(found.rows, np.delete(np.arange(len(there)), over)))
 
-    def forget(self, state: State, context: EpochContext) -> Iterator[None]:
-        """Delete the keys that have to leave. Once in an epoch, when all its rows have been taken in.
+    def expire(self, state: State, context: EpochContext) -> Iterator[None]:
+        """Delete the expired keys. Call once in an epoch, after all its rows.
 
-        Some keys at a time: after each step the caller may write down what the state holds in memory.
+        In batches: after each step the caller may flush the state held in memory.
         """
         until_us = self.until_us(context)
         if until_us is None:
@@ -79,14 +79,14 @@ class TimeToLive:
         for [entries] in due_together([timeline], [self.expiries], until_us, bytes_max):
             hashes = hashes_in(entries)
             for part, found in lookups.found(hashes, entries.select(list(self.table.keys))):
-                its_hashes, again = self._judged(hashes[part], found, table, context)
+                its_hashes, again = self._expire_batch(hashes[part], found, table, context)
                 if again.num_rows:
-                    timeline.put(its_hashes, again)  # none is due itself, so what is scanned stays what it was
+                    timeline.put(its_hashes, again)  # none is due yet, so the scan is not affected
                 yield
         timeline.expire(until_us)
 
-    def arm(self, touched: Touched, state: State) -> None:
-        """Put an entry for each key that has a time now and had none before the epoch; after `forget`."""
+    def schedule(self, touched: Touched, state: State) -> None:
+        """Put an entry for each key that has a time now and had none before the epoch; call after `expire`."""
         had, has = (self._timed(side) for side in (touched.before, touched.after))
         new = has & ~had
         if new.any():
@@ -94,10 +94,10 @@ class TimeToLive:
             hashes = touched.hashes[new]
             state.timeline(EXPIRIES).put(hashes, self._entries(hashes, take(touched.after.rows, rows)))
 
-    def _judged(
+    def _expire_batch(
         self, hashes: Hashes, found: Found, table: StateTable, context: EpochContext
     ) -> tuple[Hashes, pa.Table]:
-        """Delete those of these keys that have to leave; entries for those that live on."""
+        """Delete the expired ones of these keys; returns the entries of the others."""
         asked = np.flatnonzero(found.present)
         over = self._over(found.rows, context)
         if len(over):

@@ -1,7 +1,7 @@
 """Windows of event time: their kinds, and which of them a row belongs to.
 
 A window is half-open, `[start, end)`. Tumbling and hopping windows are aligned to the Unix epoch plus an offset, also
-before 1970. They are values, and valid once made.
+before 1970. They are values, validated when built.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ WINDOW_END = "window_end"
 
 
 WINDOWS_OF_A_ROW_MAX = 10_000
-"""In so many hopping windows may a row be: each of them is counted, kept and written."""
+"""The most hopping windows that a row may be in: the row is counted and kept in each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The windows of rows: row `rows[i]`, ascending, is in the one that begins at `starts[i]`, ascending in a row."""
+    """The windows of rows: row `rows[i]` is in the window that begins at `starts[i]`; both ascend, rows first."""
 
     rows: Positions
     starts: Positions
@@ -35,7 +35,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Tumbling:
-    """Windows of one size side by side: every moment is in exactly one."""
+    """Adjacent windows of one size: every moment is in exactly one."""
 
     size_us: int
     offset_us: int = 0
@@ -45,7 +45,7 @@ class Tumbling:
 
     @property
     def windows_of_a_row(self) -> int:
-        """In how many windows a row is at most."""
+        """The most windows that a row can be in."""
         return 1
 
     def last_starts(self, times: Positions) -> Positions:
@@ -70,7 +70,7 @@ class Hopping:
         _check_length(self.slide_us, "slide")
         if self.slide_us > self.size_us:
             raise InvalidPipelineError(
-                "rows between two windows would be in none: the slide must not be longer than the size. "
+                "rows between two windows would be in none: choose a slide no longer than the size. "
                 f"size={self.size_us} us, slide={self.slide_us} us"
             )
         if self.windows_of_a_row > WINDOWS_OF_A_ROW_MAX:
@@ -81,7 +81,7 @@ class Hopping:
 
     @property
     def windows_of_a_row(self) -> int:
-        """In how many windows a row is at most; in one less where the slide does not divide the size."""
+        """The most windows that a row can be in; some rows are in one less where the slide does not divide the size."""
         return -(-self.size_us // self.slide_us)
 
     def last_starts(self, times: Positions) -> Positions:
@@ -101,7 +101,7 @@ class Hopping:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rows of one key with no more than `gap_us` between one and the next; it ends that long after its last row.
+    """Rows of one key, each at most `gap_us` after the one before; the session ends that long after its last row.
 
     Two rows that are exactly the gap apart are in one session, as in Flink and in Spark.
     """
@@ -121,7 +121,7 @@ _KINDS: Mapping[str, type[Window]] = {"tumbling": Tumbling, "hopping": Hopping, 
 
 
 def tumbling(size: Duration, offset: Duration = "0s") -> Tumbling:
-    """Windows of this size side by side, beginning at the Unix epoch (UTC) plus the offset and multiples of the size.
+    """Adjacent windows of this size, beginning at the Unix epoch (UTC) plus the offset and multiples of the size.
 
     Raises `InvalidPipelineError`.
     """
@@ -131,13 +131,13 @@ def tumbling(size: Duration, offset: Duration = "0s") -> Tumbling:
 def hopping(size: Duration, slide: Duration, offset: Duration = "0s") -> Hopping:
     """Windows of this size, one every `slide`, at the Unix epoch (UTC) plus the offset and multiples of the slide.
 
-    A row is in all that its time is in. Raises `InvalidPipelineError`.
+    A row is in every window that contains its time. Raises `InvalidPipelineError`.
     """
     return Hopping(microseconds(size, "size"), microseconds(slide, "slide"), microseconds(offset, "offset"))
 
 
 def session(gap: Duration) -> Session:
-    """A window for rows of one key that follow each other by no more than `gap`; it ends `gap` after its last row.
+    """A window of rows of one key, each at most `gap` after the one before; it ends `gap` after its last row.
 
     Raises `InvalidPipelineError`.
     """
@@ -145,7 +145,7 @@ def session(gap: Duration) -> Session:
 
 
 def are_open(window: FixedWindow, starts: Positions, watermark_us: int | None) -> Mask:
-    """Which of the windows that begin there are open: the watermark has not reached their end."""
+    """Which of the windows with these starts are open: the watermark has not reached their end."""
     if watermark_us is None:
         return np.ones(len(starts), dtype=np.bool_)
     open_: Mask = starts > watermark_us - window.size_us
@@ -159,14 +159,14 @@ def window_as_json(window: Window) -> dict[str, object]:
 
 
 def window_from_json(values: Any) -> Window:
-    """The window that `window_as_json` has spelled; raises `LookupError` or `TypeError` for anything else."""
+    """The window from the output of `window_as_json`; raises `LookupError` or `TypeError` for anything else."""
     options = dict(values)
     return _KINDS[options.pop("kind")](**options)
 
 
 def _aligned(times: Positions, step_us: int, offset_us: int) -> Positions:
-    """The last multiple of the step, from the offset on, that is not after each of these times."""
-    # The remainder has the divisor's sign: before 1970 too, a window begins before its rows.
+    """For each time, the last multiple of the step, plus the offset, that is not after it."""
+    # The remainder has the divisor's sign, so a window begins before its rows before 1970 too.
     return times - (times - offset_us % step_us) % step_us
 
 

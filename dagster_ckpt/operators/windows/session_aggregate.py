@@ -15,8 +15,13 @@ from dagster_ckpt.operators.shared.checks import window_checks
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, Session
-from dagster_ckpt.operators.windows.session_state import Replaced, SessionsForGood, SessionState, SessionsUntilClosed
-from dagster_ckpt.operators.windows.sessions import Spans, United, folded, spans_of_rows, united
+from dagster_ckpt.operators.windows.session_state import (
+    Replaced,
+    SessionState,
+    SessionsUntilClosed,
+    SessionsWithEarlyResults,
+)
+from dagster_ckpt.operators.windows.sessions import MergedSpans, Spans, folded, merged_spans, spans_of_rows
 from dagster_ckpt.operators.windows.windowed_state import (
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
@@ -30,7 +35,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "session"
 WINDOWS_MERGED = "windows_merged"
-"""Sessions that became part of one that begins earlier. Those opened, less these and those closed, are open."""
+"""Sessions merged into one that begins earlier. Opened minus merged minus closed is the number of open sessions."""
 COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
 
 
@@ -38,11 +43,10 @@ COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
 class SessionAggregate(WindowedOperator):
     """One row per key and session with the aggregates over the rows in it.
 
-    A session ends a gap after its last row, but a row at that very moment still joins it. So it is closed when the
-    watermark has passed its end; then its row comes out, once, and nothing of it is kept. With early results it is in
-    the table from its first row on, changes with each epoch, and stays. Sessions that come to touch each other, or are
-    bridged by a row, become one. A row is late where a session of it alone would have ended, at the watermark or before
-    it, and where it has no event time.
+    A session ends a gap after its last row, but a row exactly at its end still joins it. So it is closed when the
+    watermark has passed its end; then its row is emitted, once, and its state is dropped. With early results it is in
+    the table from its first row on, changes with each epoch, and stays. Sessions that touch, or are bridged by a row,
+    are merged. A row is late if a session of it alone would end at or before the watermark, or if it has no event time.
     """
 
     window: Session
@@ -56,7 +60,7 @@ class SessionAggregate(WindowedOperator):
         source: InputSpec,
         event_time: str | None,
         window: Session,
-        early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
+        early: bool = False,  # noqa: FBT001, FBT002  (as in the public API)
         late: str = DROP,
     ) -> "SessionAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`. `source.schema` is as with `WindowAggregate`."""
@@ -64,7 +68,7 @@ class SessionAggregate(WindowedOperator):
         time = window_checks.time_of_window(event_time, source.schema)
         options = WindowOptions(window, aggregations, time, early, late)
         windowed = WindowedState.of(keys, options, source.schema)
-        kept: SessionState = SessionsForGood(windowed) if early else SessionsUntilClosed(windowed)
+        kept: SessionState = SessionsWithEarlyResults(windowed) if early else SessionsUntilClosed(windowed)
         return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
 
     @classmethod
@@ -95,7 +99,7 @@ class SessionAggregate(WindowedOperator):
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, times: Positions, at: Positions, state: State, context: EpochContext
     ) -> None:
-        """Find the sessions among the rows at these positions, and join them with those that are open."""
+        """Find the sessions among the rows at these positions, and merge them with the open ones."""
         every = rows_at(rows.select(list(self.pipeline.keys)), at)
         groups = key_order(hashes[at], every)
         key_of_row = np.repeat(np.arange(len(groups.starts)), groups.sizes)
@@ -106,8 +110,8 @@ class SessionAggregate(WindowedOperator):
         key_hashes, keys = hashes[at[first]], take(every, first)
         found = self.kept.open_sessions(key_hashes, keys, state, context.watermark_us)
         there = self._spans(found)
-        together = united(there.followed_by(of_rows), self.window.gap_us)
-        # Sessions that no row has joined stay what they are.
+        together = merged_spans(there.followed_by(of_rows), self.window.gap_us)
+        # Sessions without new rows are unchanged.
         together = together.only(np.logical_or.reduceat(together.order >= len(there), together.starts))
         parts = {
             name: taken(joined([flat(found.rows.column(name)), column]), together.order)
@@ -122,14 +126,14 @@ class SessionAggregate(WindowedOperator):
         self.kept.replace(replaced, state)
 
     def _spans(self, found: FoundAll) -> Spans:
-        """The spans of sessions; their keys are numbered as they were asked for."""
+        """The spans of sessions; their keys are numbered as in the look-up."""
         firsts, ends = (micros(found.rows.column(name)) for name in (WINDOW_START, WINDOW_END))
         return Spans(found.asked, firsts, ends - self.window.gap_us)
 
     def _replaced(
-        self, found: FoundAll, there: Spans, together: United, key_hashes: Hashes, state_rows: pa.Table
+        self, found: FoundAll, there: Spans, together: MergedSpans, key_hashes: Hashes, state_rows: pa.Table
     ) -> Replaced:
-        """What became of the sessions that were there: each is one of those now, or has become part of one."""
+        """How the open sessions changed: each one grew, or was merged into another."""
         is_there = together.order < len(there)
         old, span = together.order[is_there], together.span_of_part[is_there]
         stays = there.firsts[old] == together.spans.firsts[span]

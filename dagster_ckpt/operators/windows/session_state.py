@@ -1,4 +1,4 @@
-"""Where sessions are kept: until they come out, or for good where there are early results."""
+"""The state tables of sessions: until they are emitted, or forever with early results."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
-from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.state_columns import hashes_in, micros
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
@@ -20,14 +20,14 @@ from dagster_ckpt.operators.windows.windowed_state import ENDS, WINDOWS, WINDOWS
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 OPEN = "open"
-"""With early results: the bounds of the sessions that rows can still join."""
+"""With early results: the bounds of the open sessions."""
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """What rows made of sessions: `gone` (key columns of `WINDOWS`) became part of some of `rows` (whole ones).
+    """Sessions changed by rows: `gone` (key columns of `WINDOWS`) were merged into some of `rows` (full rows).
 
-    Hashes are the keys'. Those at `opened` begin where no session began.
+    Hashes are those of the keys. The rows at `opened` have a start that no session had.
     """
 
     gone_hashes: Hashes
@@ -38,31 +38,31 @@ class Replaced:
 
 
 class SessionState(Protocol):
-    """The state tables of sessions, each of which has one row in `WINDOWS`. A session is open until it has ended."""
+    """The state tables of sessions, each with one row in `WINDOWS`; one is open until the watermark passes its end."""
 
     def tables(self) -> list[StateTableSpec]:
-        """The tables it needs."""
+        """The specs of the tables."""
         ...
 
     def open_sessions(self, hashes: Hashes, keys: pa.Table, state: State, watermark_us: int | None) -> FoundAll:
-        """The open sessions of n distinct keys: rows of `WINDOWS`."""
+        """The open sessions of n distinct keys, as rows of `WINDOWS`."""
         ...
 
     def replace(self, replaced: Replaced, state: State) -> None:
-        """Write down what became of sessions."""
+        """Put changed sessions into the state."""
         ...
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        """What the epoch changed in the stream's table."""
+        """The changes of the epoch to the stream's table."""
         ...
 
 
 @dataclass(frozen=True)
 class SessionsUntilClosed:
-    """Implements `SessionState`: a session comes out when it is closed, and is let go.
+    """Implements `SessionState`: a session is emitted and dropped when it is closed.
 
-    A session enters `ENDS` once, when it is opened. What `ENDS` says may be true no more when the time has come: then
-    the session has become longer, and is entered anew, or part of another.
+    A session has an entry in `ENDS` from the time it is opened. When that entry is due it may be stale: the session has
+    become longer, and gets a new entry, or it has been merged into another one.
     """
 
     windowed: WindowedState
@@ -88,7 +88,7 @@ class SessionsUntilClosed:
             return
         table, timeline = state.table(WINDOWS), state.timeline(ENDS)
         lookups = Lookups(table, context.memory_bytes // 4)
-        pieces = Pieces(self.windowed.output, context.memory_bytes // 2)
+        pieces = OutputPieces(self.windowed.output, context.memory_bytes // 2)
         for [ends] in due_together([timeline], [self.windowed.ends()], until_us, context.memory_bytes // 4):
             hashes = hashes_in(ends)
             for part, found in lookups.found(hashes, ends.select(self.windowed.key_names)):
@@ -97,7 +97,7 @@ class SessionsUntilClosed:
                     still = np.flatnonzero(~closed)
                     its_hashes = hashes[part][found.present][still]
                     longer = self.windowed.ends_of(its_hashes, take(found.rows, still))
-                    timeline.put(its_hashes, longer)  # none is due itself, so what is scanned stays what it was
+                    timeline.put(its_hashes, longer)  # none is due yet, so the scan is not affected
                     yield from pieces.count(longer.nbytes)
                 if closed.any():
                     rows = take(found.rows, np.flatnonzero(closed))
@@ -109,10 +109,10 @@ class SessionsUntilClosed:
 
 
 @dataclass(frozen=True)
-class SessionsForGood:
-    """Implements `SessionState`: all sessions stay in the table, and a second one has those that are open.
+class SessionsWithEarlyResults:
+    """Implements `SessionState`: all sessions stay in the table, and a second table has the open ones.
 
-    So a key's look-up does not meet all the sessions that it ever had.
+    So the look-up of a key does not read all the sessions that it ever had.
     """
 
     windowed: WindowedState
@@ -144,7 +144,7 @@ class SessionsForGood:
 
 
 def _only_open(found: FoundAll, watermark_us: int | None) -> FoundAll:
-    """The sessions that a row can still join: also one that the watermark has just reached the end of."""
+    """The sessions that a row can still join, including one whose end the watermark has just reached."""
     if watermark_us is None:
         return found
     open_ = micros(found.rows.column(WINDOW_END)) >= watermark_us

@@ -1,4 +1,4 @@
-"""Which rows, and which spans of rows, are one session: all at once, for the rows of many keys."""
+"""Which rows, and which spans of rows, form one session; vectorised over many keys."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedStat
 
 @dataclass(frozen=True)
 class Spans:
-    """n spans of rows without a gap: the number of their key, and the times of their first and last row."""
+    """n spans of rows without a gap: the number of the key, and the times of the first and last row."""
 
     keys: Positions
     firsts: Positions
@@ -32,8 +32,8 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class United:
-    """Spans put together: of span g there are the parts `order[starts[g]]` and so on, up to the next start."""
+class MergedSpans:
+    """Merged spans: span g consists of the parts `order[starts[g]]` up to the next start."""
 
     order: Positions
     starts: Positions
@@ -41,7 +41,7 @@ class United:
 
     @property
     def sizes(self) -> Positions:
-        """Of how many parts each span is."""
+        """The number of parts of each span."""
         return np.diff(self.starts, append=len(self.order))
 
     @property
@@ -49,34 +49,34 @@ class United:
         """The span of each part, in the parts' order."""
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
-    def only(self, wanted: Mask) -> "United":
-        """Some of the spans with their parts."""
+    def only(self, wanted: Mask) -> "MergedSpans":
+        """Some of the spans, with their parts."""
         parts = self.order[np.repeat(wanted, self.sizes)]
         sizes = self.sizes[wanted]
-        return United(parts, np.cumsum(sizes) - sizes, self.spans.at(np.flatnonzero(wanted)))
+        return MergedSpans(parts, np.cumsum(sizes) - sizes, self.spans.at(np.flatnonzero(wanted)))
 
 
 def spans_of_rows(keys: Positions, times: Positions, gap_us: int) -> tuple[Positions, Spans]:
-    """Where sessions begin among n rows, at least one, that are sorted by key and time; and the sessions."""
+    """Where sessions begin among n >= 1 rows sorted by key and time, and the sessions."""
     starts = np.flatnonzero(_begins(keys, times[:-1], times[1:], gap_us))
     ends = np.append(starts[1:], len(times)) - 1
     return starts, Spans(keys[starts], times[starts], times[ends])
 
 
-def united(parts: Spans, gap_us: int) -> United:
-    """The spans that at least one part and all parts no more than a gap away from it make, key by key."""
+def merged_spans(parts: Spans, gap_us: int) -> MergedSpans:
+    """Merge the parts of a key that are no more than a gap apart; at least one part."""
     order = np.lexsort((parts.firsts, parts.keys))
     sorted_ = parts.at(order)
     furthest = _furthest(sorted_)
     starts = np.flatnonzero(_begins(sorted_.keys, furthest[:-1], sorted_.firsts[1:], gap_us))
     ends = np.append(starts[1:], len(order)) - 1
-    return United(order, starts, Spans(sorted_.keys[starts], sorted_.firsts[starts], furthest[ends]))
+    return MergedSpans(order, starts, Spans(sorted_.keys[starts], sorted_.firsts[starts], furthest[ends]))
 
 
 def folded(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str, pa.Array]:
     """The state columns of groups from those of their parts: n parts, group after group, as in `GroupedRows`.
 
-    Neighbours are merged two by two, until each group has one part left.
+    Adjacent parts are merged in pairs, until each group has one part left.
     """
     columns = dict(parts)
     sizes = np.diff(starts, append=len(next(iter(columns.values()))))
@@ -93,22 +93,22 @@ def folded(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str
 
 
 def _begins(keys: Positions, before: Positions, times: Positions, gap_us: int) -> Mask:
-    """Where a session begins: at another key, and at a time more than a gap after the time before."""
+    """Where a session begins: at a new key, and at a time more than a gap after the previous time."""
     begins = np.ones(len(keys), dtype=np.bool_)
     later = times > before
-    # As unsigned numbers the difference of any two times is right: of signed ones it can be too great.
+    # Unsigned, because the difference of two times may overflow a signed number.
     apart = (times.view(np.uint64) - before.view(np.uint64)) > np.uint64(gap_us)
     begins[1:] = (keys[1:] != keys[:-1]) | (later & apart)
     return begins
 
 
 def _furthest(spans: Spans) -> Positions:
-    """Of spans sorted by key and first time: the last time of each and all before it, of its key."""
+    """Of spans sorted by key and first time: the greatest last time up to each span, within its key."""
     by_last = np.argsort(spans.lasts, kind="stable")
     rank = np.empty(len(spans), dtype=np.int64)
     rank[by_last] = np.arange(len(spans))
     number = np.cumsum(np.append(0, spans.keys[1:] != spans.keys[:-1])) * len(spans)
-    # A later key's ranks are all greater, so that one running maximum serves all keys.
+    # A later key's ranks are all greater, so one running maximum serves all keys.
     furthest: Positions = spans.lasts[by_last[np.maximum.accumulate(number + rank) - number]]
     return furthest
 

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
-from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import window_checks
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -35,16 +35,16 @@ NAME = "window"
 COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
 
 _ROWS_MAX = 1 << 20
-"""So many rows are worked at once, a row once for each window it is in."""
+"""The rows to process at once; a row counts once for each window it is in."""
 
 
 @dataclass(frozen=True)
 class WindowAggregate(WindowedOperator):
     """One row per key and window with the aggregates over the rows in it.
 
-    A window is closed when the watermark has reached its end. Then its row comes out, once, and nothing of it is kept;
-    with early results it is in the table from its first row on, changes with each epoch, and stays. A row counts in all
-    windows it is in that are not closed. It is late where all are, and where it has no event time.
+    A window is closed when the watermark reaches its end. Then its row is emitted, once, and its state is dropped. With
+    early results it is in the table from its first row on, changes with each epoch, and stays. A row counts in all its
+    open windows. It is late if all are closed, or if it has no event time.
     """
 
     window: FixedWindow
@@ -57,7 +57,7 @@ class WindowAggregate(WindowedOperator):
         source: InputSpec,
         event_time: str | None,
         window: FixedWindow,
-        early: bool = False,  # noqa: FBT001, FBT002  (as a user says it)
+        early: bool = False,  # noqa: FBT001, FBT002  (as in the public API)
         late: str = DROP,
     ) -> "WindowAggregate":
         """Check and plan the operator; raises `InvalidPipelineError`.
@@ -106,7 +106,7 @@ class WindowAggregate(WindowedOperator):
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, at: Positions, starts: Positions, state: State, context: EpochContext
     ) -> None:
-        """Aggregate the rows at `at`, each in the open window that begins at `starts`, and join that with the state."""
+        """Aggregate the rows at `at`, each in the open window at `starts`, and merge them with the state."""
         every = self.windowed.windows_of(rows_at(rows.select(list(self.pipeline.keys)), at), starts)
         every_hash = subkey_hashes(hashes[at], [every.column(WINDOW_START)])
         groups = key_order(every_hash, every)
@@ -131,17 +131,17 @@ class WindowAggregate(WindowedOperator):
             yield from self._closed(state, context.watermark_us, context)
 
     def _closed(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
-        """Let the windows come out whose end the watermark has reached, and forget them.
+        """Emit the windows whose end the watermark has reached, and drop them.
 
-        What is kept for each may be far more than what says that it is due: so many are looked up as fit into memory.
+        The state of a window may be far larger than its entry in `ENDS`: so look up as many at once as fit into memory.
         """
         table, until_us = state.table(WINDOWS), watermark_us + 1
         lookups = Lookups(table, context.memory_bytes // 4)
-        pieces = Pieces(self.windowed.output, context.memory_bytes // 2)
+        pieces = OutputPieces(self.windowed.output, context.memory_bytes // 2)
         for hashes, ends in due(state, until_us):
             windows = ends.select(self.windowed.key_names)
             for _, found in lookups.found(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
-                assert found.present.all(), "a window is there as long as its end is"
+                assert found.present.all(), "a window exists as long as its entry in ENDS"
                 context.counters[WINDOWS_CLOSED] += found.rows.num_rows
                 yield from pieces.add(self.table(found.rows))
         yield from pieces.rest()

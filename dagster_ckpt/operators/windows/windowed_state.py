@@ -1,4 +1,4 @@
-"""What windows of every kind have in common: how their state looks, and how it becomes the stream's table."""
+"""What windows of every kind share: the columns of their state, and how these become the stream's table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ WINDOWS = "windows"
 ENDS = "ends"
 """The timeline of the windows' ends."""
 WINDOWS_OPENED = "windows_opened"
-"""Windows of a key that a row of the epoch was the first of."""
+"""Windows of a key that got their first row in the epoch."""
 WINDOWS_CLOSED = "windows_closed"
-"""Windows of a key that came out in the epoch. With early results none does: they are there from their first row on."""
+"""Windows of a key that were emitted in the epoch. None with early results, which are in the table from the start."""
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """What an aggregate over windows computes, and how it gives its results."""
+    """What an aggregate over windows computes, and how it emits results."""
 
     window: Window
     aggregations: Mapping[str, Aggregation]
@@ -67,7 +67,7 @@ class WindowOptions:
 
 @dataclass(frozen=True)
 class WindowedState:
-    """The columns of an aggregate over windows: of a key, a window's bounds, and what is kept for both together."""
+    """The columns of an aggregate over windows: the key, the bounds of the window, and the accumulators."""
 
     keys: tuple[pa.Field, ...]
     start: pa.Field
@@ -76,7 +76,7 @@ class WindowedState:
 
     @classmethod
     def of(cls, keys: tuple[str, ...], options: WindowOptions, schema: pa.Schema) -> "WindowedState":
-        """Check what all kinds of windows need. Raises `InvalidPipelineError`."""
+        """Check what windows of every kind require. Raises `InvalidPipelineError`."""
         pipeline_checks.check_keys(keys, schema)
         pipeline_checks.check_aggregations(options.aggregations, keys, schema, options.event_time)
         window_checks.check_window_names([*keys, *options.aggregations], [WINDOW_START, WINDOW_END, HASH])
@@ -109,7 +109,7 @@ class WindowedState:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The key columns, and where the window begins: the key of a row of state."""
+        """The key columns and the start of the window: the key of a state row."""
         return (*(field.name for field in self.keys), WINDOW_START)
 
     @property
@@ -118,7 +118,7 @@ class WindowedState:
         return pa.schema([*self.keys, self.start, self.end, *self.grouped.results])
 
     def windows(self, *, expire: bool) -> StateTableSpec:
-        """The table `WINDOWS`. Its rows expire with their window's end, or never."""
+        """The table `WINDOWS`. Its rows expire at the end of their window, or never."""
         schema = pa.schema([*self.keys, self.start, self.end, *self.grouped.fields])
         return StateTableSpec(WINDOWS, schema, self.key_names, time=WINDOW_END if expire else None)
 
@@ -128,7 +128,7 @@ class WindowedState:
         return StateTableSpec(ENDS, schema, (WINDOW_END, *self.key_names), SortKind.TIME, time=WINDOW_END)
 
     def windows_of(self, keys: pa.Table, starts: Positions) -> pa.Table:
-        """The keys of state rows: these keys, and windows that begin there."""
+        """The keys of state rows: these keys, with windows at these starts."""
         return pa.Table.from_arrays([*keys.columns, self._times(starts)], schema=pa.schema([*self.keys, self.start]))
 
     def state_rows(self, windows: pa.Table, ends: Positions, kept: Columns) -> pa.Table:
@@ -148,7 +148,7 @@ class WindowedState:
         return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.output)
 
     def changes_of(self, touched: Touched) -> Changes:
-        """The net changes that follow from what happened to rows of `WINDOWS`."""
+        """The net changes that follow from changes to rows of `WINDOWS`."""
         before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
         return changes_between(before, after, (*self.key_names, WINDOW_END))
 
@@ -158,7 +158,7 @@ class WindowedState:
 
 @dataclass(frozen=True)
 class WindowedOperator:
-    """The part of `Operator` that is the same for windows of every kind."""
+    """The part of `Operator` that windows of every kind share."""
 
     pipeline: Pipeline
     options: WindowOptions
@@ -186,7 +186,7 @@ def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
-    """Event times in microseconds, and where there is one in range; elsewhere it is 0."""
+    """Event times in microseconds, and which are in range; the others are 0."""
     column = flat(column)
     times, usable = micros(filled(column, 0)), known(column)
     if (outside := out_of_range(times)).any():
@@ -195,7 +195,7 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
 
 
 def rows_at(rows: pa.Table, positions: Positions) -> pa.Table:
-    """The rows at these positions, each column in one array; not copied where they are all rows in their order."""
+    """The rows at these positions, one chunk per column; not copied if they are all rows in order."""
     if len(positions) == rows.num_rows and (positions[1:] > positions[:-1]).all():
         return flatten(rows)
     return take(rows, positions)

@@ -122,7 +122,7 @@ class ShardWork:
         return [whole, *others]
 
     def _context(self, shards: Sequence[Shard]) -> EpochContext:
-        return EpochContext.behind(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes)
+        return EpochContext.following(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         return chunks_of(batches, self.engine.budget.chunk_bytes)

@@ -162,7 +162,7 @@ class MadeStream:
     def _transform(self, operator: Operator, file: FileId, rows: pa.Table) -> ShardAck:
         manifest, engine = self.writer.manifest, Engine(SystemClock(), limits=self.limits)
         store = with_ancestors(self.writer.store, open_store(self.url, self.options), manifest.ancestors)
-        context = EpochContext.behind(manifest, file.epoch, (file.shard,), 1 << 20)
+        context = EpochContext.following(manifest, file.epoch, (file.shard,), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
         with open_state(store, manifest, (file.shard,), file, engine, operator.logged) as state:
             if self.limits != CompactionLimits():

@@ -93,7 +93,7 @@ def through(
 
 
 class World(Protocol):
-    """Where an operator works, and its state lies between epochs."""
+    """Runs an operator, and keeps its state between epochs."""
 
     def work(self, operator: Keyed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked: ...
 
@@ -244,7 +244,7 @@ def replayed(table: list[Row], changes: Iterable[Row]) -> list[Row]:
     for change in changes:
         row = dict(change)
         if row.pop("_change_type") in {"update_preimage", "delete"}:
-            at = [repr(there) for there in table].index(repr(row))  # what a change says was there was there
+            at = [repr(there) for there in table].index(repr(row))  # each pre-image was in the table
             del table[at]
         else:
             table.append(row)

@@ -47,7 +47,7 @@ def at(*times: int | None, k: str | None = "a") -> pa.Table:
 
 @dataclass
 class Stream(KeyedStream):
-    """A windowed operator, fed epoch by epoch; one hash for all keys, where nothing else is said."""
+    """A windowed operator, fed epoch by epoch; one hash for all keys by default."""
 
     operator: Windowed
     distinct: int = 1

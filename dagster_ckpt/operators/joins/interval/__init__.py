@@ -3,7 +3,7 @@
 Reading order
 
     interval_join     the operator
-    interval_state    rows by key and bucket, and those not matched yet
+    interval_state    the rows of one input, by key and bucket, and those not matched yet
     interval_matches  what arriving rows match in the other input's table
-    bucket_lookups    the buckets to look into, few at a time
+    bucket_lookups    look-ups of buckets, in batches
 """

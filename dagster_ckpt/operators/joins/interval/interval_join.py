@@ -1,4 +1,4 @@
-"""The interval join: rows of two inputs with equal keys whose event times lie near each other."""
+"""The interval join: rows of two inputs with equal keys and nearby event times."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin, pipeline_of
-from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, forget, note
-from dagster_ckpt.operators.joins.interval.bucket_lookups import Answers
-from dagster_ckpt.operators.joins.interval.interval_matches import Arrived, Meeting
+from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, expire_arrivals, put_arrivals
+from dagster_ckpt.operators.joins.interval.bucket_lookups import BucketLookups
+from dagster_ckpt.operators.joins.interval.interval_matches import ArrivedRows, BucketMatches
 from dagster_ckpt.operators.joins.interval.interval_state import IntervalState
 from dagster_ckpt.operators.joins.interval_bounds import Interval
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import Side
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import DROP
@@ -34,9 +34,9 @@ NAME = "interval_join"
 class IntervalJoin(AppendingJoin):
     """Pairs with equal keys and `left.time + lower <= right.time <= left.time + upper`, in the epoch of the later row.
 
-    Null equals nothing. A row that nothing matches comes out, where the join type keeps it, in the first epoch whose
-    watermark says that all rows that match it would be late; one without a key or an event time comes out at once. A
-    row is late where its event time is before the watermark, or out of range.
+    Null equals nothing. An unmatched row, if the join type keeps it, is emitted in the first epoch at whose watermark
+    all rows that match it would be late; a row without a key or an event time is emitted at once. A row is late if its
+    event time is before the watermark, or out of range.
     """
 
     interval: Interval
@@ -55,8 +55,8 @@ class IntervalJoin(AppendingJoin):
     ) -> "IntervalJoin":
         """Check and plan the operator; raises `InvalidPipelineError`. The keys are compared in pairs.
 
-        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all of them where
-        late rows are kept.
+        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all if late rows
+        are kept.
         """
         type_, sides = join_checks.checked_sides(inputs, keys, event_times, how, late)
         join_checks.check_bounds(lower_us, upper_us)
@@ -78,11 +78,11 @@ class IntervalJoin(AppendingJoin):
         how: str = JoinType.INNER,
         late: str = DROP,
     ) -> "IntervalJoin":
-        """A join with expiration: rows match where their event times lie no further apart than `expire_after_us`.
+        """A join with expiration: rows match if their event times are at most `expire_after_us` apart.
 
-        To keep each row for that long, and to let it match whatever comes until then, sounds alike. But how long that
-        is would depend on when the watermark moves, so on where one epoch ends and the next begins: the same rows, read
-        again, would give another table. Whether two event times lie near enough has one answer for ever.
+        Keeping each row for that long, and matching whatever arrives until then, would not be the same: it would depend
+        on when the watermark advances, and so on the boundaries of epochs. The same rows, replayed, would give another
+        table. The distance of two event times never changes.
         """
         join_checks.check_expire_after(expire_after_us)
         return cls.build(inputs, keys, event_times, -expire_after_us, expire_after_us, how, late)
@@ -107,19 +107,19 @@ class IntervalJoin(AppendingJoin):
         if not wanted.all():
             hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
         if rows.num_rows:
-            note(side, self.interval, hashes, rows, state, context)
+            put_arrivals(side, self.interval, hashes, rows, state, context)
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        pieces = Pieces(self.output.schema, context.memory_bytes // 2)
-        # The rights first meet the lefts of the epochs before; then the lefts meet all rights. So each pair meets once.
+        pieces = OutputPieces(self.output.schema, context.memory_bytes // 2)
+        # Join new rights with the lefts of earlier epochs, then new lefts with all rights: each pair once.
         for number in (RIGHT, LEFT):
-            answers = Answers(context.memory_bytes // 4)
+            lookups = BucketLookups(context.memory_bytes // 4)
             for hashes, rows in arrived(self._side(number), state):
-                for result in self._came(number, hashes, rows, state, context, answers):
+                for result in self._join(number, hashes, rows, state, context, lookups):
                     yield from pieces.add(result)
                 yield from pieces.count(rows.nbytes)
-            forget(self._side(number), state)
+            expire_arrivals(self._side(number), state)
         if context.watermark_us is not None:
             for number, kept in enumerate(self.states):
                 until_us = self.interval.until_us(number, context.watermark_us)
@@ -131,10 +131,16 @@ class IntervalJoin(AppendingJoin):
     def _side(self, number: int) -> Side:
         return self.states[number].side
 
-    def _came(
-        self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, answers: Answers
+    def _join(
+        self,
+        number: int,
+        hashes: Hashes,
+        rows: pa.Table,
+        state: State,
+        context: EpochContext,
+        lookups: BucketLookups,
     ) -> Iterator[pa.Table]:
-        """Let rows that came in meet what there is of the other input, then keep them."""
+        """Join arrived rows with the kept rows of the other input, then keep them."""
         matchable = self._side(number).matchable(rows)
         if not matchable.all():
             yield self.unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
@@ -143,37 +149,37 @@ class IntervalJoin(AppendingJoin):
             return
         other = 1 - number
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
-        came = Arrived(self._side(number), self._side(other), self.interval, hashes, rows)
-        for meeting in came.meetings(self.states[other].table(state), answers):
-            matched[meeting.at[meeting.matches.matched]] = True
+        arrivals = ArrivedRows(self._side(number), self._side(other), self.interval, hashes, rows)
+        for found in arrivals.matches(self.states[other].table(state), lookups):
+            matched[found.at[found.matches.matched]] = True
             if self.how.gives_pairs:
-                yield from self._pairs(number, rows, meeting, context)
-            yield from self._partners(other, meeting, state)
+                yield from self._pairs(number, rows, found, context)
+            yield from self._partners(other, found, state)
         if self.how is JoinType.SEMI and number == LEFT:
             yield self.output.alone(LEFT, take(rows, np.flatnonzero(matched)))
         self.states[number].put(hashes, rows, matched, state)
 
-    def _pairs(self, number: int, rows: pa.Table, meeting: Meeting, context: EpochContext) -> Iterator[pa.Table]:
-        partners = meeting.partners
+    def _pairs(self, number: int, rows: pa.Table, found: BucketMatches, context: EpochContext) -> Iterator[pa.Table]:
+        partners = found.partners
         most = pairs_at_once(rows, partners, context.memory_bytes // 2)
-        for pair_rows, pair_partners in meeting.matches.pairs(most):
+        for pair_rows, pair_partners in found.matches.pairs(most):
             context.counters[PAIRS] += len(pair_rows)
-            at = meeting.at[pair_rows]
+            at = found.at[pair_rows]
             if number == LEFT:
                 yield self.output.pairs(rows, at, partners, pair_partners)
             else:
                 yield self.output.pairs(partners, pair_partners, rows, at)
 
-    def _partners(self, number: int, meeting: Meeting, state: State) -> Iterator[pa.Table]:
-        """Say of rows that were there that they have matched, where that makes a difference."""
+    def _partners(self, number: int, found: BucketMatches, state: State) -> Iterator[pa.Table]:
+        """Record that kept rows have matched, where the join type needs it."""
         if not (self.how.keeps_unmatched(number) or self.how.ends_with_a_match(number)):
             return
-        at = meeting.matches.partners_matched
+        at = found.matches.partners_matched
         if len(at) == 0:
             return
         kept = self.states[number]
-        partners = meeting.partners if self.how is JoinType.SEMI else meeting.partners.select(list(kept.identity))
+        partners = found.partners if self.how is JoinType.SEMI else found.partners.select(list(kept.identity))
         partners = take(partners, at)
         if self.how is JoinType.SEMI:
             yield self.output.alone(number, partners)
-        kept.have_matched(meeting.hashes[at], partners, state)
+        kept.have_matched(found.hashes[at], partners, state)

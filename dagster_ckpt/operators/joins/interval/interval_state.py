@@ -1,4 +1,4 @@
-"""What an interval join keeps of an input: its rows by key and bucket, and by time those that nothing matched yet."""
+"""The state of one input of an interval join: its rows by key and bucket, and its unmatched rows by time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 class IntervalState:
     """The state tables of one side.
 
-    In its table a row lies under the hash of key and bucket (here: its hash), and expires with its event time. Where
-    rows that match nothing come out, a timeline has those which nothing matched so far, whole: they come out of it
-    without a look-up. An inner join has no timeline. Where a match ends it for a row, the row leaves the table with it.
+    In the table a row is stored under the hash of key and bucket (here: its hash), and expires by its event time. If
+    unmatched rows are emitted, a timeline has the full rows without a match so far, to emit them without a look-up. An
+    inner join has no timeline. A row that a match ends (`ends_with_a_match`) is deleted with it.
     """
 
     side: Side
@@ -35,7 +35,7 @@ class IntervalState:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The columns by which `have_matched` knows a row."""
+        """The columns by which `have_matched` identifies a row."""
         return (*self.side.keys_and_time, BUCKET, ROW)
 
     def table(self, state: State) -> StateTable:
@@ -43,7 +43,7 @@ class IntervalState:
         return state.table(self._rows.name)
 
     def put(self, hashes: Hashes, rows: pa.Table, matched: Mask, state: State) -> None:
-        """Keep rows that came in and can match, some of which have matched already."""
+        """Keep arrived rows that can match, some of which have matched already."""
         unmatched = np.flatnonzero(~matched)
         if self.how.ends_with_a_match(self.side.number):
             hashes, rows, unmatched = _only(hashes, rows, unmatched)
@@ -54,19 +54,19 @@ class IntervalState:
             state.timeline(self._unmatched.name).put(hashes, shaped(self._unmatched.schema, rows, added))
 
     def have_matched(self, hashes: Hashes, rows: pa.Table, state: State) -> None:
-        """Distinct rows of the table were matched, perhaps not for the first time."""
+        """Record that distinct rows of the table have matched, perhaps not for the first time."""
         if self.how.ends_with_a_match(self.side.number):
             self.table(state).delete(hashes, rows.select(list(self._rows.keys)))
         if self._keeps_unmatched:
             state.timeline(self._unmatched.name).delete(hashes, rows.select(list(self._unmatched.keys)))
 
     def due(self, until_us: int, state: State) -> Iterator[pa.Table]:
-        """The rows before that moment that nothing has matched, in pieces."""
+        """The unmatched rows before that moment, in pieces."""
         if self._keeps_unmatched:
             yield from state.timeline(self._unmatched.name).scan(None, until_us)
 
     def expire(self, until_us: int, state: State) -> None:
-        """Let the rows before that moment go."""
+        """Expire the rows before that moment."""
         self.table(state).expire(until_us)
         if self._keeps_unmatched:
             state.timeline(self._unmatched.name).expire(until_us)
@@ -77,7 +77,7 @@ class IntervalState:
 
     @property
     def _rows(self) -> StateTableSpec:
-        # A row of an anti join comes out of its timeline alone.
+        # Rows of an anti join are emitted from the timeline alone.
         names = self.side.keys_and_time if self.how is JoinType.ANTI else self.side.schema.names
         fields = [*map(self.side.schema.field, names), whole_number(BUCKET), whole_number(ROW)]
         keys = (*self.side.keys, BUCKET, ROW)

@@ -3,5 +3,5 @@
 Reading order
 
     window_join   the operator
-    window_state  a row for each open window it is in
+    window_state  the rows of one input, once for each open window
 """

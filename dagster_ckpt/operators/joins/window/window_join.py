@@ -18,7 +18,7 @@ from dagster_ckpt.operators.joins.sides import no_nulls
 from dagster_ckpt.operators.joins.window.window_state import START, OpenWindows, WindowState
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
-from dagster_ckpt.operators.shared.bounded.output_pieces import Pieces
+from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import hashes_in
@@ -36,17 +36,17 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 NAME = "window_join"
 
 _INSTANT = Tumbling(1)
-"""An instant is a window in which only one moment lies."""
+"""An instant is a window of a single microsecond."""
 
 
 @dataclass(frozen=True)
 class WindowedJoin(AppendingJoin):
     """Rows of both inputs with equal keys in the same window, or with the same event time where there is no window.
 
-    They wait until the watermark has reached the window's end, then the window is closed and its result comes out as a
-    whole. So the result of an instant t comes out when the watermark is beyond t. Null equals nothing. A row without an
-    event time is in no window: it comes out at once where the join type keeps it. A row is joined in all windows it is
-    in that are not closed. It is late where all are: in a join by instants where its time is before the watermark.
+    They wait until the watermark reaches the end of the window; then the window is closed and its whole result emitted.
+    So the result of an instant t is emitted when the watermark is beyond t. Null equals nothing. A row without an event
+    time is in no window: it is emitted at once if the join type keeps unmatched rows. A row is joined in all its open
+    windows. It is late if all are closed; in a join by instants, if its time is before the watermark.
     """
 
     window: FixedWindow | None
@@ -64,8 +64,8 @@ class WindowedJoin(AppendingJoin):
     ) -> "WindowedJoin":
         """Check and plan the operator; raises `InvalidPipelineError`. The keys are compared in pairs.
 
-        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all of them where
-        late rows are kept.
+        `inputs` have all columns of the two inputs, `pipeline.inputs` those that `on_rows` reads, or all if late rows
+        are kept.
         """
         if window is not None:
             window = join_checks.window_of_join(window)
@@ -112,11 +112,11 @@ class WindowedJoin(AppendingJoin):
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        pieces = Pieces(self.output.schema, context.memory_bytes // 2)
+        pieces = OutputPieces(self.output.schema, context.memory_bytes // 2)
         for number, kept in enumerate(self.states):
             for rows in kept.timeless(state):
                 yield from pieces.add(self.unmatched(number, self._in_no_window(rows), context))
-            kept.forget_timeless(state)
+            kept.expire_timeless(state)
         if context.watermark_us is not None:
             until_us = context.watermark_us - self._windows.size_us + 1
             timelines, specs = [kept.timeline(state) for kept in self.states], [kept.spec for kept in self.states]
@@ -132,7 +132,7 @@ class WindowedJoin(AppendingJoin):
         return _INSTANT if self.window is None else self.window
 
     def _joined(self, lefts: pa.Table, rights: pa.Table, context: EpochContext) -> Iterator[pa.Table]:
-        """All that comes of some windows and keys, of which these are all rows."""
+        """The results of some windows and keys, given all their rows."""
         matches = self._matches(lefts, rights)
         if self.how.gives_pairs:
             most = pairs_at_once(lefts, rights, context.memory_bytes // 2)
@@ -149,7 +149,7 @@ class WindowedJoin(AppendingJoin):
             yield self.unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
 
     def _matches(self, lefts: pa.Table, rights: pa.Table) -> Matches:
-        """What each left row matches: the right rows of its key in its window."""
+        """The matches of each left row: the right rows with its key and window."""
         both, sides = (lefts, rights), [kept.side for kept in self.states]
         columns = [
             [flat(rows.column(name)) for name in (START, *side.keys)] for rows, side in zip(both, sides, strict=True)
@@ -161,7 +161,7 @@ class WindowedJoin(AppendingJoin):
         return of_equal_keys(subkey_hashes(hashes, keys[:1]), table, lefts.num_rows, matchable)
 
     def _in_windows(self, rows: pa.Table) -> pa.Table:
-        """The rows with the bounds of their window."""
+        """The rows with the bounds of their windows."""
         if self.window is None:
             return rows
         starts = flat(rows.column(START))

@@ -1,4 +1,4 @@
-"""What a window join keeps of one input: a row for each open window that it is in, by where the window begins."""
+"""The state of one input of a window join: its rows by window, once for each open window they are in."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from dagster_ckpt.operators.shared.window_kinds import Assigned, FixedWindow, ar
 from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
 START = "_start"
-"""Where a row's window begins."""
+"""The start of a row's window."""
 
 _ROWS_MAX = 1 << 20
-"""So many rows are put at once, a row once for each window it is in."""
+"""The rows to put at once; a row counts once for each window it is in."""
 
 
 @dataclass(frozen=True)
 class OpenWindows:
-    """The windows that are open at a watermark: those whose end it has not reached."""
+    """The windows whose end the watermark has not reached."""
 
     window: FixedWindow
     watermark_us: int | None
 
     def late(self, rows: pa.Table, side: Side) -> Positions:
-        """Which rows are in closed windows alone, or have a time out of range, ascending.
+        """Positions of the rows whose windows are all closed, or whose time is out of range, ascending.
 
         A row without an event time is in no window, and not late.
         """
@@ -51,19 +51,19 @@ class OpenWindows:
 
 @dataclass(frozen=True)
 class WindowState:
-    """The timelines of one side: its rows by window, and, where it keeps what matches nothing, those without a time."""
+    """The timelines of one side: its rows by window and, if it keeps unmatched rows, those without an event time."""
 
     side: Side
     how: JoinType
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the state has besides those of the input."""
+        """The columns that the state adds to those of the input."""
         return START, HASH, ROW, ARRIVED
 
     @property
     def spec(self) -> StateTableSpec:
-        """The timeline of the rows by window; all rows of a window have one time."""
+        """The timeline of the rows by window; all rows of a window have the same time."""
         added = [
             pa.field(START, self.side.schema.field(self.side.time).type, nullable=False),
             whole_number(HASH),
@@ -83,9 +83,9 @@ class WindowState:
         return state.timeline(self.spec.name)
 
     def put(self, hashes: Hashes, rows: pa.Table, open_: OpenWindows, state: State, context: EpochContext) -> None:
-        """Keep rows with an event time, each in all its open windows. `hashes` are those of the keys."""
+        """Put rows with an event time, each into all its open windows. `hashes` are those of the keys."""
         spec, times = self.spec, self.side.times(rows)
-        numbers = context.row_numbers(len(times)).to_numpy()  # a row has the same in each window
+        numbers = context.row_numbers(len(times)).to_numpy()  # a row has the same number in each window
         step = max(1, _ROWS_MAX // open_.window.windows_of_a_row)
         for first in range(0, len(times), step):
             assigned = open_.assigned(times[first : first + step])
@@ -101,7 +101,7 @@ class WindowState:
             self.timeline(state).put(its_hashes, shaped(spec.schema, its_rows, added))
 
     def put_timeless(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
-        """Keep rows without an event time until the epoch's end."""
+        """Keep rows without an event time until the end of the epoch."""
         added = {
             ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
             ROW: context.row_numbers(rows.num_rows),
@@ -109,12 +109,12 @@ class WindowState:
         state.timeline(self._timeless.name).put(hashes, shaped(self._timeless.schema, rows, added))
 
     def timeless(self, state: State) -> Iterator[pa.Table]:
-        """The rows without an event time that came in this epoch, in pieces."""
+        """The rows without an event time that arrived in this epoch, in pieces."""
         if self._keeps_unmatched:
             yield from state.timeline(self._timeless.name).scan(None, None)
 
-    def forget_timeless(self, state: State) -> None:
-        """Let them go: they have come out."""
+    def expire_timeless(self, state: State) -> None:
+        """Expire the rows without an event time once they are emitted."""
         if self._keeps_unmatched:
             state.timeline(self._timeless.name).expire(1)
 

@@ -2,7 +2,7 @@
 
 Reading order
 
-    process_epoch   what is called when, and with what
-    process_expiry  state that is forgotten
-    pending_output  what was emitted while rows were taken in
+    process_epoch   when the methods are called, and with what
+    process_expiry  state that expires
+    pending_output  output emitted by `on_rows`
 """

@@ -1,4 +1,4 @@
-"""Rows that come out while rows are taken in: kept in the state until the epoch's changes are asked for."""
+"""Output of `on_rows`, kept in the state until the end of the epoch."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
-class Out:
-    """In the state, so that they may be more than fits into memory, and the operator remembers nothing by itself.
+class PendingOutput:
+    """Output rows, kept in the state because they may not fit into memory and an operator is stateless.
 
-    Nothing is left of them at the epoch's end, not even tombstones: they have expired.
+    All have expired at the end of the epoch, without tombstones.
     """
 
     def __init__(self, spec: StateTableSpec, output: pa.Schema, state: State, context: EpochContext) -> None:
@@ -27,17 +27,17 @@ class Out:
         self._context = context
 
     def put(self, rows: pa.Table) -> None:
-        """Keep rows of the epoch; they have the output's columns."""
+        """Keep rows with the output's columns."""
         if rows.num_rows == 0:
             return
         numbers = self._context.row_numbers(rows.num_rows).view(self._schema.field(NUMBER).type)
-        # All in one shard, whichever their keys are of: so they are never sorted, and come out as they went in.
+        # All in one shard, whatever their keys: so they are never sorted, and keep their order.
         first = shard_range(self._context.shards[0], self._context.of).lo
         hashes = np.full(rows.num_rows, first, dtype=np.uint64)
         self._timeline.put(hashes, pa.Table.from_arrays([numbers, *rows.columns], schema=self._schema))
 
-    def taken(self) -> Iterator[pa.Table]:
-        """All rows that were kept, in pieces; then they are gone."""
+    def drain(self) -> Iterator[pa.Table]:
+        """All kept rows, in pieces; then they expire."""
         until_us = None
         for piece in self._timeline.scan(None, None):
             if piece.num_rows:

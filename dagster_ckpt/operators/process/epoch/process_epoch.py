@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.process.due_timers import DueTimeline
-from dagster_ckpt.operators.process.epoch.pending_output import Out
+from dagster_ckpt.operators.process.epoch.pending_output import PendingOutput
 from dagster_ckpt.operators.process.epoch.process_expiry import Expiry
 from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction
 from dagster_ckpt.operators.process.process_tables import EXPIRY, OUT, SEEN, TIME, TIMERS
@@ -30,8 +30,8 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline, StateTableSpec
 def called(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where: str) -> pa.Table:
     """What the call returns: a table of `output`, empty for None. `where` names the method, at the end of each message.
 
-    `keys` are the call's: where `output` has all columns of a key, no other key may come out. Raises
-    `InvalidPipelineError` for what is no such table, `CheckpointDeclinedError` for an error that is not ours.
+    `keys` are those of the call: if `output` has all key columns, no other key may be returned. Raises
+    `InvalidPipelineError` for an invalid table, `CheckpointDeclinedError` for an error of the user's code.
     """
     try:
         made = call()
@@ -39,7 +39,7 @@ def called(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where:
         raise
     except Exception as error:
         raise CheckpointDeclinedError(
-            "the process function raised an error: mend it, or the rows that it cannot take. Nothing of the epoch is "
+            "the process function raised an error: fix it, or the rows that it cannot process. Nothing of the epoch is "
             f"committed, and nothing is lost. {where}{_line(error.__traceback__)}, "
             f"error={type(error).__name__}: {error}"
         ) from error
@@ -52,24 +52,24 @@ def called(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where:
 
 
 def _line(trace: TracebackType | None) -> str:
-    """Where in the user's method it was raised: below this module's frame, and that of the call."""
+    """The line in the user's method that raised: below the frames of this module and of the call."""
     inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
     return "" if inner is None else f", line={inner.tb_lineno}"
 
 
 TIMERS_FIRED = "timers_fired"
-"""Timers that were given to `on_watermark`."""
+"""Timers passed to `on_watermark`."""
 KEYS_EXPIRED = "keys_expired"
-"""Keys whose state was forgotten."""
+"""Keys whose state expired."""
 
 _BEGUN = "_process_begun"
 _NEWEST_US = "_process_newest_us"
-"""The greatest event time of the rows that the task has taken in in this epoch; not there before the first."""
+"""The greatest event time of the task's rows in this epoch; absent before the first."""
 
 
 @dataclass(frozen=True)
 class ProcessEpoch:
-    """What there is to do in an epoch; it knows nothing that is not in the state or the context."""
+    """The work of an epoch; all its memory is in the state and the context."""
 
     function: ProcessFunction
     pipeline: Pipeline
@@ -79,11 +79,11 @@ class ProcessEpoch:
     context: EpochContext
 
     def begin(self) -> Iterator[pa.Table]:
-        """What was due before any row of the epoch came, once in an epoch: timers, then state that expires.
+        """Fire due timers, then expire state, before any row of the epoch; only once in an epoch.
 
-        First, because no row of the epoch is before the watermark: so timers see what they would have seen, had the
-        watermark come in an epoch of its own. A table comes after each step, be it empty: between steps the caller may
-        write down what the state holds in memory.
+        First, because no row of the epoch is before the watermark: so timers see the same state as if the watermark had
+        advanced in a separate epoch. Yields a table after each step, even if empty: between steps the caller may flush
+        the state held in memory.
         """
         if not self.context.counters[_BEGUN]:
             self.context.counters[_BEGUN] += 1
@@ -94,7 +94,7 @@ class ProcessEpoch:
                     yield self.pipeline.output.empty_table()
 
     def fire(self) -> Iterator[pa.Table]:
-        """Call `on_watermark` for all timers that are due, those of a key one after another; what it returns."""
+        """Call `on_watermark` for all due timers, those of a key one after another; yields its output."""
         watermark_us = self.context.watermark_us
         if self.timers is None or watermark_us is None:
             return
@@ -102,30 +102,30 @@ class ProcessEpoch:
             yield self._fired(piece)
 
     def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
-        """Call `on_rows` with rows of which none is late."""
+        """Call `on_rows` with rows; none of them may be late."""
         keys = CallKeys.of(hashes, rows.select(self._keys))
         self._see(rows)
         if self.expiry is not None:
-            assert self.event_time is not None, "checks lets no state expire without an event time"
-            self.expiry.saw(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
+            assert self.event_time is not None, "checks require an event time for state that expires"
+            self.expiry.record_rows(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
         where = self._where("on_rows")
-        state = self._reached(keys, where, None)
+        state = self._keyed_state(keys, where, None)
         made = self._called(lambda: self.function.on_rows(rows, state, self._process_context), keys, where)
         if self.timers is not None:
             self.timers.write()
         self.out.put(made)
 
     def end(self) -> None:
-        """Have entries that were worked off expire: so nothing is left of them, not even tombstones."""
+        """Expire processed entries, so that not even tombstones remain."""
         if self.context.watermark_us is not None:
             for name in (TIMERS, EXPIRY):
                 if name in self._specs:
                     self.state.timeline(name).expire(self.context.watermark_us + 1)
 
     @cached_property
-    def out(self) -> Out:
-        """What comes out while rows are taken in."""
-        return Out(self._specs[OUT], self.pipeline.output, self.state, self.context)
+    def out(self) -> PendingOutput:
+        """The output of `on_rows`."""
+        return PendingOutput(self._specs[OUT], self.pipeline.output, self.state, self.context)
 
     @cached_property
     def timers(self) -> DueTimeline | None:
@@ -136,7 +136,7 @@ class ProcessEpoch:
 
     @cached_property
     def expiry(self) -> Expiry | None:
-        """What makes state expire; None: nothing does."""
+        """The expiry of state; None: state does not expire."""
         if self.expire_after_us is None:
             return None
         return Expiry(self.expire_after_us, self.state, self._specs[SEEN], self._specs[EXPIRY], self._bytes_max)
@@ -154,29 +154,29 @@ class ProcessEpoch:
         return self.context.memory_bytes // 4
 
     def _fired(self, timers: pa.Table) -> pa.Table:
-        """Call `on_watermark` with timers, one of each key; before, state that had expired by then is forgotten."""
+        """Call `on_watermark` with timers, one of each key, after deleting state that expired before them."""
         keys = CallKeys.of(hashes_in(timers), timers.select(self._keys))
         times_us = np.empty(len(keys), dtype=np.int64)
         times_us[keys.which] = micros(timers.column(TIME))
         if self.expiry is not None:
-            self.context.counters[KEYS_EXPIRED] += self.expiry.lapse(keys, times_us, self._forget)
+            self.context.counters[KEYS_EXPIRED] += self.expiry.expire_by(times_us, keys, self._forget)
         where = self._where("on_watermark")
-        state = self._reached(keys, where, times_us)
+        state = self._keyed_state(keys, where, times_us)
         given = timers.select([*self._keys, TIME])
         made = self._called(lambda: self.function.on_watermark(given, state, self._process_context), keys, where)
         self.context.counters[TIMERS_FIRED] += timers.num_rows
         if self.expiry is not None:
-            self.expiry.kept(keys, times_us)
+            self.expiry.record_timers(keys, times_us)
         return made
 
     def _called(self, call: Callable[[], object], keys: CallKeys, where: str) -> pa.Table:
-        """What the call returns, as the stream's table has it."""
+        """What the call returns, in the types of the stream's table."""
         return called(call, self.function.output, keys, where).cast(self.pipeline.output)
 
     def _forget(self, keys: CallKeys) -> None:
         KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
 
-    def _reached(self, keys: CallKeys, where: str, fired_us: Positions | None) -> KeyedState:
+    def _keyed_state(self, keys: CallKeys, where: str, fired_us: Positions | None) -> KeyedState:
         timers = None if self.timers is None else Timers(self.timers, keys, where, self._reach, fired_us)
         return KeyedState(self.function.state, self.state, keys, where, timers)
 
@@ -189,7 +189,7 @@ class ProcessEpoch:
 
     @property
     def _reach(self) -> Reach:
-        assert self.function.timers_within is not None, "a function with timers says how far they lie"
+        assert self.function.timers_within is not None, "a function with timers declares timers_within"
         of_epoch = self.context.counters.get(_NEWEST_US)
         known = [us for us in (*self.context.event_times_us, of_epoch) if us is not None]
         return Reach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))

@@ -1,4 +1,4 @@
-"""State that is forgotten when its key had no row for a while."""
+"""Expiry of the state of keys without new rows."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,14 +17,14 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 _UNKNOWN = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
 _AT_ONCE_US = -62_135_596_800_000_000
-"""The year 1. Where no time of a key is known yet, its entry is looked at as soon as there is a watermark."""
+"""The year 1. While the time of a key is unknown, its entry is due as soon as there is a watermark."""
 
 
 class Expiry:
     """A key expires `after_us` after its last row. A row without an event time counts as one at the watermark.
 
-    `SEEN` has the last row of each key; `EXPIRY` an entry for each, that is looked at when its time has come and put
-    again where there were rows since. So a row costs one look-up and no entry, and what expires one scan.
+    `SEEN` has the time of the last row of each key; `EXPIRY` has an entry for each key, which is checked when it is due
+    and put again if there were rows since. So a row costs one look-up and no entry, and expiry costs one scan.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Expiry:
         self._keys = list(seen.keys)
         self._timeline = DueTimeline(state.timeline(EXPIRY), expiry, bytes_max)
 
-    def saw(self, keys: CallKeys, times: pa.Array, watermark_us: int | None) -> None:
-        """Rows of these keys have come, with these event times."""
+    def record_rows(self, keys: CallKeys, times: pa.Array, watermark_us: int | None) -> None:
+        """Record rows of these keys, with these event times."""
         floor = _UNKNOWN if watermark_us is None else watermark_us
         last_us = np.full(len(keys), floor)
         known = times.is_valid().to_numpy(zero_copy_only=False)
@@ -49,26 +49,26 @@ class Expiry:
         later = np.flatnonzero(is_new | (last_us > before_us))
         self._put_seen(keys, later, last_us[later], chosen(found, later))
         new = np.flatnonzero(is_new)
-        self._look(keys, new, self._ends(last_us[new]))
+        self._check_at(keys, new, self._ends(last_us[new]))
         self._timeline.write()
 
-    def kept(self, keys: CallKeys, times_us: Positions) -> None:
-        """Timers of these times have been given, one for each key: state that was put counts as of then.
+    def record_timers(self, keys: CallKeys, times_us: Positions) -> None:
+        """Record fired timers, one for each key: state that they put starts its time to live at the timer.
 
-        For keys that have no rows any more alone: where there was one, its time says when the key expires.
+        Only for keys without an entry in `SEEN`: otherwise the key expires by its last row.
         """
         written = np.flatnonzero(keys.written)
         found = self._seen.get(keys.hashes[written], take(keys.keys, written))
         absent = np.flatnonzero(~found.present)
         new = written[absent]
         self._put_seen(keys, new, times_us[new], chosen(found, absent))
-        self._look(keys, new, self._ends(times_us[new]))
+        self._check_at(keys, new, self._ends(times_us[new]))
         self._timeline.write()
 
-    def lapse(self, keys: CallKeys, times_us: Positions, forget: Callable[[CallKeys], None]) -> int:
-        """Forget those of n keys that have expired by the time given for each; how many there were.
+    def expire_by(self, times_us: Positions, keys: CallKeys, forget: Callable[[CallKeys], None]) -> int:
+        """Delete those of n keys that have expired by the time given for each; returns their number.
 
-        Their entries in `EXPIRY` stay until they are looked at, and then there is nothing to forget.
+        Their entries in `EXPIRY` stay until they are due, and then have no effect.
         """
         found = self._seen.get(keys.hashes, keys.keys)
         known = np.flatnonzero(found.present)
@@ -78,7 +78,7 @@ class Expiry:
         return int(has_ended.sum())
 
     def expire(self, watermark_us: int, forget: Callable[[CallKeys], None]) -> Iterator[int]:
-        """Forget all keys that the watermark says have expired, some at a time; how many each time."""
+        """Delete all keys that have expired at the watermark, in batches; yields the number in each."""
         for piece in self._timeline.due(watermark_us + 1):
             keys = CallKeys.of(hashes_in(piece), piece.select(self._keys))
             found = self._seen.get(keys.hashes, keys.keys)
@@ -89,7 +89,7 @@ class Expiry:
             self._put_seen(keys, known[begins], last_us[begins], chosen(found, known[begins]))
             ends_us = self._ends(last_us)
             stays = ends_us > watermark_us
-            self._look(keys, known[stays], ends_us[stays])
+            self._check_at(keys, known[stays], ends_us[stays])
             self._release(keys, known[~stays], found, forget)
             yield int((~stays).sum())
 
@@ -109,8 +109,8 @@ class Expiry:
         columns = [*take(keys.keys, which).columns, times]
         self._seen.put(keys.hashes[which], pa.Table.from_arrays(columns, schema=self._schema), before)
 
-    def _look(self, keys: CallKeys, which: Positions, times_us: Positions) -> None:
-        """Have these keys looked at again at these times."""
+    def _check_at(self, keys: CallKeys, which: Positions, times_us: Positions) -> None:
+        """Put entries to check these keys at these times."""
         its_keys, hashes = take(keys.keys, which), keys.hashes[which]
         self._timeline.put(hashes, entries(self._timeline.spec, times_us, hashes, its_keys))
 

@@ -1,4 +1,4 @@
-"""What the methods of a process function are given.
+"""State and timers as the methods of a process function see them.
 
 Reading order
 

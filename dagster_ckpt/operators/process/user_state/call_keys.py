@@ -1,4 +1,4 @@
-"""The keys of one call of a process function, and which of them its code means."""
+"""The keys of one call of a process function, and look-ups of given keys among them."""
 
 from dataclasses import dataclass
 
@@ -16,21 +16,21 @@ _SPELLED_MAX = 200
 
 @dataclass(frozen=True)
 class CallKeys:
-    """The n distinct keys of the rows, or timers, that a call is given: for them alone it may reach state.
+    """The n distinct keys of a call's rows or timers: the call may access the state of these keys alone.
 
-    No other key's hash is known here, and another key may be of another task.
+    The hashes of other keys are unknown here, and another key may belong to another task.
     """
 
     rows: pa.Table
     """The key columns of the call's rows."""
     which: Positions
-    """Of each of these rows, its key: a number below n."""
+    """The key of each of these rows: a number below n."""
     hashes: Hashes
-    """Of each key, ascending."""
+    """The hash of each key, ascending."""
     keys: pa.Table
     """Each key once."""
     written: Mask
-    """Of each key whether the call has put any state for it; whoever puts some says so."""
+    """Whether the call has put state for each key; set by the code that puts it."""
 
     @classmethod
     def of(cls, hashes: Hashes, rows: pa.Table) -> "CallKeys":
@@ -46,37 +46,37 @@ class CallKeys:
         return len(self.hashes)
 
     def find(self, given: object, where: str) -> Positions:
-        """The number of the key of each row of a table, which may have other columns too.
+        """The key number of each row of a table, which may have other columns too.
 
-        Raises `InvalidPipelineError` for a key that is none of these; `where` is the end of the message.
+        Raises `InvalidPipelineError` for a key that is not one of these; `where` is the end of the message.
         """
         asked = with_columns(given, self.rows.schema, where)
         found = self._found(asked)
         foreign = np.flatnonzero(found >= len(self))
         if len(foreign):
             raise InvalidPipelineError(
-                "state can be reached only for keys of the rows, or timers, of this very call: take the keys from "
+                "a call can access only the state of the keys of its rows or timers: take the keys from "
                 f"there. key={spelled(asked, int(foreign[0]))}, others={len(foreign) - 1}, {where}"
             )
         return found
 
     def check_output(self, made: pa.Table, where: str) -> None:
-        """Refuse rows that come out of the call with the key columns, and with a key that is none of these.
+        """Raise `InvalidPipelineError` if the output of the call has a key that is not one of these.
 
-        `made` has all key columns. Raises `InvalidPipelineError`, with the column that was changed.
+        `made` has all key columns. The error names the column that was changed.
         """
         asked = pa.Table.from_arrays(made.select(self.rows.schema.names).columns, schema=self.rows.schema)
         foreign = np.flatnonzero(self._found(asked) >= len(self))
         if len(foreign):
             row = int(foreign[0])
             raise InvalidPipelineError(
-                "key columns come out as they went in, and this key is none of the rows, or timers, of the call: give "
-                f"what you make of it another name in `output`. column={self._changed(asked, row)}, "
+                "key columns are emitted unchanged, and this key is not one of the rows or timers of the call: give "
+                f"a changed column another name in `output`. column={self._changed(asked, row)}, "
                 f"key={spelled(asked, row)}, others={len(foreign) - 1}, {where}"
             )
 
     def _changed(self, asked: pa.Table, row: int) -> str:
-        """The first column whose value no key of the call has; where they are only mixed up, all."""
+        """The first column whose value no key of the call has; all columns if only their combination is new."""
         for name in asked.column_names:
             codes = value_codes(joined([flat(asked.column(name).slice(row, 1)), flat(self.keys.column(name))]))
             if not (codes[1:] == codes[0]).any():
@@ -84,20 +84,20 @@ class CallKeys:
         return ", ".join(asked.column_names)
 
     def _found(self, asked: pa.Table) -> Positions:
-        """The number of the key of each row; for another key one that is none."""
+        """The key number of each row; n or more for a key that is not one of these."""
         if asked.equals(self.rows):
             return self.which
         columns = [flat(column) for column in pa.concat_tables([self.keys, asked]).columns]
         everything = pa.Table.from_arrays(columns, schema=self.keys.schema)
         groups = key_order(row_numbers(columns), everything)
         found = np.empty(everything.num_rows, dtype=np.int64)
-        # Equal rows stay in their order, so the first of them is the known one, where there is one.
+        # The order of equal rows is stable, so the first of them is a known key, if there is one.
         found[groups.order] = np.repeat(groups.order[groups.starts], groups.sizes)
         return found[len(self) :]
 
 
 def distinct(which: Positions, count: int) -> tuple[Positions, Positions]:
-    """The numbers below `count` that occur, ascending, and of each number its place among them."""
+    """The numbers below `count` that occur, ascending, and the place of each number among them."""
     occurs = np.zeros(count, dtype=np.bool_)
     occurs[which] = True
     places = np.cumsum(occurs) - 1
@@ -105,7 +105,7 @@ def distinct(which: Positions, count: int) -> tuple[Positions, Positions]:
 
 
 def spelled(rows: pa.Table, row: int) -> str:
-    """One row, for people."""
+    """One row, for messages."""
     [values] = rows.slice(row, 1).to_pylist()
     text = repr(values)
     return text if len(text) <= _SPELLED_MAX else f"{text[:_SPELLED_MAX]}..."

@@ -1,4 +1,4 @@
-"""All state of a process function, as one of its calls reaches it."""
+"""All state of a process function, for the keys of one call."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from dagster_ckpt.operators.process.user_state.value_state import Values
 
 
 class KeyedState:
-    """The state of the keys that a call is given, by the names that the function declared; good for that call alone."""
+    """The state of the keys of a call, by its declared names; valid only during that call."""
 
     def __init__(
         self, declared: Mapping[str, StateKind], state: State, keys: CallKeys, where: str, timers: Timers | None = None
     ) -> None:
-        """`where` says which method is called: the end of each message. `timers`: the function sets some."""
+        """`where` names the method, at the end of each message. `timers`: None if the function sets none."""
         self._declared = declared
         self._state = state
         self._keys = keys
@@ -29,33 +29,29 @@ class KeyedState:
         """The `ValueState` of this name."""
         kind = self._kind(name)
         if isinstance(kind, ListState):
-            raise InvalidPipelineError(
-                f"this state is a list: reach it by state.list(name). state={name}, {self._where}"
-            )
+            raise InvalidPipelineError(f"this state is a list: use state.list(name). state={name}, {self._where}")
         return Values(self._state.table(state_table(name)), kind.schema, self._keys, f"state={name}, {self._where}")
 
     def list(self, name: str) -> Lists:
         """The `ListState` of this name."""
         kind = self._kind(name)
         if not isinstance(kind, ListState):
-            raise InvalidPipelineError(
-                f"this state is a value: reach it by state.value(name). state={name}, {self._where}"
-            )
+            raise InvalidPipelineError(f"this state is a value: use state.value(name). state={name}, {self._where}")
         rows, sizes = self._state.table(state_table(name)), self._state.table(size_table(name))
         return Lists(rows, sizes, kind.schema, self._keys, f"state={name}, {self._where}")
 
     @property
     def timers(self) -> Timers:
-        """Where timers are set."""
+        """The timers of the keys."""
         if self._timers is None:
             raise InvalidPipelineError(
-                "the function sets no timers, as it says: give its class `timers_within`, such as "
+                "the function declares no timers: give its class `timers_within`, such as "
                 f"timedelta(minutes=10), and its stream an event time by with_watermark(column, delay). {self._where}"
             )
         return self._timers
 
     def forget(self) -> None:
-        """Forget all values and lists of all keys of the call."""
+        """Delete all values and lists of all keys of the call."""
         for name, kind in self._declared.items():
             if isinstance(kind, ListState):
                 self.list(name).clear(self._keys.keys)

@@ -1,4 +1,4 @@
-"""A list state, as a call of a process function reaches it."""
+"""A list state, for the keys of one call of a process function."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,13 @@ _ROWS_FIELD = pa.field(ROWS, pa.int64(), nullable=False)
 
 
 class Lists:
-    """Any number of rows for each key. Good for one call alone, and for the keys of its rows or timers.
+    """Any number of rows for each key. Valid only during one call, and for the keys of its rows or timers.
 
-    All verbs take a table with the key columns; raise `InvalidPipelineError` for one that does not fit.
+    All methods take a table with the key columns, and raise `InvalidPipelineError` for a table that does not fit.
     """
 
     def __init__(self, rows: StateTable, sizes: StateTable, schema: pa.Schema, keys: CallKeys, where: str) -> None:
-        """`schema` has the columns beside the key's; `where` says whose state it is, for messages."""
+        """`schema` has the columns besides the key's; `where` names the state, for messages."""
         self._rows = rows
         self._sizes = sizes
         self._schema = schema
@@ -34,7 +34,7 @@ class Lists:
     def get(self, keys: pa.Table) -> pa.Table:
         """All rows of n keys, key after key: `_key`, the position in `keys` (int64), and the state's columns.
 
-        Where a key is asked for twice, its rows are there twice. Other columns than the key's are not looked at.
+        If a key occurs twice, so do its rows. Columns other than the key's are ignored.
         """
         asked, back = distinct(self._keys.find(keys, self._where), len(self._keys))
         sizes, _ = self._sizes_of(asked)
@@ -67,7 +67,7 @@ class Lists:
         self._keys.written[asked] = True
 
     def clear(self, keys: pa.Table) -> None:
-        """Forget all rows of these keys, named any number of times; a key without any is no error."""
+        """Delete all rows of these keys; keys may repeat, and a key without rows is no error."""
         asked, _ = distinct(self._keys.find(keys, self._where), len(self._keys))
         sizes, found = self._sizes_of(asked)
         _, hashes, named = self._entries(asked, sizes)
@@ -77,20 +77,20 @@ class Lists:
         self._sizes.delete(self._keys.hashes[asked], take(self._keys.keys, asked), before=found)
 
     def _sizes_of(self, asked: Positions) -> tuple[Positions, Found]:
-        """How many rows each of these keys has, and the answer that reports it."""
+        """The number of rows of each of these keys, and the result of the look-up."""
         found = self._sizes.get(self._keys.hashes[asked], take(self._keys.keys, asked))
         sizes = np.zeros(len(asked), dtype=np.int64)
         sizes[found.present] = flat(found.rows.column(ROWS)).to_numpy()
         return sizes, found
 
     def _entries(self, asked: Positions, sizes: Positions) -> tuple[Positions, Hashes, pa.Table]:
-        """All rows that these keys have: of which of them each is, its hash, and its key in the table."""
+        """All rows of these keys: the position of each row's key, its hash, and its key in the table."""
         owners = np.repeat(np.arange(len(asked)), sizes)
         hashes, named = self._named(asked[owners], stretches(np.zeros_like(sizes), sizes))
         return owners, hashes, named
 
     def _named(self, which: Positions, places: Positions) -> tuple[Hashes, pa.Table]:
-        """The hashes and the keys, in the table, of the rows at these places in the lists of these keys."""
+        """The hashes and table keys of the rows at these places in the lists of these keys."""
         index = pa.array(places)
         keys = take(self._keys.keys, which).append_column(_INDEX_FIELD, index)
         return subkey_hashes(self._keys.hashes[which], [index]), keys

@@ -1,4 +1,4 @@
-"""Event-time timers, as a call of a process function sets them."""
+"""Event-time timers, for the keys of one call of a process function."""
 
 from dataclasses import dataclass
 
@@ -18,17 +18,17 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How late a timer may be set, so that the flush at the end of the input fires each that rows have set.
+    """The latest time of a timer, so that the flush at the end of the input fires every timer set by rows.
 
-    `newest_us` is the greatest event time of the stream so far (None: there is none), `within_us` how far beyond it, or
-    beyond the timer that is fired, a timer may lie. The watermark goes no further than `WATERMARK_US_MAX`.
+    `newest_us` is the greatest event time of the stream so far (None: there is none), `within_us` the furthest a timer
+    may be after it, or after the timer that fires. The watermark is at most `WATERMARK_US_MAX`.
     """
 
     newest_us: int | None
     within_us: int
 
     def latest_us(self, count: int, fired_us: Positions | None) -> Positions:
-        """The latest time of each of so many timers; `fired_us` are the times of the timers that set them, if any."""
+        """The latest time of each of `count` timers; `fired_us` are the times of the timers that set them, if any."""
         by_rows = _NEVER if self.newest_us is None else min(self.newest_us + self.within_us, WATERMARK_US_MAX)
         if fired_us is None:
             return np.full(count, by_rows)
@@ -39,16 +39,16 @@ class Reach:
 
 
 class Timers:
-    """A timer is a key and a time: set twice, it is one. Good for one call alone, and for the keys it was given.
+    """A timer is a key and a time: set twice, it is one. Valid only during one call, and for its keys.
 
-    Both verbs take a table with the key columns and as many times, of the event time's type; where the time is null
-    there is no timer. They raise `InvalidPipelineError` for what does not fit.
+    Both methods take a table with the key columns and as many times, of the event time's type; a null time sets no
+    timer. They raise `InvalidPipelineError` for arguments that do not fit.
     """
 
     def __init__(
         self, timeline: DueTimeline, keys: CallKeys, where: str, reach: Reach, fired_us: Positions | None = None
     ) -> None:
-        """`fired_us`: the call is given timers, not rows; of each key the time of its one."""
+        """`fired_us`: the time of the fired timer of each key; None if the call has rows."""
         self._timeline = timeline
         self._keys = keys
         self._where = where
@@ -56,11 +56,11 @@ class Timers:
         self._fired_us = fired_us
 
     def set(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
-        """Have these keys given to `on_watermark` once the watermark has reached these times.
+        """Pass these keys to `on_watermark` once the watermark has reached these times.
 
-        A time is at most `timers_within` after the newest event time of the stream so far: further than that the
-        flush at the end of the input does not go. In `on_watermark` it may also be that much after the timer that was
-        given, and it must lie after that one, or it would never end.
+        A time is at most `timers_within` after the newest event time of the stream so far, which is as far as the flush
+        at the end of the input goes. In `on_watermark` it may also be that far after the fired timer, and it must be
+        after it, or the loop would never end.
         """
         which, times_us = self._pairs(keys, times)
         self._check_reach(which, times_us)
@@ -69,16 +69,16 @@ class Timers:
             if len(early):
                 key = spelled(take(self._keys.keys, which[early[:1]]), 0)
                 raise InvalidPipelineError(
-                    "a timer sets the next one for a later time than its own, or the watermark would never get past "
+                    "a timer must set the next one for a later time, or the watermark would never get past "
                     f"it. key={key}, time={spelled_time(times_us[early[0]], self._type)}, {self._where}"
                 )
         self._timeline.put(self._keys.hashes[which], self._entries(which, times_us))
 
     def clear(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> None:
-        """Take timers back; one that was not set is no error.
+        """Clear timers; one that was not set is no error.
 
-        In `on_watermark` those of a later time than the timer that was given, also where the watermark has reached
-        them: their turn has not come.
+        In `on_watermark` this clears timers later than the fired one, even if the watermark has reached them: their
+        turn has not come.
         """
         which, times_us = self._pairs(keys, times)
         if self._fired_us is not None:
@@ -97,11 +97,11 @@ class Timers:
         time = spelled_time(times_us[first], self._type)
         if latest_us[first] == _NEVER:
             raise InvalidPipelineError(
-                "a timer goes by event time, and no row of the stream had one so far: set timers for rows with an "
+                "timers use event time, and no row of the stream had one so far: set timers for rows with an "
                 f"event time. key={key}, time={time}, {self._where}"
             )
         raise InvalidPipelineError(
-            "this timer lies further than `timers_within` after the newest row, so on_end='flush' would not fire it: "
+            "this timer is further than `timers_within` after the newest row, so on_end='flush' would not fire it: "
             f"declare a longer `timers_within`, or set an earlier time. key={key}, time={time}, "
             f"latest={spelled_time(latest_us[first], self._type)}, {self._where}"
         )
@@ -111,7 +111,7 @@ class Timers:
         return self._timeline.spec.schema.field(TIME).type
 
     def _pairs(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> tuple[Positions, Positions]:
-        """Distinct keys and times, without those whose time is null."""
+        """Distinct keys and times, without null times."""
         which = self._keys.find(keys, self._where)
         times = self._checked(times, len(which))
         if times.null_count:
@@ -141,5 +141,5 @@ class Timers:
 
 
 def spelled_time(time_us: int, type_: pa.DataType) -> str:
-    """A time for people, also one that Python has no year for."""
+    """A time for messages, even one beyond the years of Python."""
     return str(pa.array([time_us]).view(type_).cast(pa.string())[0])

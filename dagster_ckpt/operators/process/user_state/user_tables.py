@@ -1,4 +1,4 @@
-"""Tables that the user's code hands over: each has the columns it must have, or an error says which is wrong."""
+"""Checks of tables from the user's code: each has the required columns, or an error names the wrong one."""
 
 import pyarrow as pa
 
@@ -8,10 +8,10 @@ from dagster_ckpt.nullability import differs_in_nulls_alone
 
 
 def with_columns(given: object, schema: pa.Schema, where: str) -> pa.Table:
-    """These columns of the table, one array each. `where` says which method, and of what: the end of the message.
+    """These columns of the table, one array each. `where` names the method and the state, at the end of each message.
 
-    A nested column may say otherwise than `schema` what within it can be null: what is null there counts. Raises
-    `InvalidPipelineError` for a column that is missing, has another type, or a null it must not have.
+    The nullability within a nested column may differ from `schema` as long as the values have no such null. Raises
+    `InvalidPipelineError` for a column that is missing, has another type, or has a null that is not allowed.
     """
     if not isinstance(given, pa.Table):
         raise InvalidPipelineError(f"give a pyarrow.Table. given={type(given).__name__}, {where}")
@@ -25,7 +25,7 @@ def with_columns(given: object, schema: pa.Schema, where: str) -> pa.Table:
 
 
 def with_columns_alone(given: object, schema: pa.Schema, where: str) -> pa.Table:
-    """The same of a table that has no other columns; their order is nothing."""
+    """As `with_columns`, for a table that has no other columns, in any order."""
     table = with_columns(given, schema, where)
     if others := [name for name in _names(given) if name not in schema.names]:
         raise InvalidPipelineError(
@@ -35,7 +35,7 @@ def with_columns_alone(given: object, schema: pa.Schema, where: str) -> pa.Table
 
 
 def of_schema(given: object, schema: pa.Schema, where: str) -> pa.Table:
-    """The same of a table whose columns are in this order too."""
+    """As `with_columns_alone`, for a table whose columns are in this order."""
     table = with_columns_alone(given, schema, where)
     if _names(given) != schema.names:
         raise InvalidPipelineError(
@@ -46,7 +46,7 @@ def of_schema(given: object, schema: pa.Schema, where: str) -> pa.Table:
 
 
 def _names(given: object) -> list[str]:
-    assert isinstance(given, pa.Table), "it was found to be one"
+    assert isinstance(given, pa.Table), "with_columns has checked it"
     return list(given.column_names)
 
 
@@ -72,9 +72,9 @@ def _of_type(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
 
 
 def _undeclared_nulls(column: pa.Array, type_: pa.DataType) -> str | None:
-    """Where within the column a null is that its type does not allow; None: nowhere.
+    """The path within the column of a null that its type does not allow; None if there is none.
 
-    What lies below a null does not count: there is nothing that could be null.
+    Values below a null do not count.
     """
     values = by_itself(column.drop_null())
     if pa.types.is_struct(type_):
@@ -93,9 +93,9 @@ def _undeclared_nulls(column: pa.Array, type_: pa.DataType) -> str | None:
 
 
 def _redeclared(column: pa.Array, field: pa.Field) -> pa.Array:
-    """The same values in the field's type, which differs in what may be null alone.
+    """The same values in the field's type, which differs in nullability alone.
 
-    A cast refuses nulls that lie below a null; the bytes of a batch say nothing of what may be null.
+    A cast rejects nulls below a null; the bytes of a record batch do not depend on nullability.
     """
     data = pa.record_batch([column], names=[field.name]).serialize()
     return pa.ipc.read_record_batch(data, pa.schema([field])).column(0)

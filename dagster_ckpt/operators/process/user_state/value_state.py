@@ -1,4 +1,4 @@
-"""A value state, as a call of a process function reaches it."""
+"""A value state, for the keys of one call of a process function."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,13 @@ PRESENT = "_present"
 
 
 class Values:
-    """At most one row for each key. Good for one call alone, and for the keys of its rows or timers.
+    """At most one row for each key. Valid only during one call, and for the keys of its rows or timers.
 
-    All verbs take a table with the key columns; raise `InvalidPipelineError` for one that does not fit.
+    All methods take a table with the key columns, and raise `InvalidPipelineError` for a table that does not fit.
     """
 
     def __init__(self, table: StateTable, schema: pa.Schema, keys: CallKeys, where: str) -> None:
-        """`schema` has the columns beside the key's; `where` says whose state it is, for messages."""
+        """`schema` has the columns besides the key's; `where` names the state, for messages."""
         self._table = table
         self._schema = schema
         self._keys = keys
@@ -29,9 +29,9 @@ class Values:
         """The keys of the last `get` and their rows, where nothing was written since."""
 
     def get(self, keys: pa.Table) -> pa.Table:
-        """A row for each of n keys, in their order: the state's columns, null where it has none, and `_present`.
+        """A row for each of n keys, in their order: the state's columns, null if it has none, and `_present`.
 
-        A key may be asked for any number of times; other columns than the key's are not looked at.
+        Keys may repeat; columns other than the key's are ignored.
         """
         asked, back = distinct(self._keys.find(keys, self._where), len(self._keys))
         found = self._table.get(self._keys.hashes[asked], take(self._keys.keys, asked))
@@ -56,14 +56,14 @@ class Values:
         if repeated.any():
             key = spelled(rows.select(keys.names), int(np.argmax(repeated)))
             raise InvalidPipelineError(
-                "a key has one row in a value state, and here it is put more than once: bring its rows together first, "
+                "a key has one row in a value state, and here it is put more than once: combine its rows first, "
                 f"or use a ListState. key={key}, {self._where}"
             )
         self._table.put(self._keys.hashes[which], rows, before=self._before(which))
         self._keys.written[which] = True
 
     def delete(self, keys: pa.Table) -> None:
-        """Forget the rows of these keys, named any number of times; a key without one is no error."""
+        """Delete the rows of these keys; keys may repeat, and a key without a row is no error."""
         gone, _ = distinct(self._keys.find(keys, self._where), len(self._keys))
         self._table.delete(self._keys.hashes[gone], take(self._keys.keys, gone), before=self._before(gone))
 

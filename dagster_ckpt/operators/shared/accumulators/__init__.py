@@ -1,4 +1,4 @@
-"""What an aggregate keeps for each group of rows: made from rows, merged, read.
+"""The state of an aggregate for each group of rows: built from rows, merged, read.
 
 Reading order
 
@@ -10,10 +10,10 @@ Reading order
 Kinds
     counts            rows, rows with a value, the greatest event time
     sums              totals
-    moments           mean and spread
+    moments           mean and variance
     extremes          the least and the greatest value
     edges             the first and the last value
-    distinct          different values, exactly
+    distinct          distinct values, exactly
     collected         the first values in an order, as a list
     sketches          approximate counts and quantiles
 

@@ -1,4 +1,4 @@
-"""What an aggregate keeps for each key: a few state columns, made from rows and joined with those kept before."""
+"""The state of an aggregate for each key: a few columns, built from rows and merged with earlier ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ class GroupedRows:
 
 
 class Accumulator(Protocol):
-    """A part of the state: pure, and the same however the rows are cut into batches.
+    """A part of the state: pure, and independent of how the rows are batched.
 
-    But for three things: floats are the same up to rounding, a t-digest up to its error, and whether a total on its way
-    leaves its type's range, which is an `OverflowError`, depends on the cut, as in Spark. A total that comes out is
-    always the exact one.
+    With three exceptions: floats agree up to rounding, a t-digest up to its error, and whether an intermediate total
+    leaves the range of its type, which raises `OverflowError`, depends on the batches, as in Spark. Any total that is
+    returned is exact.
     """
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """The state columns it keeps. Equal accumulators of several aggregates are kept once."""
+        """Its state columns. Equal accumulators of several aggregates are kept once."""
         ...
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
@@ -47,7 +47,7 @@ class Accumulator(Protocol):
         ...
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        """Its state columns over the rows of both sides. In `old` all columns are null where a key is new."""
+        """Its state columns over the rows of both sides. In `old` all columns are null for a new key."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""From a named aggregate and its column's type to what is kept for each key and what readers see."""
+"""From a named aggregate and its column's type to its state for each key and its output."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Types = Mapping[str, pa.DataType]
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """One output column: its field, what it keeps in the state, and how it is read from there."""
+    """One output column: its field, its state, and how to compute it from the state."""
 
     field: pa.Field
     accumulators: tuple[Accumulator, ...]
@@ -31,18 +31,18 @@ class AggregatePlan:
 
 
 Planner = Callable[[str, Aggregation, Types, str | None], AggregatePlan]
-"""Makes the plan of an aggregate that `checks` has let pass, from its name, the input and the event-time column."""
+"""Plans an aggregate that passed the `checks`, from its name, the input and the event-time column."""
 
 
 def plan(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
-    """The plan of an aggregate whose whole state lies with its group: a `Planner`."""
-    if aggregation.column is None:  # a count of rows, and those are counted anyhow
+    """A `Planner` that keeps all state in the row of the group."""
+    if aggregation.column is None:  # a count of rows, which every aggregate keeps
         return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (), lambda state: state[ROWS])
-    return _PLANS[aggregation.function](_Asked(name, aggregation, aggregation.column, types, event_time))
+    return _PLANS[aggregation.function](_Request(name, aggregation, aggregation.column, types, event_time))
 
 
 def plan_with_tables(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
-    """The plan of an aggregate that may have a state table of its own, see `distinct_table`: a `Planner`."""
+    """A `Planner` that may use a separate state table: see `distinct_table`."""
     if aggregation.function is Function.COUNT_DISTINCT and aggregation.column is not None:
         new = NewValues(aggregation.column)
         return _counted(name, new, lambda state: state[new.name])
@@ -50,7 +50,7 @@ def plan_with_tables(name: str, aggregation: Aggregation, types: Types, event_ti
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """An aggregate of a column."""
 
     name: str
@@ -70,7 +70,7 @@ class _Asked:
     @property
     def by(self) -> str:
         by = self.aggregation.by or self.event_time
-        assert by is not None, "checks lets nothing pass that needs an order and has none"
+        assert by is not None, "checks require an order"
         return by
 
 
@@ -78,49 +78,49 @@ def _counted(name: str, accumulator: Accumulator, result: Callable[[Columns], pa
     return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (accumulator,), result)
 
 
-def _count(asked: _Asked) -> AggregatePlan:
-    return _counted(asked.name, asked.count, lambda state: state[asked.count.name])
+def _count(request: _Request) -> AggregatePlan:
+    return _counted(request.name, request.count, lambda state: state[request.count.name])
 
 
-def _extreme(asked: _Asked) -> AggregatePlan:
-    end = End.LEAST if asked.aggregation.function is Function.MIN else End.GREATEST
-    extreme = Extreme(asked.column, asked.type, end)
-    return AggregatePlan(pa.field(asked.name, asked.type), (extreme,), lambda state: state[extreme.name])
+def _extreme(request: _Request) -> AggregatePlan:
+    end = End.LEAST if request.aggregation.function is Function.MIN else End.GREATEST
+    extreme = Extreme(request.column, request.type, end)
+    return AggregatePlan(pa.field(request.name, request.type), (extreme,), lambda state: state[extreme.name])
 
 
-def _edge(asked: _Asked) -> AggregatePlan:
-    end = End.LEAST if asked.aggregation.function is Function.FIRST else End.GREATEST
-    edge = Edge(asked.column, asked.type, asked.by, asked.types[asked.by], end)
+def _edge(request: _Request) -> AggregatePlan:
+    end = End.LEAST if request.aggregation.function is Function.FIRST else End.GREATEST
+    edge = Edge(request.column, request.type, request.by, request.types[request.by], end)
     value, _ = edge.names
-    return AggregatePlan(pa.field(asked.name, edge.type), (edge,), lambda state: state[value])
+    return AggregatePlan(pa.field(request.name, edge.type), (edge,), lambda state: state[value])
 
 
-def _collected(asked: _Asked) -> AggregatePlan:
-    limit = asked.aggregation.limit
-    assert limit is not None, "checks lets none pass without"
-    first = FirstValues(asked.column, asked.type, asked.by, asked.types[asked.by], limit)
+def _collected(request: _Request) -> AggregatePlan:
+    limit = request.aggregation.limit
+    assert limit is not None, "checks require it"
+    first = FirstValues(request.column, request.type, request.by, request.types[request.by], limit)
     values, _ = first.names
-    return AggregatePlan(first.fields[0].with_name(asked.name), (first,), lambda state: state[values])
+    return AggregatePlan(first.fields[0].with_name(request.name), (first,), lambda state: state[values])
 
 
-def _distinct(asked: _Asked) -> AggregatePlan:
-    distinct = DistinctValues(asked.column, asked.type)
-    return _counted(asked.name, distinct, lambda state: output_columns.sizes(state[distinct.name]))
+def _distinct(request: _Request) -> AggregatePlan:
+    distinct = DistinctValues(request.column, request.type)
+    return _counted(request.name, distinct, lambda state: output_columns.sizes(state[distinct.name]))
 
 
-def _about_distinct(asked: _Asked) -> AggregatePlan:
-    error = asked.aggregation.error
-    assert error is not None, "checks lets none pass without"
-    sketch = DistinctSketch.within(asked.column, error)
-    return _counted(asked.name, sketch, sketch.result)
+def _about_distinct(request: _Request) -> AggregatePlan:
+    error = request.aggregation.error
+    assert error is not None, "checks require it"
+    sketch = DistinctSketch.within(request.column, error)
+    return _counted(request.name, sketch, sketch.result)
 
 
-def _quantile(asked: _Asked) -> AggregatePlan:
-    q, accuracy = asked.aggregation.q, asked.aggregation.accuracy
-    assert q is not None, "checks lets none pass without"
-    assert accuracy is not None, "checks lets none pass without"
-    sketch = QuantileSketch(asked.column, accuracy)
-    return AggregatePlan(pa.field(asked.name, pa.float64()), (sketch,), lambda state: sketch.result(state, q))
+def _quantile(request: _Request) -> AggregatePlan:
+    q, accuracy = request.aggregation.q, request.aggregation.accuracy
+    assert q is not None, "checks require it"
+    assert accuracy is not None, "checks require it"
+    sketch = QuantileSketch(request.column, accuracy)
+    return AggregatePlan(pa.field(request.name, pa.float64()), (sketch,), lambda state: sketch.result(state, q))
 
 
 def _total(column: str, type_: pa.DataType) -> IntegerSum | FloatSum | DecimalSum:
@@ -129,28 +129,28 @@ def _total(column: str, type_: pa.DataType) -> IntegerSum | FloatSum | DecimalSu
     return FloatSum(column) if pa.types.is_floating(type_) else IntegerSum(column)
 
 
-def _sum(asked: _Asked) -> AggregatePlan:
-    count, total = asked.count, _total(asked.column, asked.type)
+def _sum(request: _Request) -> AggregatePlan:
+    count, total = request.count, _total(request.column, request.type)
     return AggregatePlan(
-        pa.field(asked.name, total.fields[0].type),
+        pa.field(request.name, total.fields[0].type),
         (count, total),
         lambda state: output_columns.null_if_none(state[total.name], state[count.name]),
     )
 
 
-def _average(asked: _Asked) -> AggregatePlan:
-    count, type_, double = asked.count, asked.type, pa.field(asked.name, pa.float64())
+def _average(request: _Request) -> AggregatePlan:
+    count, type_, double = request.count, request.type, pa.field(request.name, pa.float64())
     if pa.types.is_int64(type_):
-        wide = WideSum(asked.column)
+        wide = WideSum(request.column)
         high, low = wide.names
         return AggregatePlan(
             double, (count, wide), lambda state: output_columns.wide_mean(state[high], state[low], state[count.name])
         )
-    total = _total(asked.column, type_)
+    total = _total(request.column, type_)
     if isinstance(total, DecimalSum):
         mean = output_columns.decimal_mean_type(type_)
         return AggregatePlan(
-            pa.field(asked.name, mean),
+            pa.field(request.name, mean),
             (count, total),
             lambda state: output_columns.decimal_mean(state[total.name], state[count.name], mean),
         )
@@ -159,16 +159,16 @@ def _average(asked: _Asked) -> AggregatePlan:
     )
 
 
-def _spread(asked: _Asked) -> AggregatePlan:
-    count, moments = asked.count, Moments(asked.column)
+def _spread(request: _Request) -> AggregatePlan:
+    count, moments = request.count, Moments(request.column)
     _, m2 = moments.names
-    result = output_columns.stddev if asked.aggregation.function is Function.STDDEV else output_columns.variance
+    result = output_columns.stddev if request.aggregation.function is Function.STDDEV else output_columns.variance
     return AggregatePlan(
-        pa.field(asked.name, pa.float64()), (count, moments), lambda state: result(state[m2], state[count.name])
+        pa.field(request.name, pa.float64()), (count, moments), lambda state: result(state[m2], state[count.name])
     )
 
 
-_PLANS: Mapping[Function, Callable[[_Asked], AggregatePlan]] = {
+_PLANS: Mapping[Function, Callable[[_Request], AggregatePlan]] = {
     Function.COUNT: _count,
     Function.SUM: _sum,
     Function.MIN: _extreme,

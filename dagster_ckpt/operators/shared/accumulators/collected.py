@@ -27,7 +27,7 @@ class FirstValues:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Its state columns: the values, and what put them there."""
+        """Its state columns: the values and their `by`."""
         pair = f"{json.dumps(self.column)} by {json.dumps(self.by)}"
         return f"_first_{self.limit}({pair})", f"_first_{self.limit}_at({pair})"
 

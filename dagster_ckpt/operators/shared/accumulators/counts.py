@@ -14,7 +14,7 @@ LAST_TIME = "_last_time"
 
 @dataclass(frozen=True)
 class RowCount:
-    """The rows of a key: `_rows`. Every aggregate state has it, so that a key's last retraction can be seen one day."""
+    """The rows of a key: `_rows`. Every aggregate keeps it: after retractions it shows when a key has no rows left."""
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -29,7 +29,7 @@ class RowCount:
 
 @dataclass(frozen=True)
 class ValueCount:
-    """The rows of a key that have a value in one column: the divisor of means, and what tells null from 0."""
+    """The rows of a key that have a value in one column: divides totals into means, and distinguishes null from 0."""
 
     column: str
 
@@ -54,7 +54,7 @@ class ValueCount:
 
 @dataclass(frozen=True)
 class LastTime:
-    """The greatest event time of a key; null without an event-time column. Kept for a time-to-live to come."""
+    """The greatest event time of a key; null without an event-time column. Used by a time to live."""
 
     column: str | None
 
@@ -77,5 +77,5 @@ class LastTime:
 
 
 def added(old: pa.Array, new: pa.Array) -> pa.Array:
-    """The sum of two columns of counts, a missing old one being 0."""
+    """The sum of two columns of counts, with 0 for a null in the old one."""
     return pc.add(filled(old, 0), new)

@@ -1,4 +1,4 @@
-"""The different values of a column, exactly: kept in a list, or counted as they are found to be new."""
+"""The distinct values of a column, exactly: kept in a list, or counted as they are found to be new."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ from dagster_ckpt.operators.shared.accumulators.value_order import ordered
 
 @dataclass(frozen=True)
 class DistinctValues:
-    """The different values of a column, in a list in their order: for groups that are merged, and that come to an end.
+    """The distinct values of a column as a sorted list: for groups that are merged or that expire.
 
-    Every merge reads and writes whole lists: 10 million values a second, more or less.
+    Every merge reads and writes whole lists, at about 10 million values a second.
     """
 
     column: str
@@ -43,16 +43,16 @@ class DistinctValues:
 
 @dataclass(frozen=True)
 class NewValues:
-    """How many different values a column has: of each row somebody has found out whether its value is a new one.
+    """The number of distinct values of a column, from rows that are marked as having a new value or not.
 
-    That is said by the column `found`, of truth values, which comes with the rows.
+    The mark is the boolean column `found`, added to the rows before (`DistinctTable`).
     """
 
     column: str
 
     @property
     def found(self) -> str:
-        """The column that comes with the rows."""
+        """The column with the marks."""
         return f"_is_new({self.column})"
 
     @property
@@ -73,7 +73,7 @@ class NewValues:
 
 
 def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:
-    """A list for each group of its different values, ascending."""
+    """A list for each group of its distinct values, ascending."""
     if len(values) == 0:
         return lists_of(groups, values, count)
     codes = ordered(values).codes

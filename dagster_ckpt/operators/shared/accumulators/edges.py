@@ -1,4 +1,4 @@
-"""First and last: the value of the row that another column puts at one end."""
+"""First and last: the value of the row with the least or greatest value of another column."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Edge:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Its state columns: the value, and what put it there."""
+        """Its state columns: the value and its `by`."""
         function = "first" if self.end is End.LEAST else "last"
         pair = f"{_one_word(self.column)} by {_one_word(self.by)}"
         return f"_{function}({pair})", f"_{function}_at({pair})"
@@ -50,7 +50,7 @@ class Edge:
         return tuple(or_null(one_zero(column.take(chosen)), somewhere) for column in (value, by))
 
     def _settled(self, tied: Positions, groups: Positions, value: pa.Array) -> Positions:
-        """One row of each group: of those tied the one whose value is furthest to this end."""
+        """One row of each group: of the tied rows the one with the least (greatest) value."""
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         if len(starts) == len(tied):
             return tied
@@ -58,13 +58,13 @@ class Edge:
         furthest = furthest_codes(codes, np.ones(len(tied), dtype=np.bool_), starts, self.end)
         settled = np.zeros(len(starts), dtype=np.int64)
         best = np.flatnonzero(codes == np.repeat(furthest, np.diff(starts, append=len(tied))))
-        # Rows that are equal in both columns: any of them, they cannot be told apart.
+        # Rows that are equal in both columns are interchangeable.
         settled[np.searchsorted(groups[starts], groups[best])] = tied[best]
         return settled
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         value, by = self.names
-        # Of two sides the loser is the one that lies further from this end; a tie of `by` is settled by the value.
+        # The side with the lesser (greater) `by` wins; the value breaks a tie.
         near, far = (new, old) if self.end is End.LEAST else (old, new)
         beats = pc.fill_null(precedes(near[by], far[by]), False)
         beaten = pc.fill_null(precedes(far[by], near[by]), False)

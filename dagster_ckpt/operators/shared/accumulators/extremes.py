@@ -1,4 +1,4 @@
-"""The least and the greatest value of a column, and the row that is furthest to one end."""
+"""The least and the greatest value of a column, and the row that has it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ from dagster_ckpt.operators.shared.accumulators.value_order import GREATEST, LEA
 
 
 class End(StrEnum):
-    """Which end of an order is looked for."""
+    """One end of an order."""
 
     LEAST = "least"
     GREATEST = "greatest"
@@ -44,7 +44,7 @@ class Extreme:
         if not somewhere.any():
             return (pa.nulls(len(rows.starts), self.type),)
         furthest = furthest_codes(order.codes, values, rows.starts, self.end)
-        # A group without a value has a code that no row has: any that exists will do, since the value becomes null.
+        # A group without a value has a code that no row has. Use any that exists: the value becomes null.
         furthest[~somewhere] = furthest[somewhere][0]
         return (or_null(order.values(furthest), somewhere),)
 
@@ -53,7 +53,7 @@ class Extreme:
 
 
 def furthest_codes(codes: Positions, valid: Mask, starts: Positions, end: End) -> Positions:
-    """Each group's least or greatest code among the valid rows; a number without meaning where a group has none."""
+    """Each group's least or greatest code among the valid rows; arbitrary if a group has none."""
     reduce, worst = (np.minimum, GREATEST) if end is End.LEAST else (np.maximum, LEAST)
     furthest: Positions = reduce.reduceat(codes if valid.all() else np.where(valid, codes, worst), starts)
     return furthest
@@ -61,6 +61,6 @@ def furthest_codes(codes: Positions, valid: Mask, starts: Positions, end: End) -
 
 def further(left: pa.Array, right: pa.Array, end: End) -> pa.Array:
     """Row by row the lesser or greater of the two; the other where one is null."""
-    # Arrow's own min_element_wise prefers any number to NaN, and takes neither truth values nor times with a zone.
+    # Arrow's min_element_wise prefers any number to NaN, and takes neither booleans nor times with a zone.
     swap = precedes(right, left) if end is End.LEAST else precedes(left, right)
     return pc.if_else(pc.or_(pc.fill_null(swap, False), pc.is_null(left)), right, left)

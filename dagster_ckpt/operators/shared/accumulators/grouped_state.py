@@ -1,4 +1,4 @@
-"""What aggregates keep for each group of rows, be it a key, a window or a session, and what is read from it."""
+"""The state of aggregates for each group of rows (a key, a window or a session), and their results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dagster_ckpt.operators.shared.accumulators.counts import RowCount
 
 @dataclass(frozen=True)
 class GroupedState:
-    """The accumulators of some aggregates, each kept once, and the results that are made of them.
+    """The accumulators of several aggregates, each kept once, and the results computed from them.
 
     `values` are the input columns that the accumulators read.
     """
@@ -35,9 +35,9 @@ class GroupedState:
         also: Sequence[Accumulator] = (),
         planner: Planner = plan,
     ) -> "GroupedState":
-        """The state of aggregates that `checks` has let pass. `also` is kept besides; it may read the event time.
+        """The state of aggregates that passed the `checks`. `also`: more accumulators; they may read the event time.
 
-        `planner` says what is kept with a group.
+        `planner` chooses what is kept in the row of a group.
         """
         types = {field.name: field.type for field in schema}
         plans = tuple(planner(name, one, types, event_time) for name, one in aggregations.items())
@@ -57,17 +57,17 @@ class GroupedState:
         return tuple(one.field for one in self.plans)
 
     def of_rows(self, rows: pa.Table, order: Positions, starts: Positions) -> dict[str, pa.Array]:
-        """The state columns of each group, of at least one: group g are the rows `order[starts[g]]` and so on."""
+        """The state columns of at least one group: group g has the rows `order[starts[g]]` up to the next start."""
         values = take(flatten(rows.select(list(self.values))), order)
         grouped = GroupedRows(starts, np.diff(starts, append=len(order)), columns_of(values))
         return self._named(accumulator.of_rows(grouped) for accumulator in self.accumulators)
 
     def merged(self, old: Columns, new: Columns) -> dict[str, pa.Array]:
-        """The state columns over the rows of both sides. In `old` all columns are null where a group is new."""
+        """The state columns over the rows of both sides. In `old` all columns are null for a new group."""
         return self._named(accumulator.merged(old, new) for accumulator in self.accumulators)
 
     def merged_with(self, found: Found, new: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """As `merged`: `found` is what a state table had for each of the groups."""
+        """As `merged`: `found` are the groups' rows in a state table."""
         return self.merged(self._spread(found), new) if found.present.any() else new
 
     def results_of(self, state_rows: Columns) -> list[pa.Array]:
@@ -82,7 +82,7 @@ class GroupedState:
         }
 
     def _spread(self, found: Found) -> dict[str, pa.Array]:
-        """The state columns of what was found, with a row for every group: all null where there was none."""
+        """The state columns of the rows found, one row for every group: all null where there was none."""
         rows = columns_of(found.rows.select([field.name for field in self.fields]))
         if found.present.all():
             return rows
@@ -101,6 +101,6 @@ def spelled(aggregations: Mapping[str, Aggregation]) -> list[dict[str, object]]:
 
 
 def aggregations_of(parameters: Mapping[str, object]) -> dict[str, Aggregation]:
-    """The aggregates as `spelled` has written them under `aggregates` in a pipeline's parameters."""
+    """The aggregates from the output of `spelled`, under `aggregates` in a pipeline's parameters."""
     aggregates: Any = parameters["aggregates"]
     return {one["name"]: Aggregation.of(one) for one in aggregates}

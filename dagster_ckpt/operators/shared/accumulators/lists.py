@@ -1,4 +1,4 @@
-"""Lists as a part of the state: the values of many groups as one flat column, and back."""
+"""Lists in state columns: the values of many groups as one flat column, and back."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def values_of(sides: Sequence[pa.Array]) -> pa.Array:
 
 
 def lengths(lists: pa.Array) -> Positions:
-    """How many values each list has; a null list none."""
+    """The length of each list; 0 for null."""
     sizes: Positions = filled(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
     return sizes
 
@@ -34,7 +34,7 @@ def lists_of(groups: Positions, values: pa.Array, count: int) -> pa.Array:
 
 
 def alike(column: pa.Array) -> pa.Array:
-    """The column with equal values spelled alike: one zero and one NaN, so that which of them came does not show."""
+    """The column with one zero and one NaN, so that equal values have equal bytes."""
     if not pa.types.is_floating(column.type):
         return column
     order = ordered(column)

@@ -1,4 +1,4 @@
-"""Mean and spread, kept so that two parts can be joined without loss."""
+"""Mean and variance, kept so that two parts can be merged without loss."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ Doubles = npt.NDArray[np.float64]
 class Moments:
     """The mean of a numeric column and the sum of squared distances from it (M2): doubles, 0 where there is no value.
 
-    Needs the `ValueCount` of the same column beside it. Parts are joined by the formula of Chan, Golub and LeVeque,
+    Needs the `ValueCount` of the same column. Parts are merged by the formula of Chan, Golub and LeVeque,
     "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979), equation 2.1.
     """
 
@@ -40,7 +40,7 @@ class Moments:
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN end as NaN, as in Spark
             mean = np.add.reduceat(values, rows.starts) / count
             distance = np.where(valid, values - mean[rows.group_of_row], 0.0)
-            # The distances would add up to 0 if the mean were exact: what is left of them corrects it.
+            # The distances would add up to 0 if the mean were exact: their remainder corrects it.
             error = np.add.reduceat(distance, rows.starts) / count
             mean = mean + error
             m2 = np.add.reduceat(distance * distance, rows.starts) - count * error * error
@@ -55,7 +55,7 @@ class Moments:
             apart = mean_new - mean_old
             mean = mean_old + apart * (n_new / n)
             m2 = m2_old + m2_new + apart * apart * (n_old * n_new / n)
-        # A side without values must not bring in NaN by 0 * infinity, and leaves the other bit for bit what it was.
+        # A side without values must not add NaN by 0 * infinity, and must not change a bit of the other side.
         mean = np.where(n_old == 0, mean_new, np.where(n_new == 0, mean_old, mean))
         m2 = np.where(n_old == 0, m2_new, np.where(n_new == 0, m2_old, m2))
         return pa.array(mean), pa.array(m2)

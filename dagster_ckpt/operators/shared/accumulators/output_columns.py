@@ -1,4 +1,4 @@
-"""Output columns from state columns. `count` is always the number of values; where it is 0 the result is null."""
+"""Output columns from state columns. `count` is the number of values; where it is 0 the result is null."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from dagster_ckpt.operators.shared.accumulators.accumulator import or_null
 from dagster_ckpt.operators.shared.accumulators.sums import DECIMAL_DIGITS_MAX
 
 _MEAN_DIGITS = 4
-"""How many digits Spark adds to a decimal column's precision and scale for its mean."""
+"""The digits that Spark adds to the precision and the scale of a decimal column for its mean."""
 
 
 def null_if_none(column: pa.Array, count: pa.Array) -> pa.Array:
@@ -38,7 +38,7 @@ def decimal_mean_type(type_: pa.Decimal128Type) -> pa.Decimal128Type:
 def decimal_mean(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
     """A decimal rounded half up, as Spark does. Raises `OverflowError` where it has more digits than its type."""
     divisor = pc.max_element_wise(count, pa.scalar(1, pa.int64())).cast(pa.decimal256(19, 0))
-    # Arrow's division truncates, twenty digits further on: that cannot change which half a digit lies in.
+    # Arrow's division truncates, but twenty digits further right: that cannot change how a digit rounds.
     quotient = pc.divide(total.cast(pa.decimal256(DECIMAL_DIGITS_MAX, total.type.scale)), divisor)
     try:
         rounded = pc.round(quotient, type_.scale, "half_towards_infinity").cast(type_)
@@ -53,7 +53,7 @@ def decimal_mean(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> 
 def variance(m2: pa.Array, count: pa.Array) -> pa.Array:
     """The sample variance, a double; null also for a single value."""
     n = count.to_numpy()
-    # Rounding can leave M2 a hair below 0. A maximum with 0 keeps NaN, other than Arrow's.
+    # Rounding can leave M2 slightly below 0. numpy's maximum keeps NaN, unlike Arrow's.
     return or_null(pa.array(np.maximum(m2.to_numpy(), 0.0) / np.maximum(n - 1, 1)), n > 1)
 
 
@@ -63,5 +63,5 @@ def stddev(m2: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def sizes(lists: pa.Array) -> pa.Array:
-    """How many values each list has, as int64."""
+    """The length of each list, as int64."""
     return pc.list_value_length(lists).cast(pa.int64())

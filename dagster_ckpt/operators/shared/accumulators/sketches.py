@@ -1,8 +1,8 @@
-"""Sketches of Apache DataSketches: about how many different values there are, and about where a share of them lies.
+"""Sketches of Apache DataSketches: approximate distinct counts and quantiles.
 
-The library knows one sketch at a time, so this is the one place where groups are worked one by one; the values of a
-group go to it together. What is kept is the library's own bytes, of a documented format that all its releases and
-languages read; it checks them when it reads them.
+The library handles one sketch at a time, so only here is there a loop over groups; the values of a group are passed
+together. The state has the bytes of the library, in a documented format that all its releases and languages read; the
+library validates them on reading.
 """
 
 from collections import deque
@@ -26,11 +26,11 @@ Values = npt.NDArray[Any]
 
 _LG_K_MIN, _LG_K_MAX = 4, 21
 _REGISTERS_AT_ERROR_1 = 1.04**2
-"""How many registers HyperLogLog takes for a relative standard error of 1; for one of a tenth, 100 times as many."""
+"""The registers of HyperLogLog for a relative standard error of 1; an error of 0.1 takes 100 times as many."""
 
 
 def is_installed() -> bool:
-    """Whether the library is there."""
+    """Whether the library is installed."""
     return find_spec("datasketches") is not None
 
 
@@ -38,7 +38,7 @@ def is_installed() -> bool:
 class DistinctSketch:
     """A HyperLogLog sketch of a column with 2**lg_k registers; null where there is no value.
 
-    Always one that came from a union: so its estimate depends on the values alone, and not on their order.
+    Always the result of a union, so that its estimate depends on the values alone, not on their order.
     """
 
     column: str
@@ -62,7 +62,7 @@ class DistinctSketch:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
         valued = np.flatnonzero(known(column))
-        # 48 bits, the same for equal values whatever their type: of a billion values a few thousand share theirs.
+        # 48 bits, equal for equal values of any type: a billion values have a few thousand collisions.
         words = subkey_hashes(np.zeros(len(valued), dtype=np.uint64), [taken(column, valued)]).view(np.int64)
         groups = rows.group_of_row[valued]
         order = np.lexsort((words, groups))
@@ -81,7 +81,7 @@ class DistinctSketch:
 
     def _of_words(self, words: Values) -> bytes:
         sketch = _library().hll_sketch(self.lg_k)
-        deque(map(sketch.update, words.tolist()), maxlen=0)  # it takes integers one by one only
+        deque(map(sketch.update, words.tolist()), maxlen=0)  # it takes integers only one by one
         return self._bytes_of(sketch)
 
     def _union(self, old: bytes, new: bytes) -> bytes:
@@ -133,7 +133,7 @@ class QuantileSketch:
         return (_merged(old[self.name], new[self.name], self._both),)
 
     def result(self, state: Columns, q: float) -> pa.Array:
-        """The value below which a share `q` of the values lies, a double; null where there is no value."""
+        """The `q`-quantiles, as doubles; null where there is no value."""
         return pa.array(_numbers_of(state[self.name], partial(self._quantile, q=q)), from_pandas=True)
 
     def _of_numbers(self, numbers: Values) -> bytes:
@@ -175,7 +175,7 @@ def _merged(old: pa.Array, new: pa.Array, merge: Callable[[bytes, bytes], bytes]
 
 
 def _numbers_of(sketches: pa.Array, number: Callable[[bytes], float]) -> npt.NDArray[np.float64]:
-    """What each sketch says; NaN where there is none."""
+    """The number from each sketch; NaN where there is none."""
     numbers = np.full(len(sketches), np.nan)
     numbers[known(sketches)] = [number(data) for data in sketches.drop_null().to_pylist()]
     return numbers

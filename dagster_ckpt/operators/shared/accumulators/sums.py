@@ -49,7 +49,7 @@ class IntegerSum:
 class WideSum:
     """The total of an integer column in two halves, `high * 2**32 + low` with `0 <= low < 2**32`: for means.
 
-    A mean must not fail because its total outgrows 64 bits: the mean of a few nanosecond timestamps already would.
+    A mean must not fail because its total overflows 64 bits, as that of a few nanosecond timestamps does.
     """
 
     column: str
@@ -93,7 +93,7 @@ class FloatSum:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = filled(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
-            # A total starts at 0.0, so it is never -0.0: else adding a null's 0.0 to one would be a change.
+            # A total starts at 0.0, so it is never -0.0: otherwise adding 0.0 for a null would change it.
             return (pa.array(np.add.reduceat(values, rows.starts) + 0.0),)
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
@@ -114,7 +114,7 @@ class DecimalSum:
 
     @property
     def total(self) -> pa.Decimal128Type:
-        """The type of the total: ten more digits than the column, as Spark has it."""
+        """The type of the total: ten more digits than the column, as in Spark."""
         return pa.decimal128(min(self.type.precision + 10, DECIMAL_DIGITS_MAX), self.type.scale)
 
     @property
@@ -132,7 +132,7 @@ class DecimalSum:
         return (self._narrowed(pc.add(before, now)),)
 
     def _wide(self) -> pa.Decimal256Type:
-        # 128 bits would wrap round in silence; 256 hold any total of 38-digit numbers.
+        # 128 bits would wrap round silently; 256 hold any total of 38-digit numbers.
         return pa.decimal256(DECIMAL_DIGITS_MAX + 20, self.type.scale)
 
     def _narrowed(self, totals: pa.Array) -> pa.Array:

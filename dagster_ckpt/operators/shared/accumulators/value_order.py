@@ -15,11 +15,11 @@ GREATEST = np.iinfo(np.int64).max
 
 
 class Ordered(Protocol):
-    """A column and its values' places in their order. Strings and binary go by their bytes, False before True."""
+    """A column and the ranks of its values. Strings and binary compare by their bytes, False before True."""
 
     @property
     def codes(self) -> Positions:
-        """One int64 per row, ordered and equal as the values are; where a value is null it means nothing."""
+        """One int64 per row, ordered and equal as the values are; arbitrary for null."""
         ...
 
     def values(self, codes: Positions) -> pa.Array:
@@ -28,7 +28,7 @@ class Ordered(Protocol):
 
 
 def is_orderable(type_: pa.DataType) -> bool:
-    """Whether `ordered` takes columns of this type: all that Spark has but intervals and nested types."""
+    """Whether `ordered` takes columns of this type: all of Spark's except intervals and nested types."""
     kinds = pa.types
     return (
         _is_whole(type_)
@@ -62,13 +62,13 @@ def precedes(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def one_zero(column: pa.Array) -> pa.Array:
-    """The column with 0.0 for -0.0: they have one place in the order, so which of them came first must not show."""
+    """The column with 0.0 for -0.0: they are equal in the order, so their order of arrival must not show."""
     return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
 
 
 @dataclass(frozen=True)
 class _Wholes:
-    """Whole numbers, and what is stored as such."""
+    """Whole numbers, and types stored as such."""
 
     type: pa.DataType
     codes: Positions
@@ -81,7 +81,7 @@ class _Wholes:
 
 @dataclass(frozen=True)
 class _Floats:
-    """Doubles (and floats, which are doubles too): NaN after every other number and all NaN alike; one zero."""
+    """Doubles, and floats cast to doubles: all NaN are equal and after every other number; -0.0 equals 0.0."""
 
     type: pa.DataType
     codes: Positions
@@ -134,5 +134,5 @@ def _int64(numbers: pa.Array) -> Positions:
 
 def _turned(bits: Positions) -> Positions:
     """A double's bits as an int64 in the order of the doubles, and back."""
-    # Of two negative doubles the one with the greater bits is the lesser number.
+    # Of two negative doubles, the one with the greater bits is the lesser number.
     return np.where(bits < 0, bits ^ GREATEST, bits)

@@ -1,6 +1,6 @@
-"""What is due in several timelines, together: a stretch of time that fits into memory, then the next.
+"""The due rows of several timelines, together: one time range that fits into memory after another.
 
-A single moment that does not fit is cut by key.
+A single moment that does not fit is split by key hash.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 Stretch = tuple[int | None, int]
-"""From a moment (None: from the first) until another, in microseconds."""
+"""A half-open time range in microseconds; None: from the first row."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Rows of one timeline, and whether they are all that was asked for."""
+    """Rows of one timeline, and whether they are all rows of the range."""
 
     rows: pa.Table
     complete: bool
@@ -33,10 +33,10 @@ def due_together(
 ) -> Iterator[list[pa.Table]]:
     """The rows of several timelines before a moment. All rows of one time and key come together, the times ascending.
 
-    What comes at once is about `bytes_max` bytes of each timeline. Where one time alone has more, its rows come by
-    ranges of their key hashes (the column `HASH`): about `bytes_max` bytes in all, or the rows of one hash. A timeline
-    is read again where a stretch turns out to be too long, so until the end nothing may be put or deleted that lies
-    before `until_us`; what lies later may be whenever rows have come.
+    Each part has about `bytes_max` bytes of each timeline. If a single time has more, its rows come by ranges of their
+    key hashes (the column `HASH`): about `bytes_max` bytes in all, or the rows of one hash. A timeline is read again
+    when a range turns out to be too long, so do not put or delete rows before `until_us` until the end; later rows you
+    may change after each part.
     """
     waiting: list[Stretch] = [(None, until_us)]
     while waiting:
@@ -46,7 +46,7 @@ def due_together(
             yield [each.rows for each in read]
             continue
         times = np.concatenate([_times(each.rows, spec) for each, spec in zip(read, specs, strict=True)])
-        del read  # what follows holds rows of its own
+        del read  # the parts are read again
         shorter = _shorter(stretch, times)
         if shorter == [stretch]:
             yield from _in_parts(timelines, specs, stretch, bytes_max)
@@ -57,7 +57,7 @@ def due_together(
 def _in_parts(
     timelines: Sequence[Timeline], specs: Sequence[StateTableSpec], stretch: Stretch, bytes_max: int
 ) -> Iterator[list[pa.Table]]:
-    """The rows of a stretch, a range of key hashes after another. For each the timelines are scanned anew."""
+    """The rows of a time range, by ranges of key hashes. Each scans the timelines again."""
 
     def scan() -> Iterator[pa.Table]:
         for timeline in timelines:
@@ -68,13 +68,13 @@ def _in_parts(
 
 
 def _read_part(timeline: Timeline, spec: StateTableSpec, stretch: Stretch, part: HashRange) -> pa.Table:
-    """The rows of the stretch whose key hashes are in the range."""
+    """The rows of the time range whose key hashes are in the hash range."""
     found = ((piece, rows_within(piece, part)) for piece in timeline.scan(*stretch))
     return stack([spec.schema.empty_table(), *(take(piece, mine) for piece, mine in found if len(mine))])
 
 
 def _read(timeline: Timeline, spec: StateTableSpec, stretch: Stretch, bytes_max: int) -> _Read:
-    """The rows of the stretch, or the first of them where they are too many bytes."""
+    """The rows of the time range, or the first of them if all are too many bytes."""
     pieces, held = [spec.schema.empty_table()], 0
     for piece in timeline.scan(*stretch):
         if held > bytes_max:
@@ -90,7 +90,7 @@ def _times(rows: pa.Table, spec: StateTableSpec) -> Positions:
 
 
 def _shorter(stretch: Stretch, times: Positions) -> list[Stretch]:
-    """The stretch, cut where about half of these of its times lie; as it is where it is one moment."""
+    """The time range, split at about the median of these times; unchanged if it is a single moment."""
     since, until = stretch
     least, greatest = int(times.min()), int(times.max())
     if least < greatest:

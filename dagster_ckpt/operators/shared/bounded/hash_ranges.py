@@ -1,4 +1,4 @@
-"""Rows that are too many to be held at once, cut by the hash of their keys: rows of one key stay together."""
+"""Rows that do not fit into memory, split by the hash of their keys: rows of one key stay together."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.shared.state_columns import hashes_in
 
 _CELL_BITS = 16
-"""A range of hashes is counted in 2**16 cells: 1.5 MB, and enough to cut what is thousands of times too much."""
+"""A hash range is counted in 2**16 cells: 1.5 MB, and enough to split rows thousands of times over the limit."""
 
 _OFFSET_BYTES = 8
 _OF_ANY_LENGTH = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 
 Weights = npt.NDArray[np.float64]
-"""About how many bytes each row has, or all rows of each cell."""
+"""The approximate bytes of each row, or of all rows of each cell."""
 
 Scan = Callable[[], Iterator[pa.Table]]
-"""Gives all rows anew, in pieces, each time it is called."""
+"""Returns all rows from the beginning, in pieces, at each call."""
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of a range that any row lies in, ascending, with the least and the greatest hash found there."""
+    """The non-empty cells of a hash range, ascending, with the least and the greatest hash in each."""
 
     weights: Weights
     least: Hashes
     greatest: Hashes
 
     def joined(self, bytes_max: int) -> Iterator[tuple[float, HashRange]]:
-        """Neighbours together, as many as have no more than so many bytes, and at least one; with their bytes."""
+        """Adjacent cells, joined up to `bytes_max` bytes, at least one at a time; each range with its bytes."""
         until = np.cumsum(self.weights)
         first, before = 0, 0.0
         while first < len(until):
@@ -45,10 +45,10 @@ class _Cells:
 
 
 def hash_ranges(scan: Scan, bytes_max: int) -> Iterator[HashRange]:
-    """Ranges of key hashes, disjoint, in which all rows of a scan lie: each of at most about `bytes_max` bytes of rows.
+    """Disjoint ranges of key hashes that cover all rows of a scan, each with at most about `bytes_max` bytes of rows.
 
-    Only a single hash may have more. The rows carry the column `HASH`; none is held, they are counted in one scan, and
-    again where a single cell of that has too many.
+    Only a single hash may have more. The rows have the column `HASH`. One scan counts them without holding any, and
+    another one for each cell that has too many.
     """
     waiting = [HashRange()]
     while waiting:
@@ -65,7 +65,7 @@ def rows_within(rows: pa.Table, part: HashRange) -> Positions:
 
 
 def row_weights(rows: pa.Table) -> Weights:
-    """About how many bytes each row has: strings count by their own length, what is nested by the column's mean."""
+    """The approximate bytes of each row: strings count by their length, other types by the column's mean."""
     weights = np.zeros(rows.num_rows, dtype=np.float64)
     for column in map(flat, rows.columns) if rows.num_rows else ():
         if any(is_kind(column.type) for is_kind in _OF_ANY_LENGTH):
@@ -76,7 +76,7 @@ def row_weights(rows: pa.Table) -> Weights:
 
 
 def _counted(pieces: Iterator[pa.Table], within: HashRange) -> _Cells:
-    """The rows in a range of hashes, counted by cell."""
+    """The bytes of the rows in a hash range, by cell."""
     shift = max(0, (within.hi - within.lo).bit_length() - _CELL_BITS)
     cells = ((within.hi - within.lo) >> shift) + 1
     weights = np.zeros(cells, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Many keys looked up, so few at once that what is found fits into memory."""
+"""Look-ups of many keys, in batches whose results fit into memory."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,12 @@ import pyarrow as pa
 from dagster_ckpt.lsm.table import Found, Hashes, StateTable
 
 
-class AtOnce:
-    """So many questions that the answer has at most about `bytes_max` bytes.
+class BatchSize:
+    """Adapts the size of a batch so that its result has at most about `bytes_max` bytes.
 
-    How large an answer is nobody knows before it is there: each says how many questions would have filled half of what
-    may be held, and so many are asked the next time. One question is asked whatever its answer weighs. The answer to
-    one is taken for no larger than `room_bytes` until the first answers are there. At most `growth_max` times as many
-    are asked the next time: few answers may say little about the others.
+    The size of a result is unknown beforehand. So each result determines how many keys would have filled half of
+    `bytes_max`, and the next batch has that many, at least one. Until the first result, the estimate is `room_bytes`
+    for a key. A batch is at most `growth_max` times as large as the one before: a small sample may be misleading.
     """
 
     def __init__(self, bytes_max: int, room_bytes: int, growth_max: int) -> None:
@@ -22,7 +21,7 @@ class AtOnce:
         self.count = max(1, bytes_max // room_bytes)
 
     def learn(self, count: int, bytes_: int) -> bool:
-        """What an answer to so many questions says of the next ones; and whether it can be used itself."""
+        """Learn from the result of a batch of `count` keys; returns whether the result is small enough to use."""
         fill_half = count * self._bytes_max // max(1, 2 * bytes_)
         if fill_half >= count:
             self.count = max(self.count, min(fill_half, self._growth_max * count))
@@ -32,30 +31,30 @@ class AtOnce:
 
 
 _ROOM_BYTES = 1 << 14
-"""A row is taken for no larger until the first rows are there."""
+"""The assumed size of a row until the first rows are known."""
 
 
 class Lookups:
-    """Looks keys of a table up; the rows found at once have at most about `bytes_max` bytes.
+    """Looks up keys of a table in batches; the rows of a batch have at most about `bytes_max` bytes.
 
-    How wide rows are the answers say, as `AtOnce` tells. One key is got whatever its row weighs.
+    See `BatchSize`. A single key is looked up whatever the size of its row.
     """
 
     def __init__(self, table: StateTable, bytes_max: int) -> None:
         self._table = table
-        self._at_once = AtOnce(bytes_max, _ROOM_BYTES, growth_max=16)
+        self._batch = BatchSize(bytes_max, _ROOM_BYTES, growth_max=16)
 
     def found(self, hashes: Hashes, keys: pa.Table) -> Iterator[tuple[slice, Found]]:
-        """What there is of n distinct keys: parts of them in their order, each with its answer, got when it is taken.
+        """The rows of n distinct keys: slices of the keys in order, each looked up when the iterator reaches it.
 
-        Between two parts anything may be said of the table.
+        Between two slices you may change the table.
         """
         first = 0
         while first < len(hashes):
-            part = slice(first, min(first + self._at_once.count, len(hashes)))
+            part = slice(first, min(first + self._batch.count, len(hashes)))
             count = part.stop - first
             found = self._table.get(hashes[part], keys.slice(first, count))
-            if self._at_once.learn(count, found.rows.nbytes):
+            if self._batch.learn(count, found.rows.nbytes):
                 yield part, found
                 first = part.stop
-            del found  # one answer at a time
+            del found  # one result at a time

@@ -1,4 +1,4 @@
-"""Small tables of output, put together."""
+"""Small tables of output, combined."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.operators.shared.net_changes import inserts
 
 
-class Pieces:
-    """Puts small tables of output together to changes of about `bytes_max` bytes: each of those becomes a file."""
+class OutputPieces:
+    """Combines small tables of output into changes of about `bytes_max` bytes, each of which becomes a file."""
 
     def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
         self._empty = schema.empty_table()
@@ -18,20 +18,20 @@ class Pieces:
         self._bytes = 0
 
     def add(self, rows: pa.Table) -> Iterator[Changes]:
-        """More rows; gives what is ready."""
+        """Add rows; yields changes that are ready."""
         if rows.num_rows:
             self._tables.append(rows)
         yield from self.count(rows.nbytes)
 
     def count(self, bytes_: int) -> Iterator[Changes]:
-        """So many bytes went into state tables. The caller is given changes, or none, so that he can flush tables."""
+        """Count bytes put into state tables; yields changes, possibly empty, so that the caller can flush state."""
         self._bytes += bytes_
         if self._bytes >= self._bytes_max:
             yield inserts(pa.concat_tables([self._empty, *self._tables]))
             self._tables, self._bytes = [], 0
 
     def rest(self) -> Iterator[Changes]:
-        """What is left, at the end."""
+        """Yield the remaining rows, at the end."""
         if self._tables:
             yield inserts(pa.concat_tables(self._tables))
             self._tables, self._bytes = [], 0

@@ -1,10 +1,10 @@
-"""What a pipeline may be. Every refusal names the column, the reason, and what there is.
+"""What a pipeline may be. Each error names the column, the reason, and what there is.
 
 Reading order
 
     pipeline_checks   names, types, keys and event time of every step
     aggregate_checks  the options of aggregates
     window_checks     aggregates over windows
-    expiry_checks     steps that forget keys
+    expiry_checks     steps whose keys expire
     updating_checks   steps over a table that updates and deletes rows
 """

@@ -1,4 +1,4 @@
-"""What an aggregate's own options may be, and which aggregates can take rows back: see also `pipeline_checks`."""
+"""What the options of an aggregate may be, and which aggregates support retraction: see also `pipeline_checks`."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
 
 
 def check_options(name: str, aggregation: Aggregation) -> None:
-    """What a function takes besides columns is of the right kind, and the library that it needs is there."""
+    """The options besides columns are valid, and the library that the function needs is installed."""
     where = f"aggregate={name}, column={aggregation.column}"
     match aggregation.function:
         case Function.COLLECT:
@@ -46,18 +46,18 @@ def check_options(name: str, aggregation: Aggregation) -> None:
 
 
 def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, expire_after_us: int | None) -> None:
-    """The input says what each row is, no key is forgotten, and no aggregate is one that cannot take rows back."""
+    """The input has the kind of each row, keys do not expire, and all aggregates support retraction."""
     check_changes(schema)
     if expire_after_us is not None:
         raise InvalidPipelineError(
-            "the upstream table updates and deletes rows, and of a key that was forgotten none could be taken back: "
+            "the upstream table updates and deletes rows, and rows of an expired key could not be retracted: "
             f"leave expire_after out. expire_after_us={expire_after_us}"
         )
     for name, aggregation in aggregations.items():
         if not _can_take_back(aggregation, schema):
             type_ = "none" if aggregation.column is None else schema.field(aggregation.column).type
             raise InvalidPipelineError(
-                "the upstream table updates and deletes rows, and this aggregate cannot take back what it has counted: "
+                "the upstream table updates and deletes rows, and this aggregate does not support retraction: "
                 "use count, or sum and avg of integers or decimals (cast floats to a decimal), or aggregate a stream "
                 f"that only appends. aggregate={name}, function={aggregation.function}, column={aggregation.column}, "
                 f"type={type_}"

@@ -1,4 +1,4 @@
-"""What a step may be that forgets keys after some event time: see also `pipeline_checks`."""
+"""What a step with a time to live may be: see also `pipeline_checks`."""
 
 import pyarrow as pa
 
@@ -10,17 +10,17 @@ _LENGTH_MAX_US = 2**62
 
 
 def check_event_time_for(step: str, event_time: str | None, schema: pa.Schema) -> str:
-    """The event-time column, which the step needs, and a timestamp of microseconds."""
+    """The event-time column; it must be there, and be a timestamp of microseconds."""
     if event_time is None:
         raise InvalidPipelineError(
-            f"{step} goes by event time: call with_watermark(column, delay) before it. step={step}, event_time=None"
+            f"{step} needs event time: call with_watermark(column, delay) before it. step={step}, event_time=None"
         )
     pipeline_checks.check_event_time(event_time, schema)
     return event_time
 
 
 def check_expiry(step: str, expire_after_us: int | None, late: str, event_time: str | None, schema: pa.Schema) -> None:
-    """A time to live is a length of event time; rows are late only where there is one."""
+    """A time to live is a duration of event time; `late` applies only with one."""
     if expire_after_us is None:
         if late != DROP:
             raise InvalidPipelineError(
@@ -36,7 +36,7 @@ def check_expiry(step: str, expire_after_us: int | None, late: str, event_time: 
 
 
 def check_names_are_free(schema: pa.Schema, added: list[str]) -> None:
-    """No column has the name of one that the state adds."""
+    """No column has the name of a column that the state adds."""
     for name in schema.names:
         if name in added:
             raise InvalidPipelineError(f"the state has a column of this name: rename yours. column={name}")

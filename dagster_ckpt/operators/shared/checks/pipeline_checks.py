@@ -1,4 +1,4 @@
-"""What a pipeline may be: each refusal says which column, why, and what there is."""
+"""What a pipeline may be: each error names the column, the reason, and what there is."""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,7 +23,7 @@ _ORDERED = (
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Every column has a name of its own, and none is one that the change log adds."""
+    """Column names are distinct, and none is one that the change log adds."""
     seen: dict[str, str] = {}
     for name in schema.names:
         if name.casefold() in (EPOCH, CHANGE_TYPE):
@@ -47,7 +47,7 @@ def check_storable(schema: pa.Schema) -> None:
 
 
 def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
-    """At least one key column, each there once and of a type that has one spelling for one value."""
+    """At least one key column, each once, of a type in which equal values have equal bytes."""
     if not keys:
         raise InvalidPipelineError("this step needs key columns: call key_by(column, ...) before it. keys=()")
     for key in keys:
@@ -64,7 +64,7 @@ def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
 def check_aggregations(
     aggregations: Mapping[str, Aggregation], keys: tuple[str, ...], schema: pa.Schema, event_time: str | None
 ) -> None:
-    """At least one aggregate, each with a name of its own and over columns that are there and fit."""
+    """At least one aggregate, each with a distinct name, over columns that exist and fit."""
     if not aggregations:
         raise InvalidPipelineError("an aggregate needs something to compute, such as rows=agg.count(). aggregates=()")
     taken = {key.casefold() for key in keys}
@@ -94,12 +94,12 @@ def check_event_time(event_time: str | None, schema: pa.Schema) -> None:
 
 
 def check_column(name: str, use: str, schema: pa.Schema) -> None:
-    """The input has this column, once. `use` says in the error what it is for."""
+    """The input has this column, once. `use` is its purpose, for the error."""
     _field(name, use, schema)
 
 
 def check_state_names(keys: Iterable[str], state: Iterable[str]) -> None:
-    """No key has the name of a column that the state needs for itself."""
+    """No key has the name of a column that the state adds."""
     for key in set(keys).intersection(state):
         raise InvalidPipelineError(f"the state has a column of this name: rename the key before key_by. key={key}")
 
@@ -130,7 +130,7 @@ def _check_by(name: str, aggregation: Aggregation, schema: pa.Schema, event_time
     by = aggregation.by or event_time
     if by is None:
         raise InvalidPipelineError(
-            f"rows have no order of their own: give {aggregation.function} a column as by=, or the stream an event "
+            f"rows have no order: give {aggregation.function} a column as by=, or the stream an event "
             f"time by with_watermark(column, delay). aggregate={name}, column={aggregation.column}"
         )
     type_ = _field(by, f"aggregate {name}", schema).type

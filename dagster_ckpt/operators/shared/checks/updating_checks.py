@@ -1,4 +1,4 @@
-"""What a step over an upstream table that updates and deletes rows may be: each refusal says why, and what to do."""
+"""What a step over an upstream table that updates and deletes rows may be."""
 
 from collections.abc import Mapping
 
@@ -9,40 +9,40 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 UPDATING = "updating"
-"""The parameter that says of an operator's input that its rows come and go; not there where they only come."""
+"""The parameter set for an operator whose input updates and deletes rows; absent for an append-only input."""
 WHERE = "where"
-"""The parameter with the condition that such rows had to match."""
+"""The parameter with the condition that selects such rows."""
 
 _TAKES_BACK = "aggregate"
 _DEDUPLICATE = "deduplicate"
-_JOIN = "a row that was joined could not be taken back"
+_JOIN = "a row that was joined could not be retracted"
 _WHY: Mapping[str, str] = {
-    "with_watermark": "a row may change long after its event time, so no watermark says that it is final",
-    "window": "the row of a window is final when it comes out",
+    "with_watermark": "a row may change long after its event time, so no watermark makes it final",
+    "window": "the row of a window is final when it is emitted",
     "interval_join": _JOIN,
     "join": _JOIN,
     "instant_join": _JOIN,
     "window_join": _JOIN,
-    "process": "a process function is only told of rows that come",
-    _DEDUPLICATE: "where the kept row of a key is deleted, nobody knows which one would be next",
+    "process": "a process function receives added rows alone",
+    _DEDUPLICATE: "if the kept row of a key is deleted, the next one is unknown",
 }
-_WHY_ELSE = "this step could not take back what it has made of a row"
+_WHY_ELSE = "this step could not retract its results"
 
 
 def row_key(upstream: Pipeline) -> tuple[str, ...]:
-    """The columns that tell the rows of an updating stream's table apart: those that its change log is net by.
+    """The columns that identify the rows of an updating stream's table: its change log is net by these.
 
-    They are the key, and with windows that show early results the window's start.
+    They are the key and, for windows with early results, the start of the window.
     """
-    assert not upstream.appends, "rows of a table that only grows may be equal"
+    assert not upstream.appends, "rows of an append-only table may be equal"
     return upstream.tables[0].keys
 
 
 def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) -> None:
-    """The step, by the name of the method, can follow an updating upstream. Raises `InvalidPipelineError`.
+    """The step, given by its method's name, can follow an updating upstream. Raises `InvalidPipelineError`.
 
-    `keys` are the step's own, `upstream_key` tells the upstream's rows apart (`row_key`). A stream that has no step, or
-    a condition alone, is a `Mirror`. Which aggregates can follow, `RunningAggregate.build(updating=True)` says.
+    `keys` are those of the step, `upstream_key` identifies the upstream's rows (`row_key`). A stream without a step, or
+    with a condition alone, is a `Mirror`. `RunningAggregate.build(updating=True)` checks the aggregates.
     """
     if step == _TAKES_BACK:
         return
@@ -58,20 +58,22 @@ def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) 
 
 
 def check_changes(schema: pa.Schema) -> None:
-    """The input says of each row what it is."""
+    """The input has the kind of each row."""
     if CHANGE_TYPE not in schema.names:
         raise InvalidPipelineError(
-            f"rows of an updating stream say what they are: read it as its change log. column={CHANGE_TYPE}, "
+            f"the rows have no change type: read the change log of the updating stream. column={CHANGE_TYPE}, "
             f"columns={', '.join(schema.names)}"
         )
     type_ = schema.field(CHANGE_TYPE).type
     if not pa.types.is_string(type_.value_type if pa.types.is_dictionary(type_) else type_):
-        raise InvalidPipelineError(f"what a row is is said by a string. column={CHANGE_TYPE}, type={type_}")
+        raise InvalidPipelineError(
+            f"the change type must be a string: cast the column. column={CHANGE_TYPE}, type={type_}"
+        )
 
 
 def parameters(where: str | None) -> dict[str, object]:
-    """What an operator's fingerprint says of its updating input, as plain JSON values.
+    """The part of an operator's fingerprint for an updating input, as plain JSON values.
 
-    With another condition the images of a row that is there would no longer be judged as when it came.
+    The condition is part of it: under another one, a retraction might not match the row that was added.
     """
     return {UPDATING: True} if where is None else {UPDATING: True, WHERE: where}

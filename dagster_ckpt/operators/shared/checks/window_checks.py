@@ -1,4 +1,4 @@
-"""What an aggregate over windows may be, beside what every aggregate may: see `pipeline_checks`."""
+"""What an aggregate over windows may be, in addition to `pipeline_checks`."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Ses
 
 
 def fixed_window(window: object) -> FixedWindow:
-    """The window, which is a tumbling or a hopping one."""
+    """The window, if it is a tumbling or a hopping one."""
     if not isinstance(window, Tumbling | Hopping):
         raise InvalidPipelineError(
             f"write a window as tumbling('5 minutes') or hopping('10 minutes', '5 minutes'). window={window!r}"
@@ -19,14 +19,14 @@ def fixed_window(window: object) -> FixedWindow:
 
 
 def session_window(window: object) -> Session:
-    """The window, which is a session."""
+    """The window, if it is a session."""
     if not isinstance(window, Session):
         raise InvalidPipelineError(f"write a session window as session('30 minutes'). window={window!r}")
     return window
 
 
 def time_of_window(event_time: str | None, schema: pa.Schema) -> str:
-    """The event-time column, which a window needs, and a timestamp of microseconds."""
+    """The event-time column; it must be there, and be a timestamp of microseconds."""
     if event_time is None:
         raise InvalidPipelineError(
             "a window needs event time: call with_watermark(column, delay) before it. event_time=None"

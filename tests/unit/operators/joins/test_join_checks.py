@@ -86,7 +86,7 @@ def test_columns_that_clash_may_be_left_out_of_a_semi_join(build: Callable[..., 
 @pytest.mark.parametrize(
     ("lower", "upper", "message"),
     [
-        (5, 4, "the lower bound lies above the upper one: exchange them. lower=5 us, upper=4 us"),
+        (5, 4, "the lower bound is above the upper one: exchange them. lower=5 us, upper=4 us"),
         (0, 2**60 + 1, "choose a nearer one. upper=1152921504606846977 us"),
         (-(2**63), 0, "choose a nearer one. lower="),
     ],

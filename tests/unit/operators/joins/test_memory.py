@@ -10,7 +10,7 @@ import pytest
 
 from dagster_ckpt.lsm.table import FoundAll, Hashes
 from dagster_ckpt.operators.joins import JoinType
-from dagster_ckpt.operators.joins.interval.bucket_lookups import Answers, Questions
+from dagster_ckpt.operators.joins.interval.bucket_lookups import BucketLookups, BucketProbes
 from dagster_ckpt.operators.joins.window import window_join as windowed
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.hash_ranges import hash_ranges, row_weights
@@ -145,7 +145,7 @@ def test_a_window_join_holds_some_keys_of_a_window_at_once(how: JoinType, monkey
 def test_an_interval_join_holds_some_buckets_at_once(
     how: JoinType, turned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, used = answers_of(monkeypatch), used_answers_of(monkeypatch)
+    answers, used = answers_of(monkeypatch), used_batches_of(monkeypatch)
     waiting, coming = every(left(*range(0, 76, 2))), every(right(1, 11, 29))
     if turned:
         waiting, coming = every(right(*range(-38, 38, 2))), every(left(1, 11, 29))
@@ -163,7 +163,7 @@ def test_an_interval_join_holds_some_buckets_at_once(
     assert max(answers) <= MEMORY, "what is put aside is not much more"
 
 
-def test_few_questions_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_batch_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = answers_of(monkeypatch)
     stream, _ = in_dicts(interval_join(0, 0), memory_bytes=1 << 24)
     stream.epoch(*every(left(5)))
@@ -186,65 +186,68 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def used_answers_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes the answers have that are not put aside."""
+def used_batches_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each batch that is not discarded."""
     sizes: list[int] = []
-    answers_to = Answers.to
+    bucket_lookups = BucketLookups.found
 
-    def measured(self: Answers, *arguments: Any) -> Iterator[tuple[Questions, FoundAll]]:
-        for part, found in answers_to(self, *arguments):
+    def measured(self: BucketLookups, *arguments: Any) -> Iterator[tuple[BucketProbes, FoundAll]]:
+        for part, found in bucket_lookups(self, *arguments):
             sizes.append(found.rows.nbytes)
             yield part, found
 
-    monkeypatch.setattr(Answers, "to", measured)
+    monkeypatch.setattr(BucketLookups, "found", measured)
     return sizes
 
 
 @dataclass
-class Asked:
-    """Answers each question with so many bytes; what was asked at once."""
+class FakeGet:
+    """Returns as many bytes for each bucket as `sizes`; records the number of buckets in each batch."""
 
     sizes: Sequence[int]
     counts: list[int]
 
-    def __call__(self, questions: Questions) -> FoundAll:
-        self.counts.append(len(questions))
-        rows = np.repeat(np.arange(len(questions)), [self.sizes[row] for row in questions.rows.tolist()])
+    def __call__(self, probes: BucketProbes) -> FoundAll:
+        self.counts.append(len(probes))
+        rows = np.repeat(np.arange(len(probes)), [self.sizes[row] for row in probes.rows.tolist()])
         return FoundAll(rows, pa.table({"x": pa.array(np.zeros(len(rows), dtype=np.int8))}))
 
 
-def questions(asked: Sequence[int]) -> Questions:
-    """Rows that ask these questions."""
+def probes_of(asked: Sequence[int]) -> BucketProbes:
+    """Rows that reach into these buckets."""
     numbers = np.arange(max(asked) + 1)
-    return Questions(numbers, numbers, numbers.astype(np.uint64), np.arange(len(asked)), np.array(asked))
+    return BucketProbes(numbers, numbers, numbers.astype(np.uint64), np.arange(len(asked)), np.array(asked))
 
 
-def test_so_many_are_asked_as_would_fill_half() -> None:
-    ask = Asked([100] * 10_000, [])
-    answers = Answers(1 << 20)
-    parts = list(answers.to(questions(range(10_000)), ask))
-    assert ask.counts == [16, 128, 1024, 5242, 3590]
+def test_a_batch_grows_until_it_would_fill_half() -> None:
+    get = FakeGet([100] * 10_000, [])
+    lookups = BucketLookups(1 << 20)
+    parts = list(lookups.found(probes_of(range(10_000)), get))
+    assert get.counts == [16, 128, 1024, 5242, 3590]
     assert [part.rows[0] for part, _ in parts] == [0, 16, 144, 1168, 6410]
-    ask.counts.clear()
-    list(answers.to(questions(range(5000)), ask))
-    assert ask.counts == [5000], "what was learnt stays"
+    get.counts.clear()
+    list(lookups.found(probes_of(range(5000)), get))
+    assert get.counts == [5000], "what was learnt stays"
 
 
-def test_too_much_is_put_aside_and_asked_again_in_parts_down_to_one_question() -> None:
+def test_a_batch_that_is_too_large_is_retried_in_parts_down_to_one_bucket() -> None:
     sizes = [1] * 500
     sizes[100:110] = [1 << 20] * 10
-    ask = Asked(sizes, [])
-    used = [(part.rows.tolist(), found.rows.nbytes) for part, found in Answers(1 << 18).to(questions(range(500)), ask)]
+    get = FakeGet(sizes, [])
+    used = [
+        (part.rows.tolist(), found.rows.nbytes)
+        for part, found in BucketLookups(1 << 18).found(probes_of(range(500)), get)
+    ]
     assert [row for rows, _ in used for row in rows] == list(range(500))
     assert all(bytes_ <= 1 << 18 or len(rows) == 1 for rows, bytes_ in used)
-    assert len(ask.counts) < 70
+    assert len(get.counts) < 70
 
 
-def test_each_row_is_with_its_own_question() -> None:
+def test_each_row_is_with_its_bucket() -> None:
     asked = [2, 0, 1, 2, 2, 0, 3]
     for bytes_max, size in ((0, 5), (1 << 18, 1 << 18)):  # one by one, and all at once, which is too much
-        ask = Asked([size] * 4, [])
-        parts = [part for part, _ in Answers(bytes_max).to(questions(asked), ask)]
-        assert ask.counts == ([1] * 4 if bytes_max == 0 else [4, *[1] * 4])
+        get = FakeGet([size] * 4, [])
+        parts = [part for part, _ in BucketLookups(bytes_max).found(probes_of(asked), get)]
+        assert get.counts == ([1] * 4 if bytes_max == 0 else [4, *[1] * 4])
         assert [part.at.tolist() for part in parts] == [[1, 5], [2], [0, 3, 4], [6]]
         assert all(set(part.asked.tolist()) == {0} for part in parts)

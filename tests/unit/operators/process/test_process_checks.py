@@ -86,7 +86,7 @@ OF = "operator=process, function="
         (
             declaring(output=pa.schema([("k", pa.int64())])),
             {},
-            "declare it with its type, or give what comes out another name. column=k, type=string, declared=int64",
+            "declare it with its type, or give the output another name. column=k, type=string, declared=int64",
         ),
         (declaring(state=[ValueState(ONE)]), {}, "`state` is a dict of names"),
         (state(ValueState(ONE), "Last"), {}, "name a state in small letters, digits and _"),
@@ -98,17 +98,17 @@ OF = "operator=process, function="
         (
             state(ListState(pa.schema([("K", pa.int64())]))),
             {},
-            f"leave it out, or choose another name. state=x, column=K, {OF}Declaring",
+            f"leave this one out, or choose another name. state=x, column=K, {OF}Declaring",
         ),
         (
             state(ValueState(pa.schema([("n", pa.list_(pa.dictionary(pa.int8(), pa.string())))]))),
             {},
-            "declare what it stands for. state=x, column=n, type=list<",
+            "declare the plain type. state=x, column=n, type=list<",
         ),
         (
             state(ListState(pa.schema([("n", pa.list_view(pa.int8()))]))),
             {},
-            "declare what it stands for. state=x, column=n, type=list_view<",
+            "declare the plain type. state=x, column=n, type=list_view<",
         ),
         *(
             (declaring(output=pa.schema([("k", pa.string()), ("n", type_)])), {}, f"of=output, column=n, type={type_}")
@@ -131,7 +131,7 @@ OF = "operator=process, function="
         (
             declaring(WithTimers, timers_within=timedelta.max),
             {},
-            "give a shorter `timers_within`.",
+            "does not fit into 64 bits of microseconds: give a shorter one.",
         ),
         (declaring(timers_within=timedelta(1)), {}, "timers are for on_watermark: write it"),
         (declaring(WithTimers, timers_within=None), {}, f"or leave on_watermark out. {OF}Declaring"),
@@ -144,7 +144,7 @@ OF = "operator=process, function="
         ),
         (state(ValueState(ONE)), {"event_time": None, "expire_after_us": 1}, "state expires by event time"),
         (state(ValueState(ONE)), {"expire_after_us": 0}, "above zero. expire_after_us=0"),
-        (Function(), {"expire_after_us": 5}, "nothing is kept that could expire"),
+        (Function(), {"expire_after_us": 5}, "there is no state that could expire"),
     ],
 )
 def test_before_anything_starts(function: object, changed: dict[str, Any], message: str) -> None:
@@ -261,7 +261,7 @@ class Raising(Function):
         raise self.error
 
 
-def test_an_error_of_the_users_is_told_with_its_method_and_line() -> None:
+def test_an_error_of_user_code_names_its_method_and_line() -> None:
     error = ZeroDivisionError("by zero")
     line = Raising.on_rows.__code__.co_firstlineno + 1
     with pytest.raises(
@@ -272,7 +272,7 @@ def test_an_error_of_the_users_is_told_with_its_method_and_line() -> None:
     assert caught.value.__cause__ is error
 
 
-def test_a_method_with_other_parameters_is_told_too() -> None:
+def test_a_method_with_other_parameters_is_named_too() -> None:
     function = declaring(on_rows=lambda self, rows: None)
     with pytest.raises(CheckpointDeclinedError, match=r"method=Declaring.on_rows, error=TypeError: .*positional"):
         ProcessStream(function).epoch(rows(("a", 1, 1)))

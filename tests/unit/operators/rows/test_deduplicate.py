@@ -181,7 +181,7 @@ def test_rows_of_every_type_have_an_order(type_: pa.DataType, ascending: list[An
         (("x",), {}, "key=x, type=double"),
         (("k",), {"keep": "newest"}, "keep the first or the last row of a key. keep='newest'"),
         (("k",), {"keep": "last"}, "keep='last' needs an order: call with_watermark(column, delay)"),
-        (("k",), {"expire_after_us": 5}, "with expire_after goes by event time: call with_watermark(column, delay)"),
+        (("k",), {"expire_after_us": 5}, "with expire_after needs event time: call with_watermark(column, delay)"),
         (("k",), {"event_time": "k"}, "event time must be a timestamp: cast the column. column=k"),
         (("k",), {"event_time": "at", "expire_after_us": 0}, "above zero. step=deduplicate, expire_after_us=0"),
         (("k",), {"late": "keep"}, "without expire_after no row is ever too late"),
@@ -263,11 +263,11 @@ def test_a_changed_order_is_a_changed_pipeline_and_none_is_the_pipeline_of_befor
     [
         ({"keep": "last"}, "deduplicate with keep='last' needs an order: .* name the columns that say which row"),
         ({"by": ("versoin",)}, "the input has no such column.* column=versoin, use=deduplicate by="),
-        ({"by": ("k",)}, "by other columns than the key's, each once. column=k, by=k, keys=k"),
+        ({"by": ("k",)}, "by columns other than the key's, each once. column=k, by=k, keys=k"),
         ({"by": ("v", "v")}, "each once. column=v"),
         (
             {"keep": "last", "by": ("version",), **EXPIRING},
-            "a newer row by= another column may have an earlier one: .* by=version, event_time=at",
+            "a row that is newer by= another column may have an earlier one: .* by=version, event_time=at",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def row(k: str | None, rows: int, total: int | None, kinds: int) -> Row:
     return {"k": k, "rows": rows, "total": total, "kinds": kinds}
 
 
-def test_a_key_leaves_the_table_when_no_row_came_for_it_for_so_long() -> None:
+def test_a_key_without_rows_leaves_the_table_after_its_time_to_live() -> None:
     one = stream()
     table = replayed([], one.epoch(batch(("a", 1, 0), ("b", 1, 3))))
     table = replayed(table, one.epoch(batch(("a", 2, 8))))
@@ -38,7 +38,7 @@ def test_a_key_leaves_the_table_when_no_row_came_for_it_for_so_long() -> None:
     assert one.held() == {"groups": 2, "expiries": 2}
 
 
-def test_a_row_that_comes_later_begins_the_key_anew() -> None:
+def test_a_later_row_starts_the_key_again() -> None:
     one = stream()
     one.epoch(batch(("a", 1, 0), ("b", 1, 30)))
     one.epoch()
@@ -54,7 +54,7 @@ def test_also_in_the_epoch_in_which_its_time_has_come() -> None:
     assert one.held() == {"groups": 2, "expiries": 2}
 
 
-def test_a_key_lives_just_as_long_as_is_said() -> None:
+def test_a_key_lives_exactly_as_long_as_configured() -> None:
     one = stream(expire_after_us=10)
     one.epoch(batch(("a", 1, 0), ("b", 1, 9)))
     assert one.epoch(batch(("b", 1, 10))) != []
@@ -82,7 +82,7 @@ def test_a_key_without_any_time_stays_until_it_has_one() -> None:
     assert one.held() == {"groups": 1, "expiries": 1}
 
 
-def test_a_key_that_begins_anew_without_a_time_stays_too() -> None:
+def test_a_key_that_starts_again_without_a_time_stays_too() -> None:
     one = stream()
     one.epoch(batch(("a", 1, 0), ("b", 1, 100)))
     one.epoch(batch(("a", 5, None)))
@@ -106,7 +106,7 @@ def test_touched_keys_are_counted_and_so_are_those_that_leave() -> None:
     assert one.counters == {KEYS_TOUCHED: 2}
 
 
-def test_without_a_time_to_live_nothing_is_another_than_it_was() -> None:
+def test_without_a_time_to_live_the_pipeline_is_unchanged() -> None:
     operator = stream(expire_after_us=None).operator
     assert operator.pipeline.parameters.keys() == {"aggregates", "event_time"}
     assert [table.name for table in operator.pipeline.tables] == ["groups", "distinct_0"]
@@ -128,7 +128,7 @@ def test_late_rows_have_a_table_with_all_columns_where_they_are_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"expire_after_us": 10}, "aggregate with expire_after goes by event time: call with_watermark(column, delay)"),
+        ({"expire_after_us": 10}, "aggregate with expire_after needs event time: call with_watermark(column, delay)"),
         ({"expire_after_us": -1, "event_time": "at"}, "expire_after must be a length of time above zero"),
         ({"late": "keep", "event_time": "at"}, "without expire_after no row is ever too late: leave late= out"),
         ({"late": "no", "expire_after_us": 1, "event_time": "at"}, "late='no'"),

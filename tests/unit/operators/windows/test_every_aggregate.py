@@ -49,7 +49,7 @@ def holds(window: FixedWindow, start: int, time: int) -> bool:
 
 
 def running(window: Window, aggregations: dict[str, Aggregation]) -> list[Row]:
-    """What the running aggregate says, window by window."""
+    """The results of the running aggregate, window by window."""
     schema = pa.schema([*SCHEMA, ("window_start", pa.int64())])
     rows = [{**row, "window_start": start} for row in INPUT for start in starts_of(window, row)]
     streamed = Streamed(build(schema, ("k", "window_start"), "at", **aggregations))

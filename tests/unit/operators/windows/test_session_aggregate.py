@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.window_kinds import Session
-from dagster_ckpt.operators.windows.sessions import Spans, spans_of_rows, united
+from dagster_ckpt.operators.windows.sessions import Spans, merged_spans, spans_of_rows
 from tests.unit.operators.dict_state import DictTable
 from tests.unit.operators.keyed_streams import Row
 from tests.unit.operators.windowed_streams import Stream, at, spans, table_of, windowed
@@ -194,22 +194,22 @@ def test_the_same_sessions_whichever_batch_of_an_epoch_a_row_is_in() -> None:
     assert spans(parts.out) == spans(whole.out)
 
 
-def test_the_operator_says_of_itself_what_it_does() -> None:
+def test_the_operator_describes_itself() -> None:
     final, early = windowed(TEN), windowed(TEN, early=True)
     assert (final.pipeline.appends, final.logged, final.horizon_us) == (True, None, 11)
     assert (early.pipeline.appends, early.logged, early.horizon_us) == (False, "windows", 11)
 
 
-def test_sessions_of_times_that_lie_further_apart_than_64_bits_tell() -> None:
+def test_sessions_of_times_further_apart_than_64_bits() -> None:
     far = np.array([-(2**63), 0, 2**63 - 1], dtype=np.int64)
     keys = np.zeros(3, dtype=np.int64)
     assert spans_of_rows(keys, far, 10)[0].tolist() == [0, 1, 2]
-    assert united(Spans(keys, far, far), 10).starts.tolist() == [0, 1, 2]
+    assert merged_spans(Spans(keys, far, far), 10).starts.tolist() == [0, 1, 2]
 
 
 def test_a_span_that_holds_others_unites_what_only_it_touches() -> None:
     parts = Spans(np.array([1, 0, 0, 0, 1]), np.array([50, 7, 0, 95, 0]), np.array([60, 8, 90, 97, 5]))
-    together = united(parts, 10)
+    together = merged_spans(parts, 10)
     assert together.order.tolist() == [2, 1, 3, 4, 0]
     assert together.starts.tolist() == [0, 3, 4]
     assert together.spans.lasts.tolist() == [97, 5, 60]

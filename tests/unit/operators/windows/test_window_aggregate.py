@@ -22,7 +22,7 @@ def test_a_window_comes_out_once_when_the_watermark_reaches_its_end_and_nothing_
     assert stream.epoch() == []
 
 
-def test_windows_are_let_go_also_where_no_row_comes() -> None:
+def test_windows_close_in_epochs_without_rows_too() -> None:
     stream = Stream(windowed(TEN))
     stream.epoch(at(1, 35))
     assert spans(stream.epoch()) == [("a", 0, 10, 1)]
@@ -155,7 +155,7 @@ def test_bounds_have_the_type_of_the_event_time(type_: pa.DataType, early: bool)
     assert spans(stream.table()) == [("a", 10, 20, 1)]
 
 
-def test_what_comes_out_is_the_table_and_what_the_operator_says_of_itself() -> None:
+def test_the_output_is_the_table_and_the_operator_describes_itself() -> None:
     final, early = windowed(TEN), windowed(TEN, early=True)
     assert (final.pipeline.appends, final.logged, final.horizon_us) == (True, None, 10)
     assert (early.pipeline.appends, early.logged, early.horizon_us) == (False, "windows", 10)

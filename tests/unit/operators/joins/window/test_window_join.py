@@ -142,7 +142,10 @@ def test_an_epoch_with_more_rows_than_can_be_told_apart_is_declined() -> None:
     assert context.row_numbers(2).to_pylist() == [3 << 32, (3 << 32) + 1]
     context.counters.update(dict.fromkeys(context.counters, (1 << 32) - 4))
     assert context.row_numbers(2).to_pylist()[-1] == (4 << 32) - 1, "the last there is"
-    with pytest.raises(CheckpointDeclinedError, match=r"limit of the source.*rows=4294967297, .*epoch=3, shards=2$"):
+    with pytest.raises(
+        CheckpointDeclinedError,
+        match=r"limit the rows .*rows=4294967297, .*epoch=3, shards=2$",
+    ):
         context.row_numbers(1)
 
 

@@ -28,7 +28,7 @@ def calls(made: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
 
 @dataclass(frozen=True)
 class Recorder(ProcessFunction):
-    """Sets a timer `after` each row, `again` after each timer, and says which calls it had."""
+    """Sets a timer `after` each row, `again` after each timer, and emits which calls it had."""
 
     after: int = 10
     again: int | None = None
@@ -212,7 +212,7 @@ def times_of(made: list[dict[str, Any]]) -> dict[str | None, list[int]]:
 
 
 class Saying(Recorder):
-    """Says of each timer its own time."""
+    """Emits the time of each timer."""
 
     def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
         super().on_watermark(timers, state, context)
@@ -256,7 +256,7 @@ def test_a_call_is_given_a_part_of_the_timers_that_memory_has_room_for(monkeypat
     assert min(counts) > 1
 
 
-def test_between_calls_whoever_runs_it_may_relieve_memory() -> None:
+def test_between_calls_the_caller_may_flush_state() -> None:
     """Also where the method returns nothing: an empty table comes."""
 
     class Silent(Recorder):

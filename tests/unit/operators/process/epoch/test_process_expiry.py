@@ -18,7 +18,7 @@ ONE = pa.schema([("n", pa.int64())])
 
 
 class Remembering(ProcessFunction):
-    """Says of each row whether its key is known, and how many rows are kept of it; then keeps it too."""
+    """Emits for each row whether its key is known, and how many of its rows are kept; then keeps the row."""
 
     output = pa.schema([("k", pa.string()), ("known", pa.bool_()), ("rows", pa.int64())])
     state: ClassVar[dict[str, StateKind]] = {"known": ValueState(pa.schema([])), "rows": ListState(ONE)}
@@ -62,7 +62,7 @@ def test_a_row_keeps_all_state_of_its_key_alive() -> None:
     assert answers(stream.at(150, rows(("a", 1, 150)))) == [("a", False, 0)]
 
 
-def test_in_the_epoch_in_which_it_expires_a_key_begins_anew_however_its_rows_are_cut() -> None:
+def test_a_key_starts_again_in_the_epoch_in_which_it_expires_however_its_rows_are_cut() -> None:
     for batches in ([rows(("a", 1, 115), ("a", 2, 116))], [rows(("a", 2, 116)), rows(("a", 1, 115))]):
         stream = ProcessStream(Remembering(), expire_after_us=10)
         stream.at(0, rows(("a", 1, 100)))
@@ -138,7 +138,7 @@ def test_a_scan_of_what_may_expire_that_is_broken_off_goes_on() -> None:
 
 
 class Counting(ProcessFunction):
-    """A timer `v` after each row; it says what it found in the state of its key, and counts itself there."""
+    """A timer `v` after each row; it emits the state of its key, and counts itself there."""
 
     output = pa.schema([("k", pa.string()), ("found", pa.int64())])
     state: ClassVar[dict[str, StateKind]] = {"n": ValueState(ONE), "all": ListState(ONE)}

@@ -25,7 +25,7 @@ Work = Callable[[pa.Table, KeyedState], object]
 
 @dataclass(frozen=True)
 class Doing(ProcessFunction):
-    """Does what a test says."""
+    """Runs the code of a test."""
 
     work: Work
 
@@ -151,7 +151,7 @@ def test_a_list_grows_and_is_cleared_and_grows_again() -> None:
     assert sorted((row["k"], row["_rows"]) for row in stream.table("size_items")) == [("a", 2), ("b", 2)]
 
 
-def test_nothing_asked_is_nothing_answered() -> None:
+def test_no_keys_are_an_empty_result() -> None:
     def work(rows: pa.Table, state: KeyedState) -> None:
         none = rows.slice(0, 0)
         assert state.value("value").get(none).num_rows == 0
@@ -206,7 +206,7 @@ REFUSED: dict[str, tuple[Work, str]] = {
     ),
     "a key that is put twice": (
         lambda rows, state: state.value("value").put(values(("b", 1, ""), ("a", 1, ""), ("a", 2, ""))),
-        "put more than once: bring its rows together first, or use a ListState. key={'k': 'a'}, state=value",
+        "put more than once: combine its rows first, or use a ListState. key={'k': 'a'}, state=value",
     ),
     "keys without their column": (
         lambda rows, state: state.value("value").get(rows.select(["v"])),
@@ -244,8 +244,8 @@ REFUSED: dict[str, tuple[Work, str]] = {
         lambda rows, state: state.value("valeu"),
         "add it to its `state`. state=valeu, declared=value, items, keys, operator=process",
     ),
-    "a list as a value": (lambda rows, state: state.value("items"), "reach it by state.list(name). state=items"),
-    "a value as a list": (lambda rows, state: state.list("value"), "reach it by state.value(name). state=value"),
+    "a list as a value": (lambda rows, state: state.value("items"), "use state.list(name). state=items"),
+    "a value as a list": (lambda rows, state: state.list("value"), "use state.value(name). state=value"),
     "times of another type": (
         lambda rows, state: state.timers.set(rows, rows["v"]),
         "cast them. type=int64, needed=timestamp[us, tz=UTC], operator=process",
@@ -276,14 +276,14 @@ def test_a_timer_cannot_set_itself_again_for_ever() -> None:
     with pytest.raises(
         InvalidPipelineError,
         match=re.escape(
-            "a later time than its own, or the watermark would never get past it. key={'k': 'a'}, "
+            "set the next one for a later time, or the watermark would never get past it. key={'k': 'a'}, "
             "time=1970-01-01 00:00:00.000005Z, operator=process, method=Doing.on_watermark"
         ),
     ):
         do(work, on=rows(("a", 1, 5)))
 
 
-def test_a_function_that_sets_no_timers_is_told_to_say_so() -> None:
+def test_a_function_that_declares_no_timers_cannot_set_them() -> None:
     class Forgetful(ProcessFunction):
         output = pa.schema([("k", pa.string())])
 

@@ -58,7 +58,7 @@ def test_many_different_values_are_counted_within_the_error_and_the_same_however
 
 
 @pytest.mark.parametrize("error", [0.005, 0.05, 0.25])
-def test_a_sketch_of_different_values_has_the_size_that_is_said(error: float) -> None:
+def test_a_sketch_of_distinct_values_has_the_documented_size(error: float) -> None:
     one = running(rows(pa.int64(), []).schema, n=agg.approx_count_distinct("v", error))
     one.epoch(rows(pa.int64(), np.arange(20_000)))
     [data] = one.world.live("groups").column(DistinctSketch.within("v", error).name).to_pylist()
@@ -109,7 +109,7 @@ def test_the_same_rows_give_the_same_bytes_in_any_order() -> None:
 
 @pytest.mark.parametrize("sketch", [DistinctSketch("v", 9), QuantileSketch("v", 200)])
 @pytest.mark.parametrize("data", [b"", b"\x00" * 8, b"\xff" * 40, b"\x01\x02\x03"])
-def test_bytes_that_are_no_sketch_are_an_error_that_says_so(sketch: Any, data: bytes) -> None:
+def test_bytes_that_are_no_sketch_are_an_error(sketch: Any, data: bytes) -> None:
     state = {sketch.name: pa.array([data], pa.binary())}
     with pytest.raises(IncompatibleStateError, match=r"cannot read a sketch of this state: .* column=v, bytes="):
         sketch.result(state, *([0.5] if isinstance(sketch, QuantileSketch) else []))

@@ -42,7 +42,7 @@ def looked_up(sizes: Sequence[int], keys: range) -> tuple[list[int], list[tuple[
     return table.counts, parts
 
 
-def test_so_many_are_got_as_would_fill_half() -> None:
+def test_a_batch_grows_until_it_would_fill_half_of_memory() -> None:
     counts, _ = looked_up([84] * 10_000, range(10_000))
     assert counts == [16, 256, 1365, 1365, 1365, 1365, 1365, 1365, 1365, 173]
 
@@ -66,5 +66,5 @@ def test_keys_that_are_not_there_are_answered_too() -> None:
     assert np.concatenate([found.present for _, found in parts]).tolist() == [True] * 4 + [False] * 7
 
 
-def test_nothing_is_asked_about_no_key() -> None:
+def test_no_keys_are_no_look_up() -> None:
     assert looked_up([], range(0)) == ([], [])

@@ -111,7 +111,7 @@ def agree(stream: Joined, epochs: Epochs, watermarks: Sequence[int | None], orac
     st.sampled_from([1, 1 << 10, 1 << 20]),
     st.sampled_from([2, 1000]),
 )
-def test_each_epoch_gives_what_plain_python_says(
+def test_each_epoch_matches_plain_python(
     cut: Epochs,
     bounds: tuple[int, int],
     how: JoinType,
@@ -127,7 +127,7 @@ def test_each_epoch_gives_what_plain_python_says(
     world = InDicts(operator, piece)
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
-    assert set(world.held().values()) <= {0}, "everything has been let go"
+    assert set(world.held().values()) <= {0}, "all state has expired"
 
 
 FAR_ROWS = st.tuples(st.sampled_from(["a", None]), ENDS_OF_INT64 | st.none(), st.integers(0, 1))

@@ -102,7 +102,7 @@ def as_alerts(made: list[dict[str, Any]]) -> set[Row]:
 
 @examples(60)
 @given(epochs_of(st.tuples(KEYS, TIMES)), DELAYS, MEMORY)
-def test_a_sensor_is_silent_when_a_list_says_so(epochs: Epochs, delay_us: int, memory_bytes: int) -> None:
+def test_silent_sensors_are_those_of_a_list(epochs: Epochs, delay_us: int, memory_bytes: int) -> None:
     stream = ProcessStream(SILENCE, delay_us=delay_us, memory_bytes=memory_bytes, keys=("sensor",), schema=READINGS)
     found = [as_alerts(stream.epoch(*(table_of(batch, READINGS) for batch in batches))) for batches in epochs]
     if (newest := greatest(epochs)) is not None:
@@ -205,7 +205,7 @@ TTLS = st.sampled_from([None, 1, 5, 12])
 
 @examples(60)
 @given(EVENT_EPOCHS, DELAYS, TTLS, MEMORY)
-def test_ids_are_distinct_and_forgotten_when_a_dict_says_so(
+def test_ids_are_distinct_and_expire_as_in_a_dict(
     epochs: Epochs, delay_us: int, ttl_us: int | None, memory_bytes: int
 ) -> None:
     stream = ProcessStream(

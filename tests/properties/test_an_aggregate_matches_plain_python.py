@@ -169,7 +169,7 @@ def replayed(table: dict[Key, Row], changes: list[Row]) -> dict[Key, Row]:
     for kind, change in zip(kinds, changes, strict=True):
         ((key, row),) = by_key([change]).items()
         if kind in {"update_preimage", "delete"}:
-            assert repr(table.pop(key)) == repr(row), "what a change says was there was there"
+            assert repr(table.pop(key)) == repr(row), "each pre-image was in the table"
         else:
             assert key not in table
             table[key] = row

@@ -116,7 +116,7 @@ def agree(
 
 @examples(50)
 @given(EPOCHS, WINDOWS, TYPES, DELAYS, st.sampled_from([1, 2, 1000]), st.sampled_from([1, 1 << 10, 1 << 20]))
-def test_each_epoch_gives_what_plain_python_says(
+def test_each_epoch_matches_plain_python(
     epochs: Epochs,
     window: FixedWindow | None,
     how: JoinType,
@@ -129,7 +129,7 @@ def test_each_epoch_gives_what_plain_python_says(
     world = InDicts(operator)
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))
-    assert set(world.held().values()) <= {0}, "everything has been let go"
+    assert set(world.held().values()) <= {0}, "all state has expired"
 
 
 FAR_ROWS = st.tuples(st.sampled_from(["a", None]), ENDS_OF_INT64 | st.none(), st.integers(0, 1))
