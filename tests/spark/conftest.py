@@ -1,4 +1,4 @@
-"""One Spark for all of these tests, started as a stream needs it; each test's streams get a session of their own."""
+"""One Spark for all of these tests, started as a stream needs it; each test's streams get a new session."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A stream of the tests: run it as often as one likes on one store, read it, look at what it left."""
+"""A stream under test: run it any number of times on one store, read it, inspect what it left."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -73,7 +73,7 @@ def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_a_run_that_is_told_to_stop_finishes_the_epoch_in_work(stream: StreamUnderTest, inbox: Path) -> None:
+def test_a_stopped_run_finishes_the_epoch_in_progress(stream: StreamUnderTest, inbox: Path) -> None:
     for number in range(3):
         drop(inbox, number, pa.table({"k": ["a"]}))
     working, go_on = threading.Event(), threading.Event()
@@ -96,9 +96,7 @@ def test_a_run_that_is_told_to_stop_finishes_the_epoch_in_work(stream: StreamUnd
     assert lease_of(stream)["closed"] == "a drain request"
 
 
-def test_a_run_that_is_drained_by_a_word_in_the_store_ends_and_the_next_one_does_not(
-    stream: StreamUnderTest, inbox: Path
-) -> None:
+def test_a_drain_request_in_the_store_ends_one_run_and_not_the_next(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, pa.table({"k": ["a"]}))
 
     def on_commit(epoch: CommittedEpoch) -> None:
@@ -131,7 +129,7 @@ def interrupt_soon(working: threading.Event) -> None:
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupted_run_finishes_the_epoch_in_work_and_closes_its_lease(
+def test_an_interrupted_run_finishes_the_epoch_in_progress_and_closes_its_lease(
     stream: StreamUnderTest, inbox: Path
 ) -> None:
     drop(inbox, 0, pa.table({"k": ["a"]}))
@@ -177,7 +175,7 @@ def test_an_epoch_that_outlasts_the_drain_is_given_up(stream: StreamUnderTest, i
     assert stream.rows() == [{"k": "a", "n": 1}]
 
 
-def test_a_query_that_somebody_stops_is_started_again(stream: StreamUnderTest, inbox: Path) -> None:
+def test_a_query_stopped_from_outside_is_started_again(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, pa.table({"k": ["a"]}))
     sessions: list[SparkSession] = []
 
@@ -198,7 +196,7 @@ def test_a_query_that_somebody_stops_is_started_again(stream: StreamUnderTest, i
     assert stream.rows() == [{"k": "a", "n": 2}]
 
 
-def test_a_query_that_somebody_stops_has_not_done_its_input(stream: StreamUnderTest, inbox: Path) -> None:
+def test_a_query_stopped_from_outside_has_not_finished_its_input(stream: StreamUnderTest, inbox: Path) -> None:
     for number in range(4):
         drop(inbox, number, pa.table({"k": ["a"]}))
     sessions: list[SparkSession] = []
@@ -253,7 +251,7 @@ def test_a_run_whose_work_hangs_lets_its_lease_lapse_and_beats_again_when_it_mov
     assert lease_of(stream)["closed"] == "input_done"
 
 
-def test_a_run_without_anything_to_do_does_not_hang(stream: StreamUnderTest, inbox: Path) -> None:
+def test_an_idle_run_does_not_count_as_hung(stream: StreamUnderTest, inbox: Path) -> None:
     drop(inbox, 0, pa.table({"k": ["a"]}))
     stream.clock = clock = ClockAhead()
     beats: list[object] = []

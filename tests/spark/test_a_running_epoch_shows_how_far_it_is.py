@@ -1,4 +1,4 @@
-"""The lease says how far the epoch in work is, whatever Spark has to say of it by then."""
+"""The lease has the progress of a running epoch, as far as Spark reports it."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 
 
-def test_tasks_done_of_all_and_the_slowest_ride_along_with_the_beats(
+def test_heartbeats_carry_the_tasks_done_and_the_slowest_task(
     stream: StreamUnderTest, inbox: Path, tmp_path: Path
 ) -> None:
     for number in range(2):

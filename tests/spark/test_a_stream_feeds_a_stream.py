@@ -1,4 +1,4 @@
-"""A stream made of another's epochs: equal to a batch over the upstream's table, whatever happens to either."""
+"""A stream that reads another: it equals a batch over the upstream's table, whatever happens to either."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> 
     assert len(chain.consumed()) == 2
 
 
-def test_at_most_so_many_epochs_of_the_upstream_make_one(chain: Chain) -> None:
+def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> None:
     chain.epochs_max = 2
     chain.feed([("a", 1)])
     chain.down.run(chain.upstream, PATIENT)
@@ -191,7 +191,7 @@ def test_a_rollback_of_the_downstream_reads_the_same_epochs_again(chain: Chain) 
     assert chain.up.history().pins() == []
 
 
-def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_which_says_what_helps(chain: Chain) -> None:
+def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_with_what_helps(chain: Chain) -> None:
     chain.feed([("a", 11)])
     chain.down.run(chain.large, PATIENT)
     chain.feed([("a", 12), ("b", 12)])
@@ -209,7 +209,7 @@ def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_which_
     assert by_key(chain.down) == {"a": 23, "b": 12}
 
 
-def test_a_damaged_log_stops_the_downstream_at_once_which_names_it_and_goes_on_once_that_is_mended(
+def test_a_damaged_log_stops_the_downstream_until_it_is_restored(
     chain: Chain, caplog: pytest.LogCaptureFixture
 ) -> None:
     chain.feed([("a", 11)])
@@ -235,7 +235,7 @@ def test_a_damaged_log_stops_the_downstream_at_once_which_names_it_and_goes_on_o
     assert chain.up.history().latest().epoch > third
 
 
-def test_a_downstream_that_was_cut_off_while_it_was_down_says_so_and_begins_anew(chain: Chain) -> None:
+def test_a_downstream_cut_off_while_it_was_down_reports_it_and_starts_over(chain: Chain) -> None:
     """Its upstream has many epochs, so it is made without Spark."""
     up = MadeStream(chain.up.address.url, "up", retained=1)
     up.commit(departures({"UA": [1.0], "AA": [2.0]}))

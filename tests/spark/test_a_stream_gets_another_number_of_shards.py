@@ -1,4 +1,4 @@
-"""Reshards between Dagster runs: the stream goes on, and its table is what a batch over all rows says."""
+"""Reshards between Dagster runs: the stream goes on, and its table equals a batch over all rows."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ def rows(frame: DataFrame | pa.Table) -> list[str]:
     return sorted(map(repr, found))
 
 
-def test_tables_and_changes_at_any_epoch_are_what_the_history_says(spark_of_all: SparkSession, tmp_path: Path) -> None:
+def test_tables_and_changes_at_any_epoch_equal_the_history(spark_of_all: SparkSession, tmp_path: Path) -> None:
     session, url = spark_of_all.newSession(), tmp_path.as_uri()
     delays, log = MadeStream(url, "flights/delays"), MadeStream(url, "departures", append())
     for stream in (delays, log):
@@ -53,7 +53,7 @@ def test_tables_and_changes_at_any_epoch_are_what_the_history_says(spark_of_all:
         stream.close()
 
 
-def test_what_is_wrong_is_told_before_spark_runs(spark_of_all: SparkSession, tmp_path: Path) -> None:
+def test_errors_are_raised_before_spark_runs(spark_of_all: SparkSession, tmp_path: Path) -> None:
     session, url = spark_of_all.newSession(), tmp_path.as_uri()
     stream = MadeStream(url, "delays")
     stream.commit(departures({"UA": [1.0]}))

@@ -1,4 +1,4 @@
-"""Streams whose store is an S3 server: workers of their own, a cache on their disk, a crash, readers of both kinds."""
+"""Streams in an S3 store: worker processes with a cache on disk, a crash, readers of both kinds."""
 
 from dataclasses import replace
 from pathlib import Path

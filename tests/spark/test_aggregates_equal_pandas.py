@@ -1,4 +1,4 @@
-"""Real Spark, several epochs, a restart between: every aggregate over every type is what pandas makes of it all."""
+"""Real Spark, several epochs, a restart between: every aggregate over every type equals that of pandas."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Input that is deleted while a stream runs: the run says what is missing, and goes on once it is back."""
+"""Input that is deleted while a stream runs: the run names it, and the next one goes on once it is restored."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Spark says that a field of `struct(1 AS x)` is never null, also where the struct itself is null."""
+"""Spark declares a field of `struct(1 AS x)` not null, even where the struct itself is null."""
 
 from pathlib import Path
 

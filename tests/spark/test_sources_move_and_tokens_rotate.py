@@ -1,4 +1,4 @@
-"""A stream goes on where its folder is now, and a token in an address is nowhere to be found afterwards."""
+"""A stream goes on in a moved folder, and a token in an address is stored nowhere."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""`make setup` has made the archive by the command; a JVM started as a stream's takes most of its classes from it."""
+"""`make setup` makes the archive; a JVM that starts for a stream loads most of its classes from it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A store that an earlier commit has written goes on, each stream from its newest epoch, to what batch makes of it."""
+"""Streams in a store that an earlier commit wrote go on from their newest epoch, and equal a batch."""
 
 import fcntl
 import shutil

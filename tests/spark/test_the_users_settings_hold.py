@@ -1,4 +1,4 @@
-"""A stream's session has what the user set on theirs, also after Spark was started."""
+"""A stream's session has the user's settings, including those set after Spark was started."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `LsmStateBackendResource` says reaches the processes that work the state."""
+"""The options of `LsmStateBackendResource` reach the worker processes."""
 
 import os
 from collections.abc import Iterator

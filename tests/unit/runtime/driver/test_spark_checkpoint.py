@@ -27,12 +27,12 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    forged = spark_checkpoint.build_checkpoint((), (), {}, None, {}, "0123456789abcdef" * 2)
+    checkpoint = spark_checkpoint.build_checkpoint((), (), {}, None, {}, "0123456789abcdef" * 2)
     spark_checkpoint.remove_abandoned()
     [root] = tmp_path.iterdir()
     assert removed not in ([], [root])
-    assert forged.offsets(forged.last_batch) == ()
-    forged.remove()
+    assert checkpoint.offsets(checkpoint.last_batch) == ()
+    checkpoint.remove()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -42,7 +42,7 @@ SOURCE = InputSpec((), SCHEMA)
 SHARDS = (Shard(0), Shard(1))
 NUMBERS = count()
 SOFT = 1 << 18
-"""What is due is more than ten times as much."""
+"""The rows that are due take more than ten times as much."""
 LITTLE, MUCH = 4 * SOFT, 1 << 30
 KEYS = 7_000
 MANY_KEYS = 80_000

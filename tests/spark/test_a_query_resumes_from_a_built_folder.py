@@ -28,7 +28,7 @@ def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
 
 
-def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> SparkCheckpoint:
+def built(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> SparkCheckpoint:
     files = {index: [table_of(position.files.tail)] for index, position in enumerate(standing.positions)}
     return build_checkpoint(
         sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2
@@ -38,7 +38,7 @@ def forged(spark: SparkSession, sources: Sequence[Source], standing: Standing) -
 def run(frame: DataFrame, standing: Standing, batches_max: int = 99) -> tuple[Standing, list[set[int]]]:
     """Run at most that many batches, as one query; returns the positions and the values of each batch."""
     sources = found_sources(frame.sparkSession, frame)
-    scratch = forged(frame.sparkSession, sources, standing)
+    scratch = built(frame.sparkSession, sources, standing)
     seen: list[set[int]] = []
     ids: list[int] = []
     standings = [standing]
@@ -107,7 +107,7 @@ def test_a_log_that_spark_compacted_gives_each_file_once(spark: SparkSession, in
     assert run(files(spark, inbox), standing)[1] == [{7}, {8}]
 
 
-def test_two_sources_keep_their_own_places_also_when_reordered(spark: SparkSession, inbox: Path) -> None:
+def test_two_sources_keep_their_positions_when_reordered(spark: SparkSession, inbox: Path) -> None:
     left, right = inbox / "left", inbox / "right"
     fill(left, 0, 3)
     fill(right, 100, 101)
@@ -133,17 +133,17 @@ def test_a_source_used_twice_and_one_without_a_position_yet(spark: SparkSession,
     assert run(frame, standing)[1] == [{1, 7}]
 
 
-def test_the_rate_source_goes_on_from_where_it_began(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_rate_source_keeps_its_initial_position(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "3").load().selectExpr("value as v")
     standing, worked = run(frame, start(spark, frame))
     assert worked == [{0, 1, 2}]
     assert run(frame, standing)[1] == [{3, 4, 5}]
 
 
-def test_the_folder_of_a_living_query_stays_and_an_abandoned_one_goes(spark: SparkSession, inbox: Path) -> None:
+def test_the_folder_of_a_live_query_stays_and_an_abandoned_one_is_removed(spark: SparkSession, inbox: Path) -> None:
     frame = files(spark, inbox)
-    alive = forged(spark, found_sources(spark, frame), start(spark, frame))
-    abandoned = forged(spark, found_sources(spark, frame), start(spark, frame))
+    alive = built(spark, found_sources(spark, frame), start(spark, frame))
+    abandoned = built(spark, found_sources(spark, frame), start(spark, frame))
     abandoned._lock.close()  # as the kernel does when a process dies
     remove_abandoned()
     assert Path(alive.location.removeprefix("file://")).exists()
@@ -161,10 +161,10 @@ def test_paths_with_spaces_and_umlauts_are_read_once(spark: SparkSession, tmp_pa
     assert isinstance(standing.positions[0].files.tail[0], FileSeen)
 
 
-def test_a_forged_folder_has_the_settings_that_spark_itself_writes(spark: SparkSession, inbox: Path) -> None:
+def test_a_built_folder_has_the_settings_that_spark_itself_writes(spark: SparkSession, inbox: Path) -> None:
     fill(inbox, 0, 1)
     frame = files(spark, inbox)
-    scratch = forged(spark, found_sources(spark, frame), start(spark, frame))
+    scratch = built(spark, found_sources(spark, frame), start(spark, frame))
     query = (
         frame.writeStream.foreachBatch(lambda batch, batch_id: None)
         .option("checkpointLocation", scratch.location)
