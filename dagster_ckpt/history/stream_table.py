@@ -18,8 +18,10 @@ from dagster_ckpt.tables.table_changes import PATIENCE
 
 def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
     """The table that the manifest shows; `store` is the stream's folder. Raises `CorruptStateError`."""
-    schema = pa.schema([manifest.pipeline.output.field(name) for name in checked_columns(manifest, columns)])
-    return pa.Table.from_batches(table_rows(store, clock, manifest, schema), schema)
+    names = checked_columns(manifest, columns)
+    # Batches without columns have no number of rows.
+    schema = pa.schema([manifest.pipeline.output.field(name) for name in names or manifest.pipeline.output.names[:1]])
+    return pa.Table.from_batches(table_rows(store, clock, manifest, schema), schema).select(names)
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:

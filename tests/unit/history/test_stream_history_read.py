@@ -69,6 +69,7 @@ def test_columns_are_chosen_in_the_order_asked_for(url: str, operator: object) -
     table = history(url).read(columns=[last, "carrier"])
     assert table.to_pylist() == [{last: 1.0, "carrier": "UA"}]
     assert table.column_names == [last, "carrier"]
+    assert history(url).read(columns=[]).shape == (1, 0), "the rows are counted all the same"
 
 
 def test_an_unknown_column_is_refused_with_the_ones_there_are_and_a_close_one(url: str) -> None:
