@@ -22,14 +22,14 @@ def a_step(world: SensorWorld, run: dg.DagsterRun) -> StreamStep:
     return StreamStep(context, nothing, world.checkpoints, nothing, nothing, Mode.AVAILABLE_NOW, world.clock)
 
 
-def test_the_writer_may_speak_and_once_another_has_opened_the_stream_it_may_not() -> None:
+def test_the_writer_may_report_until_another_has_opened_the_stream() -> None:
     world = a_world()
     older, newer = world.started("s"), world.started("s")
     mine = world.open("s", older).manifest
-    assert a_step(world, older).may_speak(mine)
+    assert a_step(world, older).may_report(mine)
     theirs = world.open("s", newer).manifest
-    assert not a_step(world, older).may_speak(mine)
-    assert a_step(world, newer).may_speak(theirs)
+    assert not a_step(world, older).may_report(mine)
+    assert a_step(world, newer).may_report(theirs)
 
 
 def test_not_even_in_the_moment_before_the_other_has_written_its_lease() -> None:
@@ -38,8 +38,8 @@ def test_not_even_in_the_moment_before_the_other_has_written_its_lease() -> None
     mine = world.open("s", older).manifest
     theirs = world.open("s", newer).manifest
     world.folder("s").delete(lease_name(theirs.term))
-    assert not a_step(world, older).may_speak(mine)
-    assert a_step(world, newer).may_speak(theirs), "its own term needs no lease to be its own"
+    assert not a_step(world, older).may_report(mine)
+    assert a_step(world, newer).may_report(theirs), "its own term needs no lease"
 
 
 def test_a_run_may_still_tell_of_an_epoch_of_an_earlier_term_of_its_own() -> None:
@@ -47,7 +47,7 @@ def test_a_run_may_still_tell_of_an_epoch_of_an_earlier_term_of_its_own() -> Non
     run = world.started("s")
     before = world.open("s", run).manifest
     world.open("s", run)
-    assert a_step(world, run).may_speak(before)
+    assert a_step(world, run).may_report(before)
 
 
 def test_the_result_is_the_newest_epoch_also_where_another_has_come_since_this_run_closed_the_stream(
