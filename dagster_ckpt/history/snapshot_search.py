@@ -217,7 +217,7 @@ def _reason(answer: NoCut) -> tuple[str, str]:
                 f"{reads}, which a rollback left behind, and {stream} keeps no older epoch",
                 f"roll {stream} back as well",
             )
-        case Reason.MADE_ANEW:
+        case Reason.RECREATED:
             return (
                 f"{reads}, but {upstream} was removed and created again since",
                 f"roll {stream} back to epoch 0 and run it",

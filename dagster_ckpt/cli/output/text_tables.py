@@ -15,7 +15,7 @@ from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, Wr
 from dagster_ckpt.history.damage.verification import Finding
 from dagster_ckpt.protocol.epochs.lineage import ranges
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, ShardTime
-from dagster_ckpt.protocol.transitions.edits import NOBODY
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 
 _ROWS = 50
 _SHARDS = 5
@@ -288,7 +288,7 @@ def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
 
 
 def _owner(owner: Owner) -> str:
-    if owner == NOBODY:
+    if owner == NO_OWNER:
         return "none yet: the asset that opens it first"
     location = f", code location {owner.location}" if owner.location else ""
     return f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}"

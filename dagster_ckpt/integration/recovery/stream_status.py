@@ -24,7 +24,7 @@ from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.protocol.transitions.edits import NOBODY
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
@@ -176,7 +176,7 @@ def lease_view(
     status: StreamStatus, watch: Watch, now_ms: int, recovery: Recovery, instance_id: str
 ) -> LeaseView | None:
     """The newest term's lease as the decision sees it; None for a stream that was never opened, as a fork at first."""
-    if status.newest is None or status.newest.owner == NOBODY:
+    if status.newest is None or status.newest.owner == NO_OWNER:
         return None
     lease = status.lease
     gone = lease is not None and is_gone(lease.holder.process)

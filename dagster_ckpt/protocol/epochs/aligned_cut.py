@@ -65,7 +65,7 @@ class Reason(StrEnum):
     """The upstream epoch that the stream has consumed is no longer kept, nor any older one."""
     AHEAD = "ahead"
     """All kept epochs of the stream have consumed more than others have, or than its upstream has now."""
-    MADE_ANEW = "made anew"
+    RECREATED = "recreated"
     """The stream has consumed another stream of the same name."""
     CREATING = "creating"
     """The epoch that would match is from the time when the stream's table was still being created."""
@@ -157,7 +157,7 @@ def _moved(
     line, upstream = lines[name], lines[consumed.stream]
     epoch, limit = line.epochs[at[name]], upstream.epochs[at[consumed.stream]]
     if consumed.uuid != upstream.uuid:
-        return NoCut(Reason.MADE_ANEW, name, epoch, consumed.stream, consumed.epoch)
+        return NoCut(Reason.RECREATED, name, epoch, consumed.stream, consumed.epoch)
     if consumed.epoch < limit:
         back = sum(candidate <= consumed.epoch for candidate in upstream.epochs) - 1
         if back < 0:

@@ -153,7 +153,7 @@ def next_part(
 class Trouble(StrEnum):
     """Why nothing can follow a position any more."""
 
-    MADE_ANEW = "made anew"
+    RECREATED = "recreated"
     """Another stream has the upstream's name now."""
     ROLLED_BACK = "rolled back"
     """The upstream has abandoned the consumed epoch."""
@@ -168,7 +168,7 @@ class Trouble(StrEnum):
 def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
     """Why the upstream, whose newest manifest this is, no longer builds on what was consumed; None: it does."""
     if newest.uuid != at.uuid:
-        return Trouble.MADE_ANEW
+        return Trouble.RECREATED
     # An epoch above the shown one that was not abandoned is not one of the stream's.
     if at.epoch > newest.epoch or is_abandoned(newest, at.epoch):
         return Trouble.ROLLED_BACK

@@ -32,7 +32,7 @@ ROLLBACKS_MAX = 100
 SLOWEST_MAX = 16
 """The most shards whose times a manifest has."""
 
-NOBODY = Owner("", "")
+NO_OWNER = Owner("", "")
 """The owner of a stream that no writer has opened yet: the first to open it becomes its owner."""
 
 Ref = TypeVar("Ref", RunRef, ChangeRef, IndexRef)
@@ -121,7 +121,7 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         time_ms=stamp.time_ms,
         stream=forking.stream,
         uuid=forking.uuid,
-        owner=NOBODY,
+        owner=NO_OWNER,
         parent=None,
         runs={
             table: tuple(tuple(_elsewhere(run, shown.uuid) for run in shard) for shard in shards)
@@ -143,7 +143,7 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
 
 def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
     """Version 1 of a new, empty stream that begins as `origin` did: at epoch 0, where its sources began."""
-    beginning = Beginning(forking.stream, forking.uuid, NOBODY, origin.pipeline, origin.shards)
+    beginning = Beginning(forking.stream, forking.uuid, NO_OWNER, origin.pipeline, origin.shards)
     return replace(
         created(beginning, stamp),
         kind=ManifestKind.FORK,

@@ -36,7 +36,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.manifest.references import ancestors_named, references, runs_of
 from dagster_ckpt.protocol.object_names import file_of
-from dagster_ckpt.protocol.transitions.edits import ABANDONED_MAX, NOBODY, ROLLBACKS_MAX, beginnings
+from dagster_ckpt.protocol.transitions.edits import ABANDONED_MAX, NO_OWNER, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
 
@@ -173,7 +173,7 @@ def a_forks_first_is_its_ancestors(manifest: Manifest) -> bool:
 
     An empty one has at most the beginnings of its sources. It has no owner, no sink marks, and no history.
     """
-    if not _is_first(manifest) or manifest.owner != NOBODY or manifest.sinks or not manifest.ancestors:
+    if not _is_first(manifest) or manifest.owner != NO_OWNER or manifest.sinks or not manifest.ancestors:
         return False
     if manifest.epoch == EMPTY:
         return _is_empty(manifest)

@@ -46,7 +46,7 @@ _TRIES_MAX = 5
 _ERRORS_OF_READERS = (CorruptStateError.__name__, NothingFollowsError.__name__)
 
 _REASONS = {
-    Trouble.MADE_ANEW: "the upstream is not the stream that was read so far: it was removed and created again",
+    Trouble.RECREATED: "the upstream is not the stream that was read so far: it was removed and created again",
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log after what was read of it (max_lag)",
     Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: it was unpinned, or it was too far "
@@ -87,7 +87,7 @@ class Upstreams:
             with _naming_upstream(upstream):
                 newest = upstream.log.newest()
                 if at.epoch == EMPTY and at.uuid not in {"", newest.uuid}:
-                    raise self._error_of(Trouble.MADE_ANEW, upstream, at, manifest)
+                    raise self._error_of(Trouble.RECREATED, upstream, at, manifest)
                 # Of an upstream that was rolled back or replaced, epochs before the consumed one may be needed.
                 begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
                 # In this order: the log after the pinned epoch is then kept already.

@@ -93,7 +93,7 @@ class UpstreamLog:
                 break
             manifest = self._manifest(version)
             if manifest is not None and manifest.uuid != at.uuid:  # since `newest` was read
-                raise NothingFollowsError(Trouble.MADE_ANEW, at)
+                raise NothingFollowsError(Trouble.RECREATED, at)
             # A fork's first table is in no log.
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)

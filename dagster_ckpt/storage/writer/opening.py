@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged,
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
-from dagster_ckpt.protocol.transitions.edits import NOBODY, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, malformed, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
@@ -221,7 +221,7 @@ def _check_sound(manifest: Manifest, newest: Manifest) -> None:
 
 def _check_owner(newest: Manifest, opening: Opening) -> None:
     theirs, mine = newest.owner, opening.owner
-    same = theirs == NOBODY or (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
+    same = theirs == NO_OWNER or (theirs.instance, theirs.asset_key) == (mine.instance, mine.asset_key)
     if not same and opening.take_over is Takeover.NEVER:
         raise InvalidPipelineError(
             f"the stream belongs to another {_how_to_be_it(theirs, mine)}, use another store, or make it yours by "

@@ -97,7 +97,7 @@ def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is
 def test_an_upstream_of_the_same_name_is_not_the_one_that_was_consumed() -> None:
     lines = {"a": source("a", range(1, 9)), "b": reader("b", "a", {3: 3})}
     lines["a"] = replace(lines["a"], uuid=StreamUuid("f" * 32))
-    assert newest_cut(lines) == NoCut(Reason.MADE_ANEW, "b", Epoch(3), "a", Epoch(3))
+    assert newest_cut(lines) == NoCut(Reason.RECREATED, "b", Epoch(3), "a", Epoch(3))
 
 
 def test_an_epoch_of_the_time_of_creation_is_in_no_cut() -> None:

@@ -90,7 +90,7 @@ def test_a_consumed_epoch_that_the_upstream_has_left_behind_is_trouble() -> None
 
 
 def test_another_stream_under_the_same_name_is_trouble() -> None:
-    assert trouble(replace(newest(9), uuid=StreamUuid("c" * 32)), at(9)) is Trouble.MADE_ANEW
+    assert trouble(replace(newest(9), uuid=StreamUuid("c" * 32)), at(9)) is Trouble.RECREATED
 
 
 def test_what_was_consumed_is_listed_once_for_each_upstream() -> None:

@@ -146,7 +146,7 @@ def test_another_stream_of_that_name_is_told(up: Upstream) -> None:
     up.commit(1)
     with pytest.raises(NothingFollowsError) as caught:
         up.log.check(replace(up.at(2), uuid=StreamUuid("another")))
-    assert caught.value.trouble is Trouble.MADE_ANEW
+    assert caught.value.trouble is Trouble.RECREATED
 
 
 def test_a_stream_that_never_was_is_named() -> None:
@@ -179,4 +179,4 @@ def test_a_stream_that_is_made_anew_while_it_is_looked_at_gives_nothing(up: Upst
     log = LooksEarlier(up.chain, "flights/delay_by_carrier")
     with pytest.raises(NothingFollowsError) as refused:
         log.following(at, 100)
-    assert refused.value.trouble is Trouble.MADE_ANEW
+    assert refused.value.trouble is Trouble.RECREATED

@@ -11,7 +11,7 @@ from dagster_ckpt.ids import FIRST, StreamUuid, Version
 from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_pin, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Backfill, BackfillStatus, Manifest, ManifestKind
 from dagster_ckpt.protocol.object_names import folder_of, fork_pin_name, manifest_name, name_in_stream, pin_name
-from dagster_ckpt.protocol.transitions.edits import NOBODY
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.holders.pins import read_pins
@@ -124,7 +124,7 @@ def killed_at(world: World, is_it: Callable[[Call], bool]) -> ObjectStore:
 def test_a_forks_first_manifest_names_only_what_is_its_origins_and_pinned(world: World) -> None:
     first = world.fork(3)
     assert world.chain(FORK).newest() == first
-    assert (first.kind, first.epoch, first.owner, first.sinks) == (ManifestKind.FORK, 1, NOBODY, ())
+    assert (first.kind, first.epoch, first.owner, first.sinks) == (ManifestKind.FORK, 1, NO_OWNER, ())
     [pin] = world.pins()
     assert (pin.name, pin.manifest) == (fork_pin_name(first.uuid), world.shown(3))
     assert pin.fork == ForkId(FORK, first.uuid)
