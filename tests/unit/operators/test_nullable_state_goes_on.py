@@ -28,7 +28,7 @@ OTHER = StructType([StructField("k", LongType()), StructField("bt", TimestampTyp
 
 
 def strict(columns: StructType) -> InputSpec:
-    """An input as releases before this one had it: what Spark says is never null is not null."""
+    """An input as releases before this one had it: columns that Spark declares non-null are non-null."""
     schema = to_arrow_schema(columns, timezone="UTC")
     return InputSpec((), pa.schema([field.with_nullable(True) for field in schema]))
 

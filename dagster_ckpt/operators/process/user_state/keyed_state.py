@@ -45,7 +45,7 @@ class KeyedState:
         """The timers of the keys."""
         if self._timers is None:
             raise InvalidPipelineError(
-                "the function declares no timers: give its class `timers_within`, such as "
+                "the function sets no timers: give its class `timers_within`, such as "
                 f"timedelta(minutes=10), and its stream an event time by with_watermark(column, delay). {self._where}"
             )
         return self._timers

@@ -12,10 +12,10 @@ from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFu
 from tests.unit.operators.dict_state import DictState, DictTable, DictTimeline
 from tests.unit.operators.process_streams import ProcessStream, plain, rows
 
-CALLS = pa.schema([("k", pa.string()), ("said", pa.string()), ("watermark", pa.int64())])
+CALLS = pa.schema([("k", pa.string()), ("call", pa.string()), ("watermark", pa.int64())])
 
 
-def said(table: pa.Table, text: str, context: ProcessContext) -> pa.Table:
+def emitted(table: pa.Table, text: str, context: ProcessContext) -> pa.Table:
     """One row for each of the call's: what was called, and when."""
     watermark = None if context.watermark is None else context.watermark.value
     n = table.num_rows
@@ -23,7 +23,7 @@ def said(table: pa.Table, text: str, context: ProcessContext) -> pa.Table:
 
 
 def calls(made: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
-    return [(row["k"], row["said"]) for row in made]
+    return [(row["k"], row["call"]) for row in made]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Recorder(ProcessFunction):
     def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
         self.log.append(("rows", rows.num_rows))
         state.timers.set(rows, later(rows["at"], self.after))
-        return said(rows, "rows", context)
+        return emitted(rows, "rows", context)
 
     def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
         self.log.append(("timers", timers.num_rows))
@@ -52,7 +52,7 @@ class Recorder(ProcessFunction):
         assert times == sorted(times)
         if self.again is not None:
             state.timers.set(timers, later(timers["_time"], self.again))
-        return said(timers, ",".join(map(str, times)), context)
+        return emitted(timers, ",".join(map(str, times)), context)
 
 
 def later(times: pa.ChunkedArray, by_us: int) -> pa.ChunkedArray:
@@ -63,7 +63,7 @@ def test_a_timer_is_fired_in_the_first_epoch_whose_watermark_has_reached_it() ->
     stream = ProcessStream(Recorder())
     assert calls(stream.epoch(rows(("a", 1, 100)))) == [("a", "rows")]
     assert stream.at(109) == []
-    assert stream.at(110) == [{"k": "a", "said": "110", "watermark": 110}]
+    assert stream.at(110) == [{"k": "a", "call": "110", "watermark": 110}]
     assert stream.at(500) == []
     assert stream.table("timers") == []
 
@@ -100,11 +100,11 @@ def test_a_stream_without_an_event_time_has_no_late_rows_and_no_watermark() -> N
         output = CALLS
 
         def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
-            return said(rows, "rows", context)
+            return emitted(rows, "rows", context)
 
     stream = ProcessStream(Plain(), event_time=None)
     stream.at(100)  # another input of a whole pipeline might have one
-    assert stream.epoch(rows(("a", 1, 3))) == [{"k": "a", "said": "rows", "watermark": None}]
+    assert stream.epoch(rows(("a", 1, 3))) == [{"k": "a", "call": "rows", "watermark": None}]
     assert stream.operator.horizon_us is None
 
 
@@ -192,7 +192,7 @@ def test_a_timer_that_is_taken_back_before_its_turn_is_not_fired_whatever_the_wa
         def on_watermark(self, timers: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
             for by_us in (1, 2, 3):
                 state.timers.clear(timers, later(timers["_time"], by_us))
-            return said(timers, "fired", context)
+            return emitted(timers, "fired", context)
 
     function = Sole()
     stream = ProcessStream(function, memory_bytes=memory_bytes)
