@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol import lease
+from dagster_ckpt.protocol import json_codec, lease
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event
 from dagster_ckpt.protocol.epochs import retention
@@ -324,7 +324,7 @@ class World:
             (chain_module, "decode_manifest", decoded.manifest),
             (chain_module, "decode_nonce", decoded.nonce),
             (heartbeat, "decode_lease", decoded.lease),
-            (lease, "_FOR_PEOPLE", lease._CANONICAL),
+            (lease, "_FOR_PEOPLE", json_codec._CANONICAL),
             (codec, "COMPRESSION", 0),
             (pins, "decode_pin", decoded.a_pin),
             (retention, "MANIFESTS_KEPT", self.character.kept),
