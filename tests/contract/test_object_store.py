@@ -59,7 +59,7 @@ def test_the_first_create_wins_and_the_second_changes_nothing(store: ObjectStore
     assert store.get("a/b") == b"one"
 
 
-def test_what_was_written_is_there_for_whoever_opens_the_store_next(open_again: Callable[[], ObjectStore]) -> None:
+def test_what_was_written_is_there_when_the_store_is_opened_again(open_again: Callable[[], ObjectStore]) -> None:
     open_again().put_if_absent("a", b"one")
     assert open_again().get("a") == b"one"
     assert open_again().put_if_absent("a", b"two") is False
@@ -101,7 +101,7 @@ def test_a_put_replaces_the_whole_object(store: ObjectStore) -> None:
     assert store.put_if_absent("a", b"new") is False
 
 
-def test_a_missing_object_is_said_to_be_missing(store: ObjectStore) -> None:
+def test_a_missing_object_is_reported_missing(store: ObjectStore) -> None:
     store.put("a/b", b"x")
     for name in ["c", "a", "a/b/c", "a/c"]:
         assert not store.exists(name)

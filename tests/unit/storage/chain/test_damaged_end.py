@@ -138,7 +138,7 @@ def test_a_hole_in_the_chain_hides_nothing_wherever_the_search_begins(world: Wor
             assert found == world.writer.manifest
 
 
-def test_what_a_hole_hides_is_told_by_a_lease_alone_where_all_that_came_after_is_gone(world: World) -> None:
+def test_only_a_lease_shows_a_hole_if_all_later_manifests_are_gone(world: World) -> None:
     world.lose(4, 5, 6)
     with pytest.raises(CorruptStateError, match=r"object=manifest/0+4\.json, known_to_be_used=6"):
         world.chain.newest()
@@ -156,7 +156,7 @@ def test_a_damaged_lease_tells_nothing(world: World) -> None:
     assert world.chain.newest() == world.writer.manifest
 
 
-def test_a_writer_that_goes_on_while_somebody_looks_is_no_damage(world: World) -> None:
+def test_a_writer_that_goes_on_during_a_search_is_no_damage(world: World) -> None:
     store = FaultyStore(world.store)
 
     def goes_on(call: Call) -> Fault:
@@ -204,7 +204,7 @@ def test_a_writer_whose_own_manifest_is_gone_does_not_go_on_from_an_older_one(wo
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("epoch", [0, 2, 5])
-def test_going_back_leaves_all_behind_that_nobody_can_know(world: World, damage: Damage, epoch: int) -> None:
+def test_a_rollback_abandons_all_unknown_epochs(world: World, damage: Damage, epoch: int) -> None:
     damage(world.store, Version(6))
     shown = world.open(back_to(epoch)).manifest
     assert (shown.kind, shown.version, shown.term, shown.parent) == (ManifestKind.ROLLBACK, 7, 7, 6)
@@ -414,5 +414,5 @@ def test_the_store_that_never_answers_is_no_damage(world: World) -> None:
         ManifestChain(store, world.clock, Patience(total_ms=10, pause_ms=5)).end()
 
 
-def test_a_mark_of_what_was_lost_says_so_to_people() -> None:
+def test_the_mark_of_a_lost_manifest_is_readable() -> None:
     assert b"was lost" in damaged_end.LOST

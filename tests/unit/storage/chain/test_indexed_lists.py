@@ -41,7 +41,7 @@ def test_a_short_tail_stays_where_it_is() -> None:
     assert store.calls == []
 
 
-def test_a_long_tail_moves_to_an_object_of_its_own() -> None:
+def test_a_long_tail_moves_to_an_index_object() -> None:
     listed, store = lists()
     short = listed.shortened(IndexedList(tail=files(0, TAIL_MAX + 1)), names())
     assert short.tail == ()

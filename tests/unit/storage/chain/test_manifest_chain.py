@@ -172,7 +172,7 @@ def test_a_sleeper_on_a_freed_number_takes_its_manifest_away_and_stops(fault: Fa
     assert not store.exists(manifest_name(Version(41)))
 
 
-def test_a_manifest_that_has_a_successor_is_never_taken_away() -> None:
+def test_a_manifest_with_a_successor_is_never_deleted() -> None:
     chain, store = a_chain(*range(42, 101))
     store.put(TRIMMED, b"")
     with pytest.raises(FencedError, match="slept for so long"):
@@ -199,7 +199,7 @@ def test_a_sleeper_does_not_take_its_parent_for_kept_that_came_back_on_its_freed
     assert not chain.is_newest(a_version(40))
 
 
-def test_whoever_creates_version_1_of_a_trimmed_stream_takes_it_away_because_the_list_was_late() -> None:
+def test_version_1_of_a_trimmed_stream_created_after_a_late_list_is_deleted() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
     with pytest.raises(FencedError, match="saw so late a list"):

@@ -300,7 +300,7 @@ def test_who_reads_in_two_ways_of_which_one_has_not_begun_keeps_the_log_for_the_
     assert world.history.subscribers()[0].kept_from == first
 
 
-def test_who_began_anew_at_an_upstream_that_went_back_keeps_the_log_from_there(world: TwoStreams) -> None:
+def test_a_subscriber_that_began_again_keeps_the_log_from_there(world: TwoStreams) -> None:
     """It also reads something else, so the oldest epoch that it can go back to is one from before it began anew."""
     identity = SourceIdentity(FORMAT, UP)
     back = world.commit(UP, 5)

@@ -61,7 +61,7 @@ def up() -> Iterator[Upstream]:
     upstream.writer.close("done")
 
 
-def test_epochs_follow_in_order_whatever_lies_between(up: Upstream) -> None:
+def test_epochs_follow_in_order_whatever_is_between(up: Upstream) -> None:
     up.commit(2)
     up.open()
     up.commit(2)
@@ -85,7 +85,7 @@ def test_what_a_rollback_left_behind_does_not_follow(up: Upstream) -> None:
     assert up.following(3) == [7]
 
 
-def test_who_has_consumed_what_was_left_behind_is_told_so(up: Upstream) -> None:
+def test_a_position_in_an_abandoned_epoch_is_reported(up: Upstream) -> None:
     up.commit(4)
     up.open(from_epoch=3)
     up.commit(1)
@@ -96,7 +96,7 @@ def test_who_has_consumed_what_was_left_behind_is_told_so(up: Upstream) -> None:
     assert up.log.check(up.at(3)).epoch == 7
 
 
-def test_who_is_behind_what_is_there_is_told_so(up: Upstream) -> None:
+def test_a_position_below_the_first_manifest_is_reported(up: Upstream) -> None:
     up.commit(4)
     for version in (1, 2):
         up.store.delete(manifest_name(Version(version)))
@@ -142,7 +142,7 @@ def test_behind_the_empty_stream_nothing_follows_once_the_first_epoch_is_gone(up
     assert caught.value.trouble is Trouble.CUT_OFF
 
 
-def test_another_stream_of_that_name_is_told(up: Upstream) -> None:
+def test_another_stream_of_that_name_is_reported(up: Upstream) -> None:
     up.commit(1)
     with pytest.raises(NothingFollowsError) as caught:
         up.log.check(replace(up.at(2), uuid=StreamUuid("another")))
@@ -163,7 +163,7 @@ def test_what_was_read_once_is_not_read_again(up: Upstream) -> None:
     assert [manifest.epoch for manifest in log.following(up.at(1), 9)] == [2, 3, 4]
 
 
-def test_a_stream_that_is_made_anew_while_it_is_looked_at_gives_nothing(up: Upstream) -> None:
+def test_a_stream_created_again_during_a_read_returns_nothing(up: Upstream) -> None:
     up.commit(3)
     at = up.at(2)
     newest = up.writer.manifest

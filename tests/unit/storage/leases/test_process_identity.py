@@ -21,7 +21,7 @@ def test_this_process_is_there_and_always_the_same() -> None:
     assert not is_gone(this_process())
 
 
-def test_a_killed_process_is_gone_also_while_nobody_has_reaped_it() -> None:
+def test_a_killed_process_is_gone_even_before_it_is_reaped() -> None:
     receive, send = FORK.Pipe()
 
     def live() -> None:
@@ -48,7 +48,7 @@ def test_a_number_used_again_is_another_process() -> None:
 
 
 @pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"boot": "another"}, {"namespace": "pid:[1]"}])
-def test_nobody_knows_about_processes_of_another_host_boot_or_container(change: dict[str, Any]) -> None:
+def test_processes_of_another_host_boot_or_container_are_unknown(change: dict[str, Any]) -> None:
     assert not is_gone(replace(this_process(), pid=2**22 + 1, **change))
 
 

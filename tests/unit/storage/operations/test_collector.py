@@ -137,7 +137,7 @@ def test_a_stream_that_works_on_keeps_as_many_objects_as_it_needs(world: World) 
     assert len(world.versions) < (GRACE_MS / EPOCH_MS) + 10 + RETAINED + 5
 
 
-def test_what_nobody_needs_any_more_is_gone_a_grace_period_later(world: World) -> None:
+def test_unneeded_objects_are_gone_a_grace_period_later(world: World) -> None:
     world.commit(100)
     world.wait()
     collected = world.collect_mine()
@@ -164,7 +164,7 @@ def test_an_epoch_can_be_read_for_a_grace_period_after_it_ceased_to_be_retained(
     assert not files_named(chosen) & world.files
 
 
-def test_version_1_goes_only_after_the_store_says_so(world: World) -> None:
+def test_version_1_is_deleted_only_after_the_trimmed_mark_exists(world: World) -> None:
     world.commit(50)
     world.wait()
     order: list[tuple[str, str]] = []
@@ -194,7 +194,7 @@ def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
     assert not files_named(pinned) & world.files
 
 
-def test_a_pin_that_comes_too_late_says_so_and_leaves_nothing(world: World) -> None:
+def test_a_late_pin_is_refused_and_leaves_nothing(world: World) -> None:
     asked = world.commit(3).retained[0]
     world.commit(RETAINED)
     with pytest.raises(InvalidPipelineError, match="retired while it was pinned"):
@@ -202,7 +202,7 @@ def test_a_pin_that_comes_too_late_says_so_and_leaves_nothing(world: World) -> N
     assert read_pins(world.chain) == []
 
 
-def test_a_pin_of_an_epoch_whose_manifest_is_gone_by_then_says_so_and_leaves_nothing(world: World) -> None:
+def test_a_pin_of_an_epoch_without_a_manifest_is_refused_and_leaves_nothing(world: World) -> None:
     retained = world.commit().retained[0]
     world.commit(60)
     world.wait()
@@ -393,7 +393,7 @@ def test_nothing_is_removed_where_what_is_needed_cannot_be_made_out(world: World
     assert world.versions == versions
 
 
-def test_a_damaged_manifest_that_nobody_needs_is_passed_over_and_goes_with_the_others(world: World) -> None:
+def test_an_unneeded_damaged_manifest_is_skipped_and_deleted_with_the_others(world: World) -> None:
     world.commit(60)
     for version in range(20, 40):
         world.store.put(manifest_name(Version(version)), b"damaged")

@@ -177,7 +177,7 @@ def test_an_epoch_that_is_retired_meanwhile_is_refused_and_nothing_is_left(world
     assert world.chain(FORK).newest() is None
 
 
-def test_whoever_creates_the_stream_first_has_the_name(world: World) -> None:
+def test_the_first_to_create_the_stream_has_the_name(world: World) -> None:
     def decide(call: Call) -> Fault:
         if _creates_the_fork(call):
             world.opened(FORK, an_opening()).close("done")
@@ -225,7 +225,7 @@ def test_a_fork_of_a_fork_pins_in_both_and_is_whole_when_both_have_gone_on(world
     writer.close("done")
 
 
-def test_a_fork_of_a_fork_whose_pin_was_taken_away_is_refused(world: World) -> None:
+def test_a_fork_of_a_fork_whose_pin_was_removed_is_refused(world: World) -> None:
     first = world.fork(3)
     world.folder(ORIGIN).delete(pin_name(fork_pin_name(first.uuid)))
     with pytest.raises(CorruptStateError, match="was removed"):
@@ -257,7 +257,7 @@ def test_nothing_of_an_ancestor_can_be_written(world: World) -> None:
     assert with_ancestors(world.folder(ORIGIN), world.root, ()).url == world.folder(ORIGIN).url
 
 
-def test_an_origin_that_is_gone_or_another_is_found_out_when_the_fork_is_opened(
+def test_a_removed_or_replaced_origin_is_detected_when_the_fork_is_opened(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = world.fork(3)
@@ -289,7 +289,7 @@ def test_two_writers_of_a_fork_fence_each_other(world: World) -> None:
         one.check_term()
 
 
-def test_a_persons_pin_has_the_bytes_it_always_had_and_a_forks_says_so(world: World) -> None:
+def test_a_users_pin_has_the_bytes_it_always_had_and_a_forks_names_the_fork(world: World) -> None:
     world.fork(3)
     [pin] = world.pins()
     assert decode_pin(encode_pin(pin), "p") == pin

@@ -218,7 +218,7 @@ def test_a_link_that_was_made_though_its_answer_was_lost_is_a_win(
         (errno.ESTALE, "see what is wrong"),
     ],
 )
-def test_what_the_disk_refuses_is_said_with_what_to_do(
+def test_a_disk_error_names_the_reason_and_what_to_do(
     root: Path, store: LocalObjectStore, number: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put("m/a", b"x")

@@ -153,7 +153,7 @@ class CollectedInARace(MemoryObjectStore):
 
 
 @pytest.mark.parametrize("sleepy", [CollectedOnce, CollectedThrice, CollectedBeforeItIsRead, CollectedInARace])
-def test_who_slept_for_so_long_that_its_probe_was_collected_accuses_nobody(sleepy: type[MemoryObjectStore]) -> None:
+def test_a_probe_collected_during_a_long_sleep_is_repeated(sleepy: type[MemoryObjectStore]) -> None:
     store = sleepy(uuid4().hex)
     prove_atomic_create(store, CLOCK_OF_SLEEPERS)
     assert list(store.list("")) == []
@@ -169,7 +169,7 @@ def test_an_honest_store_is_proved_once_and_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("liar", [OverwritingSilently, OverwritingTheLoser, NeverCreating])
-def test_a_store_that_lies_is_refused_each_time_and_cleaned(liar: type[MemoryObjectStore]) -> None:
+def test_a_dishonest_store_is_refused_each_time_and_cleaned(liar: type[MemoryObjectStore]) -> None:
     store = liar(uuid4().hex)
     for _ in range(2):
         with pytest.raises(InvalidPipelineError, match="does not create atomically"):

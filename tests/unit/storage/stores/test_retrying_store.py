@@ -88,13 +88,13 @@ def test_writers_that_failed_together_do_not_come_back_together(far: FaultyStore
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST])
-def test_a_new_file_survives_a_lost_word_either_way(far: FaultyStore, clock: StillClock, fault: Fault) -> None:
+def test_a_new_file_survives_a_lost_request_or_reply(far: FaultyStore, clock: StillClock, fault: Fault) -> None:
     far.decide = Scripted(("put_if_absent", "", fault))
     create(retrying(far, clock), "state/x", memoryview(b"rows"))
     assert far.get("state/x") == b"rows"
 
 
-def test_a_name_taken_by_others_is_still_found_out(far: FaultyStore, clock: StillClock) -> None:
+def test_a_name_taken_by_others_is_still_detected(far: FaultyStore, clock: StillClock) -> None:
     far.decide = Scripted(("put_if_absent", "", Fault.LOST_REQUEST))
     with pytest.raises(CorruptStateError, match="a new file's name is taken"):
         create(retrying(far, clock), "a/b", memoryview(b"rows"))

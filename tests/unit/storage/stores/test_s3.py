@@ -68,7 +68,7 @@ def store(server: BrokenS3) -> ObjectStore:
     ],
     ids=["hang-up", "silence", "500", "slow-down", "503", "409", "403"],
 )
-def test_what_nobody_knows_the_outcome_of_is_unavailable_and_was_asked_once(
+def test_an_unknown_outcome_is_unavailable_and_sent_once(
     server: BrokenS3, store: ObjectStore, call: Callable[[ObjectStore], object], answer: Answer
 ) -> None:
     server.answer = answer
@@ -152,14 +152,14 @@ def test_what_s3_takes_in_no_single_request_is_refused(
     assert server.asked == []
 
 
-def test_a_server_that_nobody_runs_is_named() -> None:
+def test_an_unreachable_server_is_named() -> None:
     with broken_s3() as server:
         address = server.address()
     with pytest.raises(StoreUnavailableError, match=rf"can be reached, .*EndpointConnectionError.*:{server.port}"):
         address.open().get("a")
 
 
-def test_a_missing_object_is_told_from_a_missing_bucket(server: BrokenS3, store: ObjectStore) -> None:
+def test_a_missing_object_differs_from_a_missing_bucket(server: BrokenS3, store: ObjectStore) -> None:
     server.answer = refuse(404, "NoSuchKey")
     with pytest.raises(ObjectMissingError):
         store.get("a")
@@ -181,7 +181,7 @@ def test_what_a_server_says_may_hold_a_secret_and_is_shown_without(server: Broke
     assert "hunter" not in repr(store)
 
 
-def test_credentials_that_come_late_or_anew_are_found(server: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_or_renewed_credentials_are_found(server: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process lives for weeks: a store that once found no credentials, or old ones, must look again."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)

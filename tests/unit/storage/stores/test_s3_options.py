@@ -51,7 +51,7 @@ def test_a_url_that_does_not_name_one_folder_is_refused(rest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "error"),
     [
         ({"secrt": "hunter2"}, r"no such options: remove them\. options=\['secrt'\], known=\['anon', 'client_kwargs'"),
         ({"use_listings_cache": True}, "no such options"),
@@ -67,8 +67,8 @@ def test_a_url_that_does_not_name_one_folder_is_refused(rest: str) -> None:
         ({"endpoint_url": 9000}, r"named http://host:port"),
     ],
 )
-def test_a_wrong_option_is_refused_by_its_name_alone(given: Mapping[str, object], said: str) -> None:
-    with pytest.raises(InvalidPipelineError, match=said) as caught:
+def test_a_wrong_option_is_refused_by_its_name_alone(given: Mapping[str, object], error: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=error) as caught:
         s3_options(given)
     assert "hunter2" not in str(caught.value)
 
@@ -79,8 +79,8 @@ def test_no_option_is_shown() -> None:
 
 def test_a_text_loses_all_that_options_hide_and_keeps_its_words() -> None:
     options = s3_options({"key": "abc", "secret": "hunter2", "config_kwargs": {"a": [{"b": "hunter2-longer"}]}})
-    said = options.without_secrets("hunter2-longer hunter2 abc https://me:pw@host/x?y=1 me@host")
-    assert said == "*** *** abc https://***@host/x?y=1 me@host"
+    text = options.without_secrets("hunter2-longer hunter2 abc https://me:pw@host/x?y=1 me@host")
+    assert text == "*** *** abc https://***@host/x?y=1 me@host"
 
 
 def test_the_password_of_a_proxy_is_hidden_wherever_it_turns_up() -> None:

@@ -164,7 +164,7 @@ def test_a_live_process_on_this_host_is_waited_for(world: World) -> None:
     assert world.passed_ms >= TIMEOUT_MS
 
 
-def test_whoever_has_the_right_to_fence_exactly_this_term_does_not_wait(world: World) -> None:
+def test_an_opener_that_may_fence_exactly_this_term_does_not_wait(world: World) -> None:
     writer = world.open()
     world.beats(writer.manifest)
     assert world.open(an_opening("run-2", may_fence=Term(1))).term == 2
@@ -355,7 +355,7 @@ def test_an_epoch_that_is_not_retained_is_refused_naming_those_that_are(world: W
         world.open(an_opening("run-2", from_epoch=Epoch(epoch)))
 
 
-def test_an_epoch_that_is_retired_while_its_opener_looks_is_no_damage_unless_nobody_went_on(world: World) -> None:
+def test_an_epoch_retired_during_an_opening_is_damage_only_if_no_writer_went_on(world: World) -> None:
     writer = a_history(world, retained=3)  # 3, 4 and 5 are retained
     target = manifest_name(Version(3))
     retired = False

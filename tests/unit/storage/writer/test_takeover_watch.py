@@ -87,7 +87,7 @@ def test_ones_own_next_term_is_none() -> None:
     assert world.writer.term == Term(2)
 
 
-def test_an_unanswered_commit_that_is_there_is_nobody_elses() -> None:
+def test_an_unanswered_commit_that_exists_is_no_takeover() -> None:
     world = World()
     world.answers(Fault.LOST_REPLY)
     with pytest.raises(StoreUnavailableError):
