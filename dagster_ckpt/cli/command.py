@@ -1,4 +1,4 @@
-"""The command `dagster-ckpt`: its own options, and all commands below it.
+"""The command `dagster-ckpt`: its options and all commands.
 
 Exit status: 0 done, 1 failed (a short message on stderr gives the reason) or `verify` found damage, 2 usage error.
 """

@@ -145,7 +145,7 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
-    """What the user's function returns, made with a Spark session of its own."""
+    """What the user's function returns, made with a separate Spark session."""
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
         started = spark_session(resources["spark"])
