@@ -12,7 +12,7 @@ from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.stream import StepInput, Stream
 from dagster_ckpt.runtime.task.shard_assignment import HASH
 
@@ -23,6 +23,9 @@ _INSTEAD = {
     "time": "CAST({column} AS STRING), which keeps the order, or the microseconds of the day as a BIGINT",
 }
 """Spark types that Arrow maps to other types, or that do not survive the way back, and what to select instead."""
+
+COLUMNS_MAX = 4_000
+"""So many columns may a stream read of all its inputs, and keep in its table; each within a nested column is one."""
 
 
 def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
@@ -38,9 +41,12 @@ def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[Source
     inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
     if stream.step is None:
         with naming(asset=asset):
-            return AppendOnly.build(inputs[0].spec)
+            append = AppendOnly.build(inputs[0].spec)
+        _check_width(asset, append.pipeline)
+        return append
     with naming(operator=stream.step.name, asset=asset):  # an operator does not know the method that the user called
         operator = stream.step.build(inputs)
+    _check_width(asset, operator.pipeline)
     for number, each in enumerate(stream.inputs):
         _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
     return operator
@@ -80,6 +86,27 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         fields.append(arrow.with_nullable(True))
     return all_nullable_within(pa.schema(fields))
+
+
+def _check_width(asset: str, pipeline: Pipeline) -> None:
+    """No more columns are read, of all inputs together, and none more kept than `COLUMNS_MAX`."""
+    read = sum(_width(source.schema) for source in pipeline.inputs)
+    kept = _width(pipeline.output)
+    if max(read, kept) > COLUMNS_MAX:
+        raise InvalidPipelineError(
+            "the stream has more columns than Spark plans an epoch of in reasonable time: select fewer, or put those "
+            "of one type into an array or a map. "
+            f"asset={asset}, columns_read={read}, columns_kept={kept}, columns_max={COLUMNS_MAX}"
+        )
+
+
+def _width(schema: pa.Schema) -> int:
+    """How many columns of single values a table has, those within its columns among them."""
+    return sum(map(_width_of_column, (field.type for field in schema)))
+
+
+def _width_of_column(type_: pa.DataType) -> int:
+    return sum(_width_of_column(type_.field(index).type) for index in range(type_.num_fields)) or 1
 
 
 def _unsupported(type_: DataType) -> str | None:

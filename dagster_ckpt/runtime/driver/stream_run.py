@@ -44,6 +44,7 @@ from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.spark.wide_plans import plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import shard_replies, shard_replies_of_own_epoch
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -412,7 +413,9 @@ class _Run:
         options, pipeline = self._job.options, self._checked.operator.pipeline
         session = self._job.stream.frame.sparkSession
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
-        limit_batches(session, [source.schema for source in pipeline.inputs], pipeline.keys, chunk_bytes)
+        inputs = [source.schema for source in pipeline.inputs]
+        limit_batches(session, inputs, pipeline.keys, chunk_bytes)
+        plan_wide_rows(session, inputs)
         replies = shard_replies([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
         writer = replies.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)
         interval_ms = self._coordinator.interval_ms
