@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -14,6 +15,10 @@ from dagster_ckpt.protocol.redaction import redacted_folder
 from dagster_ckpt.runtime.declared.sources import Source
 
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
+
+_OUT_OF_MEMORY = 52
+"""What Spark ends a JVM with that has no memory left."""
+_EXIT_S_MAX = 5.0
 
 
 def explained(asset: str, sources: Sequence[Source], error: Exception, session: SparkSession) -> Exception:
@@ -34,6 +39,37 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
         f"start again: it goes on from its last epoch. asset={asset}, "
         f"sources={[source.identity.address or source.identity.format for source in sources]}, reason={reason}"
     )
+
+
+def jvm_is_gone(asset: str, error: Exception, session: SparkSession) -> CheckpointError:
+    """What to raise where the JVM of the session no longer answers; of one that ran out of memory it says so."""
+    process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001  (None: another process started it)
+    status = None if process is None else _exit_status(process)
+    what_to_do = "Start again."
+    if status == _OUT_OF_MEMORY:
+        what_to_do = (
+            "It ran out of memory: give Spark more with spark.driver.memory, or an epoch less at once: fewer files, or "
+            "smaller rows."
+        )
+    return CheckpointError(
+        "Spark's JVM is gone, and this process cannot go on without it; nothing of the epoch in progress was "
+        f"committed. {what_to_do} asset={asset}, exit_status={status}, reason={_text_without_jvm(error)}"
+    )
+
+
+def _text_without_jvm(error: Exception) -> str:
+    try:
+        return str(error)
+    except (Py4JError, OSError):  # its text was in the JVM
+        return type(error).__name__
+
+
+def _exit_status(process: "Popen[bytes]") -> int | None:
+    """What a process ended with; None where it has not ended, though it may no longer answer."""
+    try:
+        return process.wait(_EXIT_S_MAX)
+    except TimeoutExpired:
+        return None
 
 
 @contextmanager

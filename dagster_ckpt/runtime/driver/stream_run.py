@@ -14,7 +14,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import (
     CheckpointDeclinedError,
-    CheckpointError,
     CorruptStateError,
     FencedError,
     IncompatibleStateError,
@@ -34,7 +33,7 @@ from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
-from dagster_ckpt.runtime.driver.spark_errors import explained
+from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
@@ -218,15 +217,14 @@ class _Run:
             return self._query_to_end()
         except _FINAL:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (what is not tried again is raised, as itself or explained)
+            if not is_alive(self._job.stream.frame.sparkSession):
+                # Without a cause: an error of Spark's asks its JVM for its own text, and would raise another in its
+                # place wherever it is shown.
+                raise jvm_is_gone(self._job.asset, error, self._job.stream.frame.sparkSession) from None
             with suppress(StoreUnavailableError):
                 # Of an error in another process Spark keeps only the text.
                 self._upstreams.diagnose(self._writer.manifest, f"{error} {error.__cause__}")
-            if not is_alive(self._job.stream.frame.sparkSession):
-                raise CheckpointError(
-                    "Spark's JVM is gone, and this process cannot go on without it; nothing of the epoch in progress "
-                    f"was committed. Start again. asset={self._job.asset}, reason={error}"
-                ) from error
             if self._is_only_slow(error):
                 _LOG.warning(
                     "Spark's process that reads the upstream took more than 10 s to start, since this host is busy: "

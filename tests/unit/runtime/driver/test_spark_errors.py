@@ -1,3 +1,5 @@
+import re
+from subprocess import TimeoutExpired
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.driver.spark_errors import explained, missing_input_named
+from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, missing_input_named
 
 SOURCES = [Source(SourceIdentity("parquet", "file:/data/inbox"), 0, (0,), reads_files=True)]
 PLAN = "\n=== Streaming Query ===\nIdentifier: flights\nCurrent Committed Offsets: {}"
@@ -83,3 +85,49 @@ def test_a_streaming_function_that_reads_a_missing_path_fails_with_the_assets_na
         raise AnalysisException(MISSING)
     with pytest.raises(AnalysisException, match="no such column"), missing_input_named("flights"):
         raise AnalysisException("no such column")
+
+
+class Jvm:
+    """The process of a JVM that ends with this status, or goes on; as `SparkContext` holds it."""
+
+    def __init__(self, status: int | None) -> None:
+        self._status = status
+        self.sparkContext = self._gateway = self.proc = self
+
+    def wait(self, timeout: float) -> int:
+        if self._status is None:
+            raise TimeoutExpired("java", timeout)
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (52, r"It ran out of memory: .*spark\.driver\.memory.* asset=flights, exit_status=52, reason="),
+        (-9, r"committed\. Start again\. asset=flights, exit_status=-9, reason="),
+        (None, r"committed\. Start again\. asset=flights, exit_status=None, reason="),
+    ],
+)
+def test_of_a_jvm_that_ran_out_of_memory_it_is_said_and_what_to_do(status: int | None, said: str) -> None:
+    error = jvm_is_gone("flights", Py4JError("connection lost"), Jvm(status))  # type: ignore[arg-type]
+    assert isinstance(error, CheckpointError)
+    assert re.search(said + "connection lost$", str(error)), error
+
+
+def test_a_jvm_that_another_process_started_is_not_asked_for_its_end() -> None:
+    jvm = Jvm(52)
+    del jvm.proc
+    error = jvm_is_gone("flights", Py4JError("connection lost"), jvm)  # type: ignore[arg-type]
+    assert "Start again. asset=flights, exit_status=None" in str(error)
+
+
+class TextInJvmError(Py4JError):
+    """As py4j's error of an exception in Java: its text must be fetched."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError("no JVM")
+
+
+def test_an_error_whose_text_was_in_the_jvm_is_named_by_its_class() -> None:
+    error = jvm_is_gone("flights", TextInJvmError(), Jvm(52))  # type: ignore[arg-type]
+    assert str(error).endswith("exit_status=52, reason=TextInJvmError")
