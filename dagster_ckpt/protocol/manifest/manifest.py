@@ -115,7 +115,7 @@ class ChangeRef:
 
     @property
     def name(self) -> str:
-        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        """The file's name in the stream, also for an ancestor's file: unique."""
         return name_in_stream(self.path, self.ancestor)
 
 
@@ -132,7 +132,7 @@ class IndexRef:
 
     @property
     def name(self) -> str:
-        """The file as the stream calls it, whoever's it is: no two files have one name."""
+        """The file's name in the stream, also for an ancestor's file: unique."""
         return name_in_stream(self.path, self.ancestor)
 
 
