@@ -121,7 +121,7 @@ def test_a_jvm_that_another_process_started_is_not_asked_for_its_end() -> None:
     assert "Start again. asset=flights, exit_status=None" in str(error)
 
 
-class TextInJvmError(Py4JError):
+class TextInJvmError(Py4JError):  # type: ignore[misc]  # py4j has no types
     """As py4j's error of an exception in Java: its text must be fetched."""
 
     def __str__(self) -> str:
