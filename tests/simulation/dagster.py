@@ -1,7 +1,17 @@
-"""Dagster as far as the simulation needs it: runs, who launches them, and the sensor that brings a stream back."""
+"""Dagster as far as the simulation needs it: runs, the people and the daemon that launch them, and their workers.
 
+The sensor is the product's, from its tick's cursor to its run requests; Dagster's instance is one in memory.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import dagster as dg
 
 from dagster_ckpt.errors import (
     CheckpointDeclinedError,
@@ -11,110 +21,263 @@ from dagster_ckpt.errors import (
     InvalidPipelineError,
     StoreUnavailableError,
 )
-from dagster_ckpt.ids import EMPTY, Epoch, Term
+from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.integration.dagster_names import STREAM_TAG, job_name_of, op_name_of
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.recovery.decision import LeaseView, RunState, RunView, StreamView, decide
+from dagster_ckpt.integration.declared.run_config import op_config, read_choice
+from dagster_ckpt.integration.declared.stream_options import stream_options
+from dagster_ckpt.integration.recovery import sensor
+from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset, may_fence_tag
+from dagster_ckpt.integration.recovery.relaunch import Watched
+from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
+from dagster_ckpt.integration.recovery.stream_status import StatusReader
 from dagster_ckpt.protocol.epochs.lineage import lineage
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, Watch, judged, watched
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
+from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
+from dagster_ckpt.protocol.manifest.manifest import Owner
+from dagster_ckpt.protocol.object_names import lease_name, parts_of_name
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
+from tests.simulation.instance import INSTANCE, SimulatedInstance
 from tests.simulation.job import pipeline_of
+from tests.simulation.oracle import BrokenPromiseError
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
     from tests.simulation.stream import SimulatedStream
     from tests.simulation.world import World
 
-INSTANCE = "instance-1"
 LIVE_MAX = 4
-TICK_MS_MIN = 15_000
+"""So many live runs of a stream a person does not add to."""
+TICK_MS = 10_000
+"""The most of a tick that the sensor counts."""
+RUN_RETRIES = 0.1
+"""How often Dagster's own run retries retry a failed run."""
+NEVER_STARTS = 0.03
+"""How often a run's worker is lost before it starts."""
+STARTS_MS = (0, 0, 0, 1_000, 20_000)
+
+_RUN_KEY_TAG = "dagster/run_key"
+_RETRY_NUMBER_TAG = "dagster/retry_number"
+_UNAVAILABLE = (StoreUnavailableError,)
+_FAILURES = (FencedError, StoreUnavailableError, CheckpointDeclinedError, CheckpointTimeoutError, InvalidPipelineError)
+
+
+class CrashLoopError(Exception):
+    """What a stream fails with that fails whatever is tried."""
 
 
 @dataclass
 class Run:
-    """A Dagster run. `root` is the one that it and all other relaunches stem from."""
+    """What a run is beside Dagster's record of it. `process` is None until its worker starts."""
 
     id: str
-    root: str
-    from_epoch: Epoch | None
-    process: "Process"
-    attempt: int = 0
-    state: RunState = RunState.STARTED
-    since_ms: int = 0
+    stream: "SimulatedStream"
+    by_the_sensor: bool
+    process: "Process | None" = None
     progressed: bool = False
 
 
 @dataclass
 class Dagster:
-    """The instance as far as one stream goes: its runs, newest last."""
+    """The instance that all streams of the world share, and what its daemon keeps of the sensor."""
 
-    stream: "SimulatedStream"
+    world: "World"
+    instance: SimulatedInstance = field(default_factory=SimulatedInstance)
     runs: list[Run] = field(default_factory=list)
+    cursor: str | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    _replaced: set[str] = field(default_factory=set)
+
+    # ---- runs
 
     def launch(
-        self,
-        *,
-        root: str | None = None,
-        attempt: int = 0,
-        take_over: Takeover = Takeover.NEVER,
-        may_fence: Term | None = None,
-        from_epoch: Epoch | None = None,
+        self, stream: "SimulatedStream", *, take_over: Takeover = Takeover.NEVER, from_epoch: Epoch | None = None
     ) -> None:
-        """Start a run, unless there are too many."""
-        world = self.stream.world
-        if sum(run.process.alive for run in self.runs) >= LIVE_MAX:
+        """What a person does: materialize the asset."""
+        stream.relaunches = 0
+        config: dict[str, object] = {} if from_epoch is None else {"from_epoch": int(from_epoch)}
+        if take_over is Takeover.ALWAYS:
+            config["take_over"] = True
+        op = stream.asset.op_name
+        self._create(stream, {"ops": {op: {"config": config}}}, {STREAM_TAG: stream.name}, by_the_sensor=False)
+
+    def is_crowded(self, stream: "SimulatedStream") -> bool:
+        alive = [run for run in self.runs if run.stream is stream and run.process is not None and run.process.alive]
+        return len(alive) >= LIVE_MAX
+
+    def submit(self, request: dg.RunRequest) -> None:
+        """What the daemon does with the sensor's run request: launch it, but not twice under one run key."""
+        run_key = request.run_key or ""
+        records = self.instance.records.values()
+        if any(record.dagster_run.tags.get(_RUN_KEY_TAG) == run_key for record in records):
             return
-        number = f"run-{len(self.runs)}"
-        process = world.process("driver", host=world.chance.choice(["here", "elsewhere"]))
-        run = Run(number, root or number, from_epoch, process, attempt, since_ms=world.scheduler.now_ms)
-        self.runs.append(run)
-        opening = replace(
-            opening_for(self.stream, process, run.id, run.root),
-            take_over=take_over,
-            may_fence=may_fence,
-            from_epoch=from_epoch,
-        )
-        process.on_end.append(lambda: self._died(run))
-        process.spawn("driver", lambda: self._live(run, opening))
+        stream = next(each for each in self.world.all_streams if each.asset.job_name == request.job_name)
+        self._is_replaced_once(run_key)
+        self._ends_a_crash_loop(stream)
+        self.counts["launched by the sensor"] += 1
+        tags = {**request.tags, _RUN_KEY_TAG: run_key}
+        self._create(stream, dict(request.run_config), tags, by_the_sensor=True)
 
     def progressed(self) -> None:
-        """The run that asks has committed an epoch."""
-        process = self.stream.world.scheduler.this().process
+        """The run that asks has committed an epoch, and reports it to Dagster."""
+        process = self.world.scheduler.this().process
         for run in self.runs:
-            run.progressed |= run.process is process
+            if run.process is process:
+                run.progressed = True
+                self.instance.last_runs[run.stream.asset.key] = run.id
 
-    def set_state(self, run: Run, state: RunState) -> None:
-        if run.state is RunState.STARTED:
-            run.state, run.since_ms = state, self.stream.world.scheduler.now_ms
+    def _create(
+        self,
+        stream: "SimulatedStream",
+        config: dict[str, object],
+        tags: dict[str, str],
+        *,
+        by_the_sensor: bool,
+        parent: dg.DagsterRun | None = None,
+    ) -> None:
+        world, asset = self.world, stream.asset
+        run = Run(f"run-{len(self.runs)}", stream, by_the_sensor)
+        self.runs.append(run)
+        record = dg.DagsterRun(
+            job_name=asset.job_name,
+            run_id=run.id,
+            run_config=config,
+            tags=tags,
+            status=dg.DagsterRunStatus.STARTING,
+            root_run_id=None if parent is None else parent.root_run_id or parent.run_id,
+            parent_run_id=None if parent is None else parent.run_id,
+            execution_plan_snapshot_id=asset.op_name,
+        )
+        self.instance.create(record, asset.key)
+        delay_ms = world.chance.choice(STARTS_MS)
+        if world.calm or world.chance.random() >= NEVER_STARTS:
+            world.scheduler.after(delay_ms, lambda: self._start(run))
 
-    def _live(self, run: Run, opening: Opening) -> None:
+    def set_status(self, run: Run, status: dg.DagsterRunStatus) -> None:
+        self.instance.now_ms = self.world.scheduler.now_ms
+        self.instance.set_status(run.id, status)
+
+    # ---- workers
+
+    def _start(self, run: Run) -> None:
+        record = self.instance.get_run_by_id(run.id)
+        assert record is not None
+        if record.is_finished or self.world.is_over:
+            return
+        world, stream = self.world, run.stream
+        run.process = process = world.process("driver", host=world.chance.choice(["here", "elsewhere"]))
+        self.set_status(run, dg.DagsterRunStatus.STARTED)
+        choice = read_choice(op_config(record.run_config, stream.asset.op_name))
+        opening = replace(
+            opening_for(stream, process, run.id, record.root_run_id or run.id),
+            take_over=Takeover.ALWAYS if choice.take_over and record.parent_run_id is None else Takeover.NEVER,
+            may_fence=may_fence_tag(record),
+            from_epoch=None if choice.from_epoch is None else Epoch(choice.from_epoch),
+        )
+        process.on_end.append(lambda: self._died(run))
+        process.spawn("driver", lambda: self._live(run, process, opening))
+
+    def _live(self, run: Run, process: "Process", opening: Opening) -> None:
+        stream, world = run.stream, self.world
+        clock = world.clock_of(process)
+        status = dg.DagsterRunStatus.FAILURE
         try:
-            self.stream.driver(run.process, opening).live()
-            self.set_state(run, RunState.SUCCEEDED)
-        except (FencedError, StoreUnavailableError, CheckpointDeclinedError, CheckpointTimeoutError):
-            self.set_state(run, RunState.FAILED)
-        except IncompatibleStateError:
-            if self.stream.upstream is None:
-                raise
-            self.set_state(run, RunState.FAILED)
-            world = self.stream.world  # its upstream has moved away: a person does what the error says
-            world.scheduler.after(world.chance.randrange(TICK_MS_MIN), self._begin_anew)
-        except InvalidPipelineError:
-            if opening.from_epoch is None and self.stream.upstream is None:
-                raise  # only an epoch to go back to can be wrong; and nothing is ever damaged here
-            self.set_state(run, RunState.FAILED)
-        run.process.end()
+            timeout_ms = world.character.lease_timeout_ms
+            with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as on_open:
+                self._fail_in_a_crash_loop(stream, process)
+                stream.driver(process, opening).live(on_open)
+            status = dg.DagsterRunStatus.SUCCESS
+        except (*_FAILURES, IncompatibleStateError, CrashLoopError) as error:
+            self._failed(run, opening, error)
+        self.set_status(run, status)
+        if status is dg.DagsterRunStatus.FAILURE:
+            self._retry(run)
+        else:
+            stream.relaunches = 0
+        process.end()
 
-    def _begin_anew(self) -> None:
-        if not self.stream.world.calm:
-            self.launch(take_over=Takeover.ALWAYS, from_epoch=EMPTY)
+    def _failed(self, run: Run, opening: Opening, error: Exception) -> None:
+        world, stream = self.world, run.stream
+        if isinstance(error, IncompatibleStateError):
+            if stream.upstream is None:
+                raise error
+            # Its upstream has moved away: a person does what the error says.
+            world.scheduler.after(world.chance.randrange(15_000), lambda: self._restart_from_the_beginning(stream))
+        if isinstance(error, InvalidPipelineError) and opening.from_epoch is None and stream.upstream is None:
+            raise error  # only an epoch to go back to can be wrong; and nothing is ever damaged here
+        if isinstance(error, _UNAVAILABLE):
+            stream.relaunches = 0
+        record = SimpleNamespace(cls_name=type(error).__name__, message=f"{type(error).__name__}: {error}", cause=None)
+        self.instance.errors[run.id] = stream.asset.op_name, record
+
+    def _restart_from_the_beginning(self, stream: "SimulatedStream") -> None:
+        if not self.world.is_over:
+            self.launch(stream, take_over=Takeover.ALWAYS, from_epoch=EMPTY)
+
+    def _fail_in_a_crash_loop(self, stream: "SimulatedStream", process: "Process") -> None:
+        """In a crash loop: with an error, or without one, as a worker that runs out of memory."""
+        kind = stream.crash_loop
+        if kind is None:
+            return
+        self.world.clock_of(process).sleep_ms(1_000)
+        if kind == "killed":
+            process.end()
+            self.world.clock_of(process).sleep_ms(1_000)
+        raise CrashLoopError("it cannot work")
 
     def _died(self, run: Run) -> None:
         """Dagster sees some deaths soon, others never: then the lease has to tell."""
-        if self.stream.world.chance.random() < 0.5:
-            self.stream.world.scheduler.after(1_000, lambda: self.set_state(run, RunState.FAILED))
+        if self.world.chance.random() < 0.5:
+            self.world.scheduler.after(1_000, lambda: self.set_status(run, dg.DagsterRunStatus.FAILURE))
+
+    def _retry(self, run: Run) -> None:
+        """Dagster's run retries: a copy of the run, with its tags and its config, under the same root."""
+        world, record = self.world, self.instance.get_run_by_id(run.id)
+        assert record is not None
+        if world.calm or record.is_finished is False or world.chance.random() >= RUN_RETRIES:
+            return
+        self.instance.add_run_tags(run.id, {WILL_RETRY_TAG: "true"})
+        tags = {**record.tags, _RETRY_NUMBER_TAG: "1"}
+        tags.pop(_RUN_KEY_TAG, None)
+
+        def again() -> None:
+            if not world.calm:
+                self._create(run.stream, dict(record.run_config), tags, by_the_sensor=False, parent=record)
+
+        world.scheduler.after(world.chance.randrange(30_000), again)
+
+    # ---- what the sensor must never do
+
+    def _is_replaced_once(self, run_key: str) -> None:
+        replaced = run_key.partition(" after ")[2].split(" ")[0]
+        if replaced in self._replaced:
+            raise BrokenPromiseError("a Dagster run is replaced once", f"{run_key} is launched once more")
+        self._replaced.add(replaced)
+
+    def _ends_a_crash_loop(self, stream: "SimulatedStream") -> None:
+        epochs = stream.oracle.counts["epoch"]
+        stream.relaunches = 1 if epochs > stream.relaunched_at else stream.relaunches + 1
+        stream.relaunched_at = epochs
+        most = stream.watched.options.recovery.max_attempts + 3  # a run that follows a clean end is no relaunch
+        if stream.relaunches > most:
+            raise BrokenPromiseError("a crash loop ends", f"{stream.relaunches} relaunches without an epoch")
+
+    def declared_failed(self, run_id: str, began_ms: int) -> None:
+        """The sensor declares a run failed in a tick that began then: its lease must have been silent for long."""
+        run = next(each for each in self.runs if each.id == run_id)
+        self.counts["declared failed"] += 1
+        stream, process = run.stream, run.process
+        newest = stream.oracle.newest
+        if process is None or not process.alive or newest is None or stream.oracle.writers[newest.term] is not process:
+            return
+        name = lease_name(newest.term)
+        if name not in stream.truth.objects:
+            return
+        beaten_ms = stream.truth.modified_ms(name)
+        # A process's clock goes up to a tenth faster. A beat after the tick has begun may have come too late for it.
+        if 0 <= began_ms - beaten_ms < 0.8 * self.world.character.lease_timeout_ms:
+            what = f"{run_id}, whose lease was renewed {began_ms - beaten_ms} ms before"
+            raise BrokenPromiseError("a live writer is not declared dead", what)
 
 
 def opening_for(stream: "SimulatedStream", process: "Process", run: str, root_run: str) -> Opening:
@@ -132,9 +295,18 @@ def opening_for(stream: "SimulatedStream", process: "Process", run: str, root_ru
     )
 
 
+def watched_stream(name: str, lease_timeout_ms: int) -> Watched:
+    """What `build_recovery_sensor` makes of a continuous streaming asset of that key."""
+    key = dg.AssetKey(list(parts_of_name(name)))
+    op_name = op_name_of(key)
+    recovery = Recovery(lease_timeout=f"{lease_timeout_ms}ms", backoff="1s", backoff_max="1 minute")
+    options = stream_options(mode=Mode.CONTINUOUS, recovery=recovery)
+    return Watched(StreamAsset(key, name, op_name, job_name_of(op_name), options.mode), options, "")
+
+
 def launch_by_hand(stream: "SimulatedStream") -> None:
     """What a person may do: materialize once more, politely or not, from where it stands or from an earlier epoch."""
-    chance, newest = stream.world.chance, stream.oracle.newest
+    chance, newest, dagster = stream.world.chance, stream.oracle.newest, stream.world.dagster
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None
     if chance.random() < 0.4:
@@ -144,55 +316,80 @@ def launch_by_hand(stream: "SimulatedStream") -> None:
         often = (*(entry.epoch for entry in retained[:1]), *midst) * 3
         from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in retained), *often])
     take_over = chance.choice([Takeover.NEVER, Takeover.ALWAYS])
-    stream.dagster.launch(take_over=take_over, from_epoch=from_epoch)
+    if not dagster.is_crowded(stream):
+        dagster.launch(stream, take_over=take_over, from_epoch=from_epoch)
 
 
-def watch_again_and_again(stream: "SimulatedStream", process: "Process") -> None:
-    """The recovery sensor: looks at the newest lease, lets `recovery.decide` decide, and does what it says."""
-    world = stream.world
-    clock, chain = world.clock_of(process), stream.chain_of(process)
-    recovery = Recovery(lease_timeout=f"{world.character.lease_timeout_ms}ms", backoff="1s")
-    watch: Watch | None = None
-    while True:
-        clock.sleep_ms(max(TICK_MS_MIN, world.character.lease_timeout_ms))
+@dataclass
+class _InstanceOfTick:
+    """The instance as one tick sees it: what it declares failed is judged."""
+
+    dagster: Dagster
+    began_ms: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dagster.instance, name)
+
+    def report_run_failed(self, run: dg.DagsterRun, message: str | None = None) -> None:
+        self.dagster.instance.now_ms = self.dagster.world.scheduler.now_ms
+        self.dagster.declared_failed(run.run_id, self.began_ms)
+        self.dagster.instance.report_run_failed(run, message)
+
+    def report_runless_asset_event(self, event: dg.AssetCheckEvaluation) -> None:
+        self.dagster.counts["checks failed"] += 1
+        self.dagster.instance.report_runless_asset_event(event)
+
+
+class _Log:
+    """What the sensor logs is for people; what it catches may only be a store that does not answer."""
+
+    def exception(self, text: str, *values: object) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, StoreUnavailableError):
+            raise error
+
+    def _ignored(self, text: str, *values: object) -> None:
+        return
+
+    info = warning = error = _ignored
+
+
+class InTurn:
+    """Stands in for `ThreadPoolExecutor`: what is submitted happens at once, in the strand that submits it."""
+
+    def __init__(self, *options: object) -> None:
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
         try:
-            newest = chain.newest()
-            lease = None if newest is None else read_lease(chain.store, newest.term)
-        except StoreUnavailableError:
-            continue  # no verdict
-        now_ms = clock.monotonic_ms()
-        if newest is not None:
-            watch = watched(watch, newest.term, lease, now_ms)
-        _act(stream, recovery, _lease_view(world, newest, lease, watch, now_ms), lease)
+            future.set_result(call(*arguments))
+        except Exception as error:  # noqa: BLE001  (as an executor does)
+            future.set_exception(error)
+        return future
 
 
-def _lease_view(
-    world: "World", newest: Manifest | None, lease: Lease | None, watch: Watch | None, now_ms: int
-) -> LeaseView | None:
-    if newest is None or watch is None:
-        return None
-    gone = lease is not None and world.is_gone(lease.holder.process)
-    life = judged(watch, lease, now_ms, world.character.lease_timeout_ms, process_is_gone=gone)
-    interrupted = lease is not None and lease.interrupted
-    return LeaseView(newest.term, life, True, now_ms - watch.since_ms, interrupted, gone)
-
-
-def _act(stream: "SimulatedStream", recovery: Recovery, view: LeaseView | None, lease: Lease | None) -> None:
-    run = stream.dagster.runs[-1]
-    seen = RunView(
-        state=run.state,
-        mode=Mode.CONTINUOUS,
-        attempt=run.attempt,
-        opened=lease is not None and lease.holder.dagster_run_id == run.id,
-        one_process=True,
-        others_done=True,
-        same_ms=stream.world.scheduler.now_ms - run.since_ms,
-    )
-    verdict = decide(StreamView(Mode.CONTINUOUS, True, seen, view, progressed=run.progressed), recovery)
-    if verdict.declare_failed:
-        stream.dagster.set_state(run, RunState.FAILED)
-    if verdict.launch is not None:
-        launch = verdict.launch
-        stream.dagster.launch(
-            root=run.root, attempt=launch.attempt, may_fence=launch.may_fence, from_epoch=run.from_epoch
+def evaluate_the_sensor(world: "World", process: "Process") -> None:
+    """The daemon: evaluates the product's sensor over and over, launches what it requests, then keeps its cursor."""
+    dagster, clock, chance = world.dagster, world.clock_of(process), world.chance
+    status_reader = StatusReader(clock)
+    while True:
+        clock.sleep_ms(TICK_MS)
+        watched = [stream.watched for stream in world.all_streams if stream.begun]
+        instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
+        context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log())
+        result = sensor._evaluate(
+            cast(dg.SensorEvaluationContext, context), world.root_of(process), watched, status_reader
         )
+        requests: Sequence[dg.RunRequest] = result.run_requests or ()
+        for request in requests:
+            if not world.calm and chance.random() < 0.2:
+                clock.sleep_ms(chance.randrange(5_000))  # and may be killed meanwhile, before it has kept the cursor
+            dagster.submit(request)
+        dagster.cursor = result.cursor

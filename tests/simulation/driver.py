@@ -1,6 +1,6 @@
 """A Dagster run's process that writes the stream: the real protocol, driven as `runtime` drives it beside Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 3
 BACKOFF_MS = 500
+CALM_PAUSE_MS = 10_000
+"""Between epochs where only recovery is of interest."""
 ATTEMPTS_MAX = 2
 QUIET = 0.3
 
@@ -89,8 +91,9 @@ class Driver:
         self.attempts = 0
         self.late_words: list[Event] = []
 
-    def live(self) -> None:
+    def live(self, on_open: Callable[[], None]) -> None:
         self.begin(open_stream(self.store, self.opening, self.clock))
+        on_open()
         self.process.spawn("collector", lambda: collect_again_and_again(self.stream, self.process, self.term))
         failures, is_open = 0, True
         for _ in range(self.character.epochs_max):
@@ -107,7 +110,7 @@ class Driver:
                     raise
                 is_open = False
                 self.clock.sleep_ms(BACKOFF_MS)
-            self.clock.sleep_ms(self.character.epoch_pause_ms)
+            self.clock.sleep_ms(CALM_PAUSE_MS if self.world.calm else self.character.epoch_pause_ms)
         self.writer.close("ended")
 
     def start_again(self) -> None:
@@ -179,7 +182,7 @@ class Driver:
         self.stream.oracle.heard(manifest)
         self.tell(Committed(epoch))
         writer.check_term()
-        self.stream.dagster.progressed()
+        self.world.dagster.progressed()
 
     def finish(self) -> None:
         """All that there is to do at the end of the world. Where something is due, that is all that comes."""

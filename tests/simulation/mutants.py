@@ -6,15 +6,23 @@ back, sleeps in one certain request, and wakes up after retention: not one of a 
 `tests/unit/storage/operations/test_fork_concurrent.py` retires the epoch at each call.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import dagster as dg
+
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.integration.recovery import sensor as sensor_module
+from dagster_ckpt.integration.recovery.dagster_runs import StreamAsset
+from dagster_ckpt.integration.recovery.decision import Launch
+from dagster_ckpt.integration.recovery.relaunch import Watched, run_request
+from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
+from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.ack import ShardAck
@@ -23,6 +31,7 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, 
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.lease import Watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Retained, RunRef
 from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.transitions import manifest_rules
@@ -54,6 +63,8 @@ if TYPE_CHECKING:
 
 
 # ---- the chain
+
+status_watch = StreamStatus.watch
 
 
 class NoFencing(ManifestChain):
@@ -447,9 +458,35 @@ def in_flight_not_spared(name: str, needed: set[str], newest: Manifest, writer: 
     return file.term < newest.term or file.term == newest.term == writer
 
 
-def forgets_whom_it_went_back_for(parent: Manifest, target: Manifest | None, root_run: str) -> Manifest:
-    """Nobody remembers that a Dagster run has gone back already."""
-    return replace(rolled_back(parent, target, root_run), rollbacks=parent.rollbacks)
+def forgets_whom_it_went_back_for(parent: Manifest, *others: Any) -> Manifest:
+    """Nothing records that a Dagster run has rolled back already."""
+    return replace(rolled_back(parent, *others), rollbacks=parent.rollbacks)
+
+
+# ---- the glue of the recovery sensor
+
+
+def forgets_the_attempt(watched: Watched, launch: Launch, *others: Any) -> dg.RunRequest:
+    """Each relaunch is the first."""
+    return run_request(watched, replace(launch, attempt=min(launch.attempt, 1), before=None), *others)
+
+
+def dead_at_first_sight(status: StreamStatus, before: LeaseSeen | None, now_ms: int) -> Watch:
+    """A lease that has not changed since the last tick has lapsed."""
+    watch = status_watch(status, before, now_ms)
+    return watch if watch.since_ms == now_ms else replace(watch, since_ms=now_ms - 10**9)
+
+
+def remembers_nothing(cursor: str | None, now_ms: int) -> Memory:
+    """The cursor is not read back."""
+    return Memory(now_ms, 0, {})
+
+
+def takes_any_run(
+    instance: Any, asset: StreamAsset, unfinished: Sequence[dg.RunRecord], lease_run_id: str | None
+) -> dg.RunRecord | None:
+    """The newest run there is, also that of another stream."""
+    return max(instance.records.values(), key=lambda record: record.storage_id, default=None)
 
 
 @dataclass(frozen=True)
@@ -492,39 +529,39 @@ def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
 MUTANTS: dict[str, Mutant] = {
     "fencing is off": _chain(NoFencing, 0),
     "what exists is mine": _chain(ExistsIsMine, 6),
-    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 93),
-    "a nonce for several tries": _chain(GivesUpAfterOneTry, 48),
-    "the parent is not checked": _chain(NoParentCheck, 14),
-    "the number below the parent is not looked at": _chain(LooksOnlyAtTheParent, 4133),
-    "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 0),
+    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 387),
+    "a nonce for several tries": _chain(GivesUpAfterOneTry, 6),
+    "the parent is not checked": _chain(NoParentCheck, 93),
+    "the number below the parent is not looked at": _chain(LooksOnlyAtTheParent, 1284),
+    "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 6),
     "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked), seeds=(0,)),
     "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
     "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue), seeds=(0,)),
-    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 93),
-    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 1492),
-    "lists are believed": _chain(BelievesLists, 13),
-    "pins are ignored": _function(collector_module, "read_pins", no_pins, 1, 7),
-    "the grace period is ignored": _collector(IgnoresGrace, 2),
+    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 73),
+    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 114),
+    "lists are believed": _chain(BelievesLists, 20),
+    "pins are ignored": _function(collector_module, "read_pins", no_pins, 2),
+    "the grace period is ignored": _collector(IgnoresGrace, 3),
     "age is told by the wrong clock": _collector(TrustsItsOwnClock, 1),
     "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared, 2, 6),
     "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared, 0, 1),
     "manifests go youngest first": _collector(YoungestFirst, 1, 2),
-    "a delete is not confirmed": _collector(DoesNotConfirm, 73),
+    "a delete is not confirmed": _collector(DoesNotConfirm, 17),
     "no sign that the stream was trimmed": _collector(LeavesNoSign, 0, 1),
-    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 50),
-    "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom, 215),
+    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 71),
+    "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom, 813),
     "files go before their manifests": _collector(FilesFirst, 0, 1),
     "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared, 2, 6),
-    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 14),
-    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 50),
-    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 96),
-    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 261),
+    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 0),
+    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 1),
+    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 1),
+    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 1),
     "a stream subscribes after it has looked": Mutant(
         Parts(reading_driver=SubscribesAfterTheCheck),
         seeds=(261,),
         functions=((upstreams_module, "subscribe", subscribes_without_an_object),),
     ),
-    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 465),
+    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 98),
     "a snapshot goes as soon as it was read to its end": _function(
         upstreams_module, "lineage_epochs", lambda newest: [newest.epoch], 0
     ),
@@ -532,7 +569,7 @@ MUTANTS: dict[str, Mutant] = {
         upstreams_module.Upstreams, "_retained", lambda upstreams, version: None, 112
     ),
     "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 25),
-    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 169),
+    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 19),
     "a fork's pin is ignored": _function(collector_module, "read_pins", pins_of_people, 25),
     "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 25),
     "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 27),
@@ -541,16 +578,20 @@ MUTANTS: dict[str, Mutant] = {
     "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 13),
     "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 13, 16),
     "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 13, 16),
-    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 18),
-    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 18),
+    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 34),
+    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 260),
     "nothing is collected": _collector(NeverCollects, 0, 1),
-    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(509,)),
-    "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(44,)),
+    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(93,)),
+    "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(215,)),
     "an unanswered commit is made again by the same writer": Mutant(
         Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)
     ),
     "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(6,)),
     "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(12,)),
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(0,)),
-    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 0),
+    "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
+    "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
+    "the sensor's cursor is not read back": _function(sensor_module.Memory, "read", remembers_nothing, 0),
+    "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run, 0),
+    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 2),
 }

@@ -1,15 +1,17 @@
-"""One stream of a world: its folder in the store, who judges it, and the Dagster that runs it."""
+"""One stream of a world: its folder in the store, who judges it, and how Dagster knows it."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dagster_ckpt.integration.recovery.dagster_runs import StreamAsset
+from dagster_ckpt.integration.recovery.relaunch import Watched
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Opening
-from tests.simulation.dagster import Dagster
+from tests.simulation.dagster import watched_stream
 from tests.simulation.driver import Driver
 from tests.simulation.oracle import Oracle
 from tests.simulation.reading import Reading, ReadingOracle
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 class SimulatedStream:
     """What all who work on it share. They reach its folder by way of their own process.
 
-    `upstream` is the stream that it reads; None: one that reads the job's own batches.
+    `upstream` is the stream that it reads; None: one that reads the job's own batches. While `crash_loop` is "error" or
+    "killed", each of its runs ends so. `relaunches` counts those of the sensor without an epoch in between.
     """
 
     world: "World"
@@ -33,9 +36,12 @@ class SimulatedStream:
     folder: str = field(init=False)
     truth: Truth = field(init=False)
     oracle: Oracle = field(init=False)
-    dagster: Dagster = field(init=False)
+    watched: Watched = field(init=False)
     reading: Reading | None = None
     begun: bool = False
+    crash_loop: str | None = None
+    relaunches: int = 0
+    relaunched_at: int = 0
 
     def __post_init__(self) -> None:
         self.folder = folder_of(parts_of_name(self.name))
@@ -49,7 +55,11 @@ class SimulatedStream:
             self.oracle.upstream, self.oracle.reading = self.upstream.oracle, self.reading
             self.upstream.oracle.readers.append(self.reading)
         self.truth.witness = self.oracle
-        self.dagster = Dagster(self)
+        self.watched = watched_stream(self.name, character.lease_timeout_ms)
+
+    @property
+    def asset(self) -> StreamAsset:
+        return self.watched.asset
 
     def store_of(self, process: "Process") -> ObjectStore:
         """Its folder, as that process sees it."""

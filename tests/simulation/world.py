@@ -1,8 +1,8 @@
 """One seed, one world, one history: everything that happens follows from the number alone.
 
-First all goes wrong that the world's character holds, until enough was asked of the store. Then it becomes calm:
-everybody is killed, what was late lands, and a last writer and two collectors find out whether the stream is whole and
-nothing was left behind.
+First all goes wrong that the world's character holds, until enough was asked of the store. Then it becomes calm: all
+processes are killed, what was late lands, and each stream, started once more and killed once more, has to come back by
+itself. In the end a last writer and two collectors find out whether the stream is whole and nothing was left behind.
 """
 
 import logging
@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.integration.recovery import sensor, stream_status
 from dagster_ckpt.protocol import json_codec, lease
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event
@@ -49,7 +50,8 @@ from tests.simulation.character import (
 )
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
-from tests.simulation.dagster import launch_by_hand, watch_again_and_again
+from tests.simulation.comeback import Comeback
+from tests.simulation.dagster import Dagster, InTurn, evaluate_the_sensor, launch_by_hand
 from tests.simulation.driver import Driver
 from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
@@ -67,6 +69,8 @@ LATER_MS = 5_000
 CHAINS = 0.33
 """How many worlds have a stream that reads another."""
 FORKS = 0.15
+CRASH_LOOPS = 0.2
+"""In how many worlds the runs of a stream fail whatever is tried."""
 """In how many worlds somebody forks the stream."""
 
 Life = Callable[[SimulatedStream, Process], None]
@@ -135,7 +139,12 @@ class World:
         truths = {stream.folder: stream.truth for stream in (*self.streams, *self.forks)}
         self.weather = Weather(self.scheduler, self.character, self.chance, truths)
         self.processes: list[Process] = []
-        self.calm = False
+        self.calm = self.is_over = False
+        self.dagster = Dagster(self)
+
+    @property
+    def all_streams(self) -> list[SimulatedStream]:
+        return [*self.streams, *self.forks]
 
     # ---- what a process is made of
 
@@ -171,6 +180,7 @@ class World:
         with self._patched():
             try:
                 self._let_go_wrong()
+                self._let_recover()
                 self._make_calm()
             except Exception as error:  # noqa: BLE001  (whatever an actor or the oracle raises is what a seed is about)
                 rule = getattr(error, "rule", f"nobody meets an error like {type(error).__name__}")
@@ -180,7 +190,7 @@ class World:
         return Outcome(
             self.seed,
             tuple(self.weather.trace),
-            sum((stream.oracle.counts for stream in (*self.streams, *self.forks)), self._counts()),
+            sum((stream.oracle.counts for stream in self.all_streams), self._counts() + self.dagster.counts),
             rule,
             why,
         )
@@ -198,8 +208,10 @@ class World:
 
     def _let_go_wrong(self) -> None:
         character = self.character
+        self._keep(self.streams[0], "daemon", lambda _, process: evaluate_the_sensor(self, process))
         for stream in self.streams:
             self._begin(stream)
+        self._begin_crash_loops()
         if self.forks:
             self._keep(self.streams[0], "forker", fork_again_and_again)
         if character.reshard_ms:
@@ -217,11 +229,11 @@ class World:
 
     def _begin(self, stream: SimulatedStream) -> None:
         character = self.character
+        stream.begun = True
         if stream.upstream is None:
-            stream.dagster.launch()
+            self.dagster.launch(stream)
         else:  # mostly after there is something to read
-            self.scheduler.after(LATER_MS, lambda: None if self.calm else stream.dagster.launch())
-        self._keep(stream, "daemon", watch_again_and_again)
+            self.scheduler.after(LATER_MS, lambda: None if self.calm else self.dagster.launch(stream))
         for _ in range(character.collectors):
             self._keep(stream, "janitor", collect_for_others, role="collector")
         if stream.upstream is None:  # of a stream that reads another they would show nothing new
@@ -236,17 +248,34 @@ class World:
         if fork.begun or self.calm:
             return
         fork.begun = True
-        fork.dagster.launch()
-        self._keep(fork, "daemon", watch_again_and_again)
+        self.dagster.launch(fork)
         self._keep(fork, "janitor", collect_for_others, role="collector")
         self._keep(fork, "pinner", pin_again_and_again)
         self._now_and_then(self.character.by_hand_every_ms, lambda: launch_by_hand(fork))
 
-    def _make_calm(self) -> None:
+    def _begin_crash_loops(self) -> None:
+        """For some time each run of the first stream fails, or dies: until its code is mended, say."""
+        chance = Random(f"crash loops of {self.seed}")
+        if chance.random() < CRASH_LOOPS:
+            kind, stream = chance.choice(["error", "killed"]), self.streams[0]
+            self.scheduler.after(chance.randrange(20_000), lambda: setattr(stream, "crash_loop", kind))
+
+    def _let_recover(self) -> None:
+        """Nothing goes wrong any more. A person starts every stream; killed once, each comes back by itself."""
         self.calm = self.weather.calm = True
         self.weather.room = None
         for process in self.processes:
             process.kill()
+        self.weather.land_all()
+        daemon = self.process("daemon")
+        daemon.spawn("daemon", lambda: evaluate_the_sensor(self, daemon))
+        comebacks = [Comeback(stream) for stream in self.all_streams if stream.begun]
+        self.scheduler.run(until=lambda: all(each.is_done for each in comebacks))
+        for process in self.processes:
+            process.kill()
+
+    def _make_calm(self) -> None:
+        self.is_over = True
         self.weather.land_all()
         ends: list[Calm] = []
         for fork in reversed(self.forks):  # a fork may be one of an earlier one
@@ -332,6 +361,9 @@ class World:
             (indexed_lists, "MERGED", self.character.merged),
             (heartbeat, "threading", self.threads),
             (opening, "is_gone", self.is_gone),
+            (stream_status, "is_gone", self.is_gone),
+            (stream_status, "ManifestChain", self._patient_chain),
+            (sensor, "ThreadPoolExecutor", InTurn),
             (manual_opening, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
             (probe, "threading", self.threads),
