@@ -5,7 +5,6 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     asset             `@streaming_asset`
     asset_options     what it takes, and what it refuses
     streaming_assets  the asset's definition, with defaults for its resources
-    distinct_ops      different op names for assets whose keys Dagster spells alike
     definitions       everything a code location needs, in one call
     declared/         what the user declares: options, resources, parameters
     step/             one step of a Dagster run: one stream opened, worked and closed

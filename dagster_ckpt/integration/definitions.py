@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
+from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
-from dagster_ckpt.integration.distinct_ops import with_distinct_ops
+from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor
 from dagster_ckpt.integration.streaming_assets import DEFAULT_STATE
@@ -25,10 +25,31 @@ def build_streaming_definitions(
     `name` prefixes the names of the jobs and the sensor, for a second call in one location. The location's executor is
     unchanged. Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
-    assets = with_distinct_ops(assets)
+    assets = _with_distinct_ops(assets)
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
     return dg.Definitions(
         assets=assets,
         sensors=[build_recovery_sensor(assets, name=name)],
         resources={key: resource for key, resource in given.items() if resource is not None},
     )
+
+
+def _with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
+    """The assets, with unique op names: the keys `a__b` and `["a", "b"]` share one.
+
+    Raises `InvalidPipelineError` for an asset that is no stream.
+    """
+    for asset in assets:
+        require_streaming(asset)
+    names = distinct_names({asset.key: asset.op.name for asset in assets})
+    return [_with_op(asset, names[asset.key]) for asset in assets]
+
+
+def _with_op(asset: dg.AssetsDefinition, name: str) -> dg.AssetsDefinition:
+    if asset.op.name == name:
+        return asset
+    op = asset.op.with_replaced_properties(name=name)
+    renamed: dg.AssetsDefinition = dg.AssetsDefinition.dagster_internal_init(
+        **{**asset.get_attributes_dict(), "node_def": op}
+    )
+    return renamed

@@ -7,8 +7,8 @@ import pyarrow as pa
 from rich.markup import escape
 
 from dagster_ckpt.cli.far_times import values_of
-from dagster_ckpt.cli.output import amounts, source_text, writer_text
-from dagster_ckpt.cli.output.operator_text import in_words
+from dagster_ckpt.cli.output import amounts, writer_text
+from dagster_ckpt.cli.output.pipeline_text import operator_line, source_line
 from dagster_ckpt.cli.output.text_layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
@@ -253,7 +253,7 @@ def _shard(time: ShardTime) -> str:
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     """The stream's operator, key and state."""
     pipeline = manifest.pipeline
-    yield "operator", escape(in_words(pipeline))
+    yield "operator", escape(operator_line(pipeline))
     if pipeline.keys:
         yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
@@ -274,7 +274,7 @@ def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     for origin in manifest.ancestors[-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
-        yield "source", escape(source_text.in_words(position))
+        yield "source", escape(source_line(position))
     if manifest.backfill.status is BackfillStatus.CREATING:
         yield "status", f"creating: {manifest.backfill.position} of the upstream's snapshot is read"
     all_late = manifest.statistics.total_late_rows

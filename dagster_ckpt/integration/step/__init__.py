@@ -11,5 +11,4 @@ Reading order
 Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
     epoch_metadata  an epoch as Dagster metadata
-    step_result     the result of a step
 """

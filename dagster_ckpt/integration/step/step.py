@@ -42,8 +42,7 @@ from dagster_ckpt.integration.step.parent_watch import die_with_parent
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
-from dagster_ckpt.integration.step.step_result import final_result
+from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of

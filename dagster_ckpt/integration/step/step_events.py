@@ -3,19 +3,23 @@
 The newest epoch's event is held back, because the step's result will report it; the one before is logged instead. When
 a stream goes quiet, the held event is logged, so Dagster's UI is never much more than one interval behind. The first
 epoch also passes the stream's check, at once: it shows there that a crash loop has ended.
+
+The step ends with exactly one `MaterializeResult`, with the newest epoch. Without a result, Dagster would skip what is
+downstream while the run shows success; an `Output` would call the IO manager.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
-from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed
-from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
+from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
+from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, pace_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
@@ -149,3 +153,30 @@ class EpochEvents:
                 if trial < TRIES:
                     self._clock.sleep_ms(RETRY_MS)
         return False
+
+
+def final_result(
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, committed: CommittedEpoch | None
+) -> dg.MaterializeResult[Any]:
+    """The newest epoch's numbers. `committed` is the newest epoch that this step committed; None if it made none."""
+    version = data_version(stream, manifest)
+    if committed is not None and committed.manifest.epoch == manifest.epoch:
+        metadata = epoch_metadata(manifest, committed)
+    else:
+        # Not the event's: it may be of an earlier release, which had fewer labels.
+        metadata = epoch_metadata(manifest) | pace_of(_reported_before(instance, key, version), manifest)
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata=metadata,
+        data_version=dg.DataVersion(version),
+        check_results=[result_passed(key, manifest.epoch)],
+    )
+
+
+def _reported_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
+    """The metadata that an earlier Dagster run reported for this epoch, if any: the manifest has no speeds."""
+    entry = instance.get_latest_materialization_event(key)
+    event = None if entry is None else entry.asset_materialization
+    if event is None or (event.tags or {}).get("dagster/data_version") != version:
+        return {}
+    return dict(event.metadata)

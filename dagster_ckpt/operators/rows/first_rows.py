@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import AppendOnlyTable, Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
 from dagster_ckpt.operators.shared.accumulators.extremes import End
@@ -83,7 +83,7 @@ class FirstRows(AppendOnlyTable):
             order, sizes = groups.order[np.repeat(unseen, groups.sizes)], groups.sizes[unseen]
             best = self._choice.of_groups(rows, order, sizes)
             found = state.table(NEW).get(hashes[best], take(keys, best))
-            winners = best[self._win(take(rows, best), found)]
+            winners = best[self._choice.wins(take(rows, best), found)]
             state.table(NEW).put(hashes[winners], self._new_rows(take(rows, winners), context))
         return late
 
@@ -106,13 +106,6 @@ class FirstRows(AppendOnlyTable):
         """Expire keys, before any row of the epoch is processed."""
         if context.watermark_us is not None:
             state.table(SEEN).expire(context.watermark_us - self.expire_after_us + 1)
-
-    def _win(self, best: pa.Table, found: Found) -> Mask:
-        """Which keys have no row in `NEW` yet, or a worse one than their best; `found` is what they have."""
-        wins = ~found.present
-        rivals = take(best, np.flatnonzero(found.present))
-        wins[found.present] = self._choice.beats(rivals, found.rows.select(self.columns.names))
-        return wins
 
     def _new_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
         epochs = pa.array(np.full(rows.num_rows, context.number, dtype=np.int64)).view(_EPOCHS)

@@ -85,7 +85,7 @@ class KeptRows:
         order, sizes = groups.order[np.repeat(undecided, groups.sizes)], groups.sizes[undecided]
         best = self.choice.of_groups(rows, order, sizes)
         rivals = chosen(found, np.flatnonzero(undecided))
-        wins = np.flatnonzero(self._win(take(rows, best), rivals))
+        wins = np.flatnonzero(self.choice.wins(take(rows, best), rivals))
         winners = best[wins]
         if len(winners):
             put = self._state_rows(take(rows, winners), context)
@@ -117,13 +117,6 @@ class KeptRows:
             epochs = flat(found.rows.column(FIRST_EPOCH)).to_numpy()
             undecided[found.present] = epochs == context.number
         return undecided
-
-    def _win(self, best: pa.Table, found: Found) -> Mask:
-        """Which keys take their best row of these; `found` is what they had."""
-        wins = ~found.present
-        rivals = take(best, np.flatnonzero(found.present))
-        wins[found.present] = self.choice.beats(rivals, found.rows.select(self.columns.names))
-        return wins
 
     def _state_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
         added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._is_first else []

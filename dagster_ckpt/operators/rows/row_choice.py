@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack, take
+from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.rows.row_order import furthest_rows
 from dagster_ckpt.operators.shared.accumulators.accumulator import known
@@ -36,6 +37,13 @@ class RowChoice:
             return np.zeros(0, dtype=np.bool_)
         side_by_side = np.arange(2 * count).reshape(2, -1).T.ravel()
         wins: Mask = self.of_groups(stack([old, new]), side_by_side, np.full(count, 2)) >= count
+        return wins
+
+    def wins(self, best: pa.Table, found: Found) -> Mask:
+        """Which keys take their best row of these; `found` is what they had, with any columns besides."""
+        wins = ~found.present
+        rivals = take(best, np.flatnonzero(found.present))
+        wins[found.present] = self.beats(rivals, found.rows.select(best.column_names))
         return wins
 
     def _columns(self, rows: pa.Table) -> list[pa.Array]:

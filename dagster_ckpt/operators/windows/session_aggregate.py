@@ -1,7 +1,8 @@
 """The aggregate over sessions: one row per key and session."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +10,8 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, joined, take, taken
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
-from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.checks import window_checks
-from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, Session
 from dagster_ckpt.operators.windows.session_state import (
@@ -31,7 +30,7 @@ from dagster_ckpt.operators.windows.windowed_state import (
     rows_at,
     times_of,
 )
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 NAME = "session"
 WINDOWS_MERGED = "windows_merged"
@@ -52,32 +51,15 @@ class SessionAggregate(WindowedOperator):
     window: Session
     kept: SessionState
 
-    @classmethod
-    def build(
-        cls,
-        keys: tuple[str, ...],
-        aggregations: Mapping[str, Aggregation],
-        source: InputSpec,
-        event_time: str | None,
-        window: Session,
-        early: bool = False,  # noqa: FBT001, FBT002  (as in the public API)
-        late: str = DROP,
-    ) -> "SessionAggregate":
-        """Check and plan the operator; raises `InvalidPipelineError`. `source.schema` is as with `WindowAggregate`."""
-        window = window_checks.session_window(window)
-        time = window_checks.time_of_window(event_time, source.schema)
-        options = WindowOptions(window, aggregations, time, early, late)
-        windowed = WindowedState.of(keys, options, source.schema)
-        kept: SessionState = SessionsWithEarlyResults(windowed) if early else SessionsUntilClosed(windowed)
-        return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
+    @staticmethod
+    def checked(window: object) -> Session:
+        return window_checks.session_window(window)
 
     @classmethod
-    def from_pipeline(cls, pipeline: Pipeline) -> "SessionAggregate":
-        """The same operator from its fingerprint."""
-        options = WindowOptions.of(pipeline.parameters)
-        window = window_checks.session_window(options.window)
-        source, time = pipeline.inputs[0], options.event_time
-        return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
+    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+        window = cls.checked(options.window)
+        kept: SessionState = SessionsWithEarlyResults(windowed) if options.early else SessionsUntilClosed(windowed)
+        return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
 
     @property
     def horizon_us(self) -> int:

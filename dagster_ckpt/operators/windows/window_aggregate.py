@@ -1,7 +1,8 @@
 """The aggregate over tumbling and hopping windows: one row per key and window."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +10,10 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import window_checks
-from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_START, FixedWindow, are_open
 from dagster_ckpt.operators.windows.windowed_state import (
@@ -29,7 +28,7 @@ from dagster_ckpt.operators.windows.windowed_state import (
     rows_at,
     times_of,
 )
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 NAME = "window"
 COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
@@ -49,36 +48,16 @@ class WindowAggregate(WindowedOperator):
 
     window: FixedWindow
 
-    @classmethod
-    def build(
-        cls,
-        keys: tuple[str, ...],
-        aggregations: Mapping[str, Aggregation],
-        source: InputSpec,
-        event_time: str | None,
-        window: FixedWindow,
-        early: bool = False,  # noqa: FBT001, FBT002  (as in the public API)
-        late: str = DROP,
-    ) -> "WindowAggregate":
-        """Check and plan the operator; raises `InvalidPipelineError`.
+    @staticmethod
+    def checked(window: object) -> FixedWindow:
+        return window_checks.fixed_window(window)
 
-        `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads, or all of
-        them where late rows are kept.
-        """
-        window = window_checks.fixed_window(window)
-        time = window_checks.time_of_window(event_time, source.schema)
-        options = WindowOptions(window, aggregations, time, early, late)
-        windowed = WindowedState.of(keys, options, source.schema)
+    @classmethod
+    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+        early = options.early
         tables = [windowed.windows(expire=False)] if early else [windowed.windows(expire=True), windowed.ends()]
+        window = cls.checked(options.window)
         return cls(windowed.pipeline(NAME, options, source, tables), options, windowed, window)
-
-    @classmethod
-    def from_pipeline(cls, pipeline: Pipeline) -> "WindowAggregate":
-        """The same operator from its fingerprint."""
-        options = WindowOptions.of(pipeline.parameters)
-        window = window_checks.fixed_window(options.window)
-        source, time = pipeline.inputs[0], options.event_time
-        return cls.build(pipeline.keys, options.aggregations, source, time, window, options.early, options.late)
 
     @property
     def horizon_us(self) -> int:

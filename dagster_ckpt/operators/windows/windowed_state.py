@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -163,6 +163,45 @@ class WindowedOperator:
     pipeline: Pipeline
     options: WindowOptions
     windowed: WindowedState
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        aggregations: Mapping[str, Aggregation],
+        source: InputSpec,
+        event_time: str | None,
+        window: Window,
+        early: bool = False,  # noqa: FBT001, FBT002  (as in the public API)
+        late: str = DROP,
+    ) -> Self:
+        """Check and plan the operator; raises `InvalidPipelineError`.
+
+        `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads, or all of
+        them where late rows are kept.
+        """
+        window = cls.checked(window)
+        time = window_checks.time_of_window(event_time, source.schema)
+        options = WindowOptions(window, aggregations, time, early, late)
+        return cls.planned(options, WindowedState.of(keys, options, source.schema), source)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> Self:
+        """The same operator from its fingerprint."""
+        options, source = WindowOptions.of(pipeline.parameters), pipeline.inputs[0]
+        window = cls.checked(options.window)  # before anything else: it may be of another operator
+        time, early = options.event_time, options.early
+        return cls.build(pipeline.keys, options.aggregations, source, time, window, early, options.late)
+
+    @staticmethod
+    def checked(window: object) -> Window:
+        """The window, if it is of the operator's kind. Raises `InvalidPipelineError`."""
+        raise NotImplementedError
+
+    @classmethod
+    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+        """The operator with these options, which are checked."""
+        raise NotImplementedError
 
     @property
     def event_times(self) -> tuple[str | None, ...]:

@@ -1,9 +1,8 @@
 """The change log: Parquet files with what each shard changed in the stream's table in an epoch."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,6 @@ from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.state.remote.parallel_reads import READERS
 from dagster_ckpt.state.remote.remote_bytes import in_turn
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-
-T = TypeVar("T")
 
 BATCH_ROWS = 65_536
 """The most rows in a batch that a reader gets."""
@@ -58,18 +55,12 @@ def created(store: ObjectStore, path: str, data: memoryview, rows: int, epoch: E
     return ChangeRef(path, rows, len(data), f"{zlib.crc32(data):08x}", epoch, shard)
 
 
-def read(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> pa.Table:
-    """The rows of these files, in this order, as a table of this schema.
+def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of these files, in this order: only few of the files, and a batch of their rows, are in memory at once.
 
     `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them; a column that a
     file does not have (it was added later) is null there. Raises `CorruptStateError`.
     """
-    tables = _of_each(store, list(refs), lambda ref: _rows(store, ref, schema))
-    return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches: only few of the files, and a batch of their rows, are in memory at once."""
     for some in _few_at_once(refs):
         for data in checked(store, some):
             with pq.ParquetFile(pa.BufferReader(data)) as file:
@@ -79,9 +70,22 @@ def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) ->
                     yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
 
 
-def checked(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
-    """The bytes of each of these files, mapped where they are on this host's disk. Raises `CorruptStateError`."""
-    return _of_each(store, list(refs), lambda ref: _checked(store, ref))
+def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
+    """The bytes of each of these files, mapped where they are on this host's disk. Raises `CorruptStateError`.
+
+    Of a remote store several are read at once.
+    """
+    found: dict[int, pa.Buffer] = {}
+
+    def one(number: int) -> None:
+        found[number] = _checked(store, refs[number])
+
+    jobs = [partial(one, number) for number in range(len(refs))]
+    if refs and store.local_path(refs[0].name) is None:
+        READERS(jobs)
+    else:
+        in_turn(jobs)
+    return [found[number] for number in range(len(refs))]
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -92,21 +96,6 @@ def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _of_each(store: ObjectStore, refs: list[ChangeRef], what: Callable[[ChangeRef], T]) -> list[T]:
-    """The result for each file, in their order: of a remote store several are read at once."""
-    found: dict[int, T] = {}
-
-    def one(number: int) -> None:
-        found[number] = what(refs[number])
-
-    jobs = [partial(one, number) for number in range(len(refs))]
-    if refs and store.local_path(refs[0].name) is None:
-        READERS(jobs)
-    else:
-        in_turn(jobs)
-    return [found[number] for number in range(len(refs))]
 
 
 def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:
@@ -129,12 +118,6 @@ def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
             f"disk. file={ref.name}, epoch={ref.epoch}"
         )
     return data
-
-
-def _rows(store: ObjectStore, ref: ChangeRef, schema: pa.Schema) -> pa.Table:
-    with pq.ParquetFile(pa.BufferReader(_checked(store, ref))) as file:
-        there = _there(file, schema)
-        return in_schema(file.read(columns=there), schema)
 
 
 def _there(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:

@@ -15,15 +15,18 @@ _HALF = (1 << _HALF_BITS) - 1
 
 
 @dataclass(frozen=True)
-class IntegerSum:
-    """The total of an integer column as one int64; 0 where there is no value. `OverflowError` where it does not fit."""
-
+class _Sum:
     column: str
 
     @property
     def name(self) -> str:
         """Its state column."""
         return f"_sum({self.column})"
+
+
+@dataclass(frozen=True)
+class IntegerSum(_Sum):
+    """The total of an integer column as one int64; 0 where there is no value. `OverflowError` where it does not fit."""
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -73,18 +76,11 @@ class WideSum:
 
 
 @dataclass(frozen=True)
-class FloatSum:
+class FloatSum(_Sum):
     """The total of a float column as a double; 0 where there is no value, and never -0.0.
 
     NaN and infinities count as in IEEE 754.
     """
-
-    column: str
-
-    @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_sum({self.column})"
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -101,16 +97,10 @@ class FloatSum:
 
 
 @dataclass(frozen=True)
-class DecimalSum:
+class DecimalSum(_Sum):
     """The exact total of a decimal column; 0 where there is no value. `OverflowError` where it has too many digits."""
 
-    column: str
     type: pa.Decimal128Type
-
-    @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_sum({self.column})"
 
     @property
     def total(self) -> pa.Decimal128Type:

@@ -10,8 +10,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
 from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata, row_count
-from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog
-from dagster_ckpt.integration.step.step_result import final_result
+from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     IndexedList,

@@ -26,7 +26,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manif
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
-from dagster_ckpt.state.committed import change_log, change_runs
+from dagster_ckpt.state.committed import change_runs
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
@@ -34,6 +34,7 @@ from dagster_ckpt.state.runs.table_runs import TableRuns
 from dagster_ckpt.state.tables.keyed_table import KeyedTable
 from dagster_ckpt.state.tables.sorted_table import SortedTable
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
+from tests.worlds.change_logs import rows_of_log
 
 Keyed = RunningAggregate | Deduplicate | WindowAggregate | SessionAggregate
 TIME = pa.timestamp("us", "UTC")
@@ -150,7 +151,7 @@ class Worked:
         """The change log, ordered by its rows."""
         if self.operator.logged is None:
             assert all(ref.kind is not ChangeKind.RUN for ref in self.after.changes)
-            return ordered(change_log.read(self.store, self.after.changes, self.operator.pipeline.output))
+            return ordered(rows_of_log(self.store, self.after.changes, self.operator.pipeline.output))
         pieces = change_runs.changes_of(self.store, [self.after], self.operator.logged)
         columns = pa.schema([*self.operator.pipeline.output, (CHANGE_TYPE, pa.string())])
         made = (self.operator.changes_of(piece).rows.cast(columns) for piece in pieces)

@@ -18,6 +18,7 @@ from dagster_ckpt.protocol.transitions.append_merges import FileMerge
 from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+from tests.worlds.change_logs import rows_of_log
 from tests.worlds.far_store import FarStore
 
 SCHEMA = pa.schema(
@@ -71,10 +72,10 @@ def spoil(store: MemoryObjectStore, name: str) -> None:
 def test_the_new_file_has_all_rows_in_their_order_and_says_which_files_it_replaces() -> None:
     store = MemoryObjectStore("merged")
     files = written(store, [rows(1, 2), rows(5), rows(3, 4, 9)])
-    before = change_log.read(store, files, LOG)
+    before = rows_of_log(store, files, LOG)
     merged = merge(store, files)
     assert merged.replaced == tuple(file.path for file in files)
-    assert change_log.read(store, [merged.file], LOG).equals(before)
+    assert rows_of_log(store, [merged.file], LOG).equals(before)
     assert before["_epoch"].to_pylist() == [2, 2, 3, 4, 4, 4], "each row's own epoch"
     assert (merged.file.path, merged.file.rows) == ("table/2/3-90-0-7.parquet", 6)
     assert (merged.file.epoch, merged.file.shard, merged.file.ancestor) == (4, 0, None)
@@ -100,7 +101,7 @@ def test_a_file_that_was_merged_is_merged_again() -> None:
         store, FileId(Term(3), Epoch(92), Shard(0), 7), FileMerge((first.file, other.file), 3), 1 << 20, always
     )
     assert last
-    assert change_log.read(store, [last.file], SCHEMA).equals(rows(1, 2, 3, 4))
+    assert rows_of_log(store, [last.file], SCHEMA).equals(rows(1, 2, 3, 4))
 
 
 def test_it_is_written_as_the_other_files_are_in_row_groups_of_a_chunk() -> None:
@@ -124,7 +125,7 @@ def test_it_is_written_as_the_other_files_are_in_row_groups_of_a_chunk() -> None
             theirs.encodings,
             theirs.statistics,
         )
-    assert change_log.read(store, [merged.file], pa.schema([("a", pa.int64())]))["a"].to_pylist() == [
+    assert rows_of_log(store, [merged.file], pa.schema([("a", pa.int64())]))["a"].to_pylist() == [
         *columns["a"].tolist()
     ]
 
@@ -143,9 +144,9 @@ def test_no_value_of_a_column_that_was_dropped_or_came_later_is_lost() -> None:
     tables = [rows(1), rows(2).drop_columns(["d"]), rows(3).append_column("new", pa.array([7], pa.int32()))]
     files = written(store, tables)
     every = pa.schema([*LOG, ("new", pa.int32())])
-    before = change_log.read(store, files, every)
+    before = rows_of_log(store, files, every)
     merged = merge(store, files)
-    assert change_log.read(store, [merged.file], every).equals(before)
+    assert rows_of_log(store, [merged.file], every).equals(before)
     assert before["new"].to_pylist() == [None, None, 7]
     names = pq.ParquetFile(pa.BufferReader(store.get(merged.file.path))).schema_arrow.names
     assert names == [*SCHEMA.names, "new", "_epoch", "_change_type"]
@@ -159,7 +160,7 @@ def test_a_column_that_promised_a_value_in_each_row_may_be_absent_in_older_files
     files = written(store, [pa.table({"a": [0]}), there])
     merged = merge(store, files)
     wanted = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-    assert change_log.read(store, [merged.file], wanted).to_pydict() == {"a": [0, 1], "b": [None, 2]}
+    assert rows_of_log(store, [merged.file], wanted).to_pydict() == {"a": [0, 1], "b": [None, 2]}
 
 
 def test_files_in_which_a_column_has_another_type_are_no_neighbours() -> None:
@@ -190,7 +191,7 @@ def test_files_of_a_far_store_are_read_several_at_once() -> None:
     store = FarStore(inner, latency_s=0.01)
     merged = merge(store, files)
     assert store.at_once_max > 1
-    assert change_log.read(inner, [merged.file], SCHEMA).equals(rows(*range(1, 20)))
+    assert rows_of_log(inner, [merged.file], SCHEMA).equals(rows(*range(1, 20)))
     assert len(store.requests) == len(files), "each file once"
 
 

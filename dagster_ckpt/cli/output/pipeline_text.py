@@ -1,4 +1,4 @@
-"""An operator and its parameters in one readable line."""
+"""An operator with its parameters, and the position in a source, each in one readable line."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourcePosition
 
 
-def in_words(pipeline: Pipeline) -> str:
+def operator_line(pipeline: Pipeline) -> str:
     """`aggregate flights=count(), mean_delay=avg(dep_delay)`, `interval_join keys=k|rk lower=-1 h upper=0 ms`."""
     parameters = dict(pipeline.parameters)
     if pipeline.operator == MIRROR:
@@ -18,6 +19,25 @@ def in_words(pipeline: Pipeline) -> str:
     aggregates = parameters.pop("aggregates", None)
     words = [", ".join(map(_call, aggregates))] if isinstance(aggregates, list) else []
     return " ".join([pipeline.operator, *words, *_words(parameters)])
+
+
+def source_line(position: SourcePosition) -> str:
+    """The source, and the stream's position in it."""
+    source, seen = position.source, sum(index.entries for index in position.files.index) + len(position.files.tail)
+    if position.current is None:
+        at = "no position yet"
+    elif source.format == FORMAT:
+        at = _read(decode(position.current))
+    else:  # for files Spark's offset is only the number of a batch
+        at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
+    what = "stream" if source.format == FORMAT else source.format
+    return f"{what} {source.address}, {at}"
+
+
+def _read(at: UpstreamPosition) -> str:
+    if at.in_snapshot:
+        return f"its table at epoch {at.epoch} is being read: {at.part} of {at.parts} parts"
+    return f"read up to epoch {at.epoch}" if at.epoch else "nothing read yet"
 
 
 def _call(aggregate: Mapping[str, str | None]) -> str:

@@ -2,7 +2,8 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.cli.output import amounts
-from dagster_ckpt.cli.output.operator_text import in_words
+from dagster_ckpt.cli.output.pipeline_text import operator_line, source_line
+from dagster_ckpt.ids import Epoch, StreamUuid, Term
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -10,7 +11,16 @@ from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Session
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
+from dagster_ckpt.protocol.manifest.manifest import (
+    FileSeen,
+    IndexedList,
+    IndexRef,
+    InputSpec,
+    Pipeline,
+    SourceIdentity,
+    SourcePosition,
+)
 
 HOUR = 3_600_000_000
 TIME = pa.timestamp("us", "UTC")
@@ -51,7 +61,7 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
     ],
 )
 def test_a_line_says_what_an_operator_does(pipeline: Pipeline, words: str) -> None:
-    assert in_words(pipeline) == words
+    assert operator_line(pipeline) == words
 
 
 @pytest.mark.parametrize(
@@ -59,3 +69,32 @@ def test_a_line_says_what_an_operator_does(pipeline: Pipeline, words: str) -> No
 )
 def test_a_span_may_be_negative_or_shorter_than_a_millisecond(span_us: int, words: str) -> None:
     assert amounts.span(span_us) == words
+
+
+FILES = SourceIdentity("parquet", "file:///data/departures")
+KAFKA = SourceIdentity("kafka", "broker:9092", (("subscribe", "departures"),))
+UPSTREAM = SourceIdentity(FORMAT, "delays", (("read", "table"),))
+SEEN = IndexedList((IndexRef("index/a", 40, 9, "c"),), (FileSeen("f1", 1), FileSeen("f2", 2)))
+
+
+def at(epoch: int, part: int = 0, parts: int = 0) -> str:
+    return UpstreamPosition(StreamUuid("a" * 32), Epoch(epoch), part, parts, Term(3)).encode()
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (SourcePosition(FILES), "parquet file:///data/departures, no position yet"),
+        (SourcePosition(FILES, '{"logOffset": 3}', files=SEEN), "parquet file:///data/departures, 42 files seen"),
+        (SourcePosition(KAFKA, '{"departures":{"0":41}}'), 'kafka broker:9092, at {"departures":{"0":41}}'),
+        (SourcePosition(UPSTREAM, at(41)), "stream delays, read up to epoch 41"),
+        (
+            SourcePosition(UPSTREAM, at(41, 3, 8)),
+            "stream delays, its table at epoch 41 is being read: 3 of 8 parts",
+        ),
+        (SourcePosition(UPSTREAM, at(41, 8, 8)), "stream delays, read up to epoch 41"),
+        (SourcePosition(UPSTREAM, at(0)), "stream delays, nothing read yet"),
+    ],
+)
+def test_line_of_a_source(position: SourcePosition, words: str) -> None:
+    assert source_line(position) == words
