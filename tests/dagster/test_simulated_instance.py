@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -32,8 +32,8 @@ def real() -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture
-def simulated() -> dg.DagsterInstance:
-    return cast(dg.DagsterInstance, SimulatedInstance())
+def simulated() -> Any:
+    return SimulatedInstance()
 
 
 @dg.asset(key=STREAM.key)
@@ -41,7 +41,7 @@ def carriers() -> None:
     raise ERROR
 
 
-def _run_that_fails(instance: dg.DagsterInstance) -> None:
+def _run_that_fails(instance: Any) -> None:
     if isinstance(instance, SimulatedInstance):
         run = dg.DagsterRun(STREAM.job_name, run_id="one", tags=TAGS, status=dg.DagsterRunStatus.STARTED)
         instance.create(run, STREAM.key)
@@ -54,7 +54,7 @@ def _run_that_fails(instance: dg.DagsterInstance) -> None:
     assert not job.execute_in_process(instance=instance, tags=TAGS, raise_on_error=False).success
 
 
-def _run_that_is_killed(instance: dg.DagsterInstance) -> str:
+def _run_that_is_killed(instance: Any) -> str:
     run = dg.DagsterRun(STREAM.job_name, run_id=_id(2), tags=TAGS, status=dg.DagsterRunStatus.STARTED)
     if isinstance(instance, SimulatedInstance):
         instance.create(run, STREAM.key)
@@ -67,7 +67,7 @@ def _id(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012}"
 
 
-def test_view_of_a_failed_run(real: dg.DagsterInstance, simulated: dg.DagsterInstance) -> None:
+def test_view_of_a_failed_run(real: dg.DagsterInstance, simulated: Any) -> None:
     views = []
     for instance in (real, simulated):
         _run_that_fails(instance)
@@ -81,7 +81,7 @@ def test_view_of_a_failed_run(real: dg.DagsterInstance, simulated: dg.DagsterIns
     assert views[0].attempt == 2
 
 
-def test_declaring_a_killed_run_failed(real: dg.DagsterInstance, simulated: dg.DagsterInstance) -> None:
+def test_declaring_a_killed_run_failed(real: dg.DagsterInstance, simulated: Any) -> None:
     for instance in (real, simulated):
         _run_that_fails(instance)
         killed = _run_that_is_killed(instance)
@@ -89,10 +89,8 @@ def test_declaring_a_killed_run_failed(real: dg.DagsterInstance, simulated: dg.D
         assert [record.dagster_run.run_id for record in unfinished] == [killed]
         # The run that the lease names, or else the youngest one.
         for named in (killed, None):
-            found = newest_run(instance, STREAM, unfinished, named)
-            assert found is not None
-            assert found.dagster_run.run_id == killed
-        run = found.dagster_run
+            assert newest_run(instance, STREAM, unfinished, named) == unfinished[0]
+        run = unfinished[0].dagster_run
         view = run_view(instance, run, STREAM, NOT_OPENED)
         assert (view.state, view.error, view.reached) == (RunState.STARTED, None, True)
         assert declare_failed(instance, run, "it was killed")
@@ -103,7 +101,7 @@ def test_declaring_a_killed_run_failed(real: dg.DagsterInstance, simulated: dg.D
         assert run_view(instance, ended.dagster_run, STREAM, NOT_OPENED).state is RunState.FAILED
 
 
-def test_a_failed_check_is_reported_once(real: dg.DagsterInstance, simulated: dg.DagsterInstance) -> None:
+def test_a_failed_check_is_reported_once(real: dg.DagsterInstance, simulated: Any) -> None:
     for instance in (real, simulated):
         run = dg.DagsterRun(STREAM.job_name, run_id=_id(3))
         failed = evaluation_failed(STREAM.key, run, EMPTY, GaveUp(5, None, same=False))

@@ -532,7 +532,7 @@ MUTANTS: dict[str, Mutant] = {
     "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 387),
     "a nonce for several tries": _chain(GivesUpAfterOneTry, 6),
     "the parent is not checked": _chain(NoParentCheck, 93),
-    "the number below the parent is not looked at": _chain(LooksOnlyAtTheParent, 1284),
+    "the number below the parent is not looked at": _chain(LooksOnlyAtTheParent, 6349),
     "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 6),
     "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked), seeds=(0,)),
     "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
@@ -591,7 +591,7 @@ MUTANTS: dict[str, Mutant] = {
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(0,)),
     "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
-    "the sensor's cursor is not read back": _function(sensor_module.Memory, "read", remembers_nothing, 0),
+    "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 0),
     "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run, 0),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 2),
 }

@@ -258,7 +258,11 @@ class World:
         chance = Random(f"crash loops of {self.seed}")
         if chance.random() < CRASH_LOOPS:
             kind, stream = chance.choice(["error", "killed"]), self.streams[0]
-            self.scheduler.after(chance.randrange(20_000), lambda: setattr(stream, "crash_loop", kind))
+            self.scheduler.after(chance.randrange(20_000), lambda: self._begin_crash_loop(stream, kind))
+
+    def _begin_crash_loop(self, stream: SimulatedStream, kind: str) -> None:
+        if not self.calm:
+            stream.crash_loop = kind
 
     def _let_recover(self) -> None:
         """Nothing goes wrong any more. A person starts every stream; killed once, each comes back by itself."""
