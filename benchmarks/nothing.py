@@ -13,8 +13,8 @@ from benchmarks.inputs import ARROW_SCHEMA, KEY
 from benchmarks.ours import SHARDS
 from benchmarks.session import CORES, read_inbox
 from dagster_ckpt.runtime.driver.stream_job import JobOptions
-from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
 from dagster_ckpt.runtime.spark.session import open_session
+from dagster_ckpt.runtime.spark.wide_rows import limit_batches
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.state.memory_budget import MemoryBudget
 

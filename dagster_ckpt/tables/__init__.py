@@ -2,12 +2,10 @@
 
 Operators make it from what manifests name. For every reader, also in the executors: no Spark, no Dagster.
 
-    table_operator  the operator that makes it from a state table, where it does not only grow
     share           the part of it that one of several readers takes
     table_changes   what epochs changed: epoch by epoch, or net
     table_rows      the table as an epoch shows it
     key_rows        the rows of some keys of it
-    read_batches    the batches in which readers get both
 """
 
 from dagster_ckpt.tables.key_rows import Keys, key_rows

@@ -16,8 +16,7 @@ from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables.table_changes import PATIENCE
-from dagster_ckpt.tables.table_operator import table_operator
+from dagster_ckpt.tables.table_changes import PATIENCE, table_operator
 
 Keys = Mapping[str, Sequence[object]]
 """The values of each column of the key, equally many: row i is a key. Arrow and numpy arrays are accepted."""

@@ -11,17 +11,16 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
 from dagster_ckpt.operators.shared.net_changes import net_of
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
-from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
-from dagster_ckpt.tables.table_operator import table_operator
 
 PATIENCE = Patience(total_ms=30_000)
 """A table is many requests: one that fails loses all that was read before."""
@@ -67,9 +66,18 @@ def net_changes(
     elif any(map(_files, manifests)):
         # Files are from a release that wrote no logged runs. They are not sorted by hash: all are in one share.
         if share.number == 0:
-            yield from batches_of(_net_of_files(store, clock, manifests, runs), schema)
+            yield from change_log.batches_of(_net_of_files(store, clock, manifests, runs), schema)
     else:
         yield from _of_runs(store, manifests, schema, share, runs)
+
+
+def table_operator(pipeline: Pipeline) -> tuple[Operator, str]:
+    """The operator of a stream whose table does not only grow, and the state table that this table is made of."""
+    assert not pipeline.appends, "a table that only grows is made of its files"
+    operator = from_pipeline(pipeline)
+    assert not isinstance(operator, AppendOnly), "an append-only stream appends"
+    assert operator.logged is not None, "a table that does not only grow is made of a state table"
+    return operator, operator.logged
 
 
 def _of_runs(
@@ -84,7 +92,7 @@ def _of_runs(
     for touched in change_runs.changes_of(store, manifests, logged, share.within, runs):
         changes = operator.changes_of(touched)
         if changes.count:
-            yield from batches_of(changes.rows, schema, **constants)
+            yield from change_log.batches_of(changes.rows, schema, **constants)
 
 
 def _net_of_files(store: ObjectStore, clock: Clock, manifests: Sequence[Manifest], runs: OpenRuns) -> pa.Table:

@@ -14,10 +14,8 @@ from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables.read_batches import batches_of
 from dagster_ckpt.tables.share import Share
-from dagster_ckpt.tables.table_changes import ALL, PATIENCE
-from dagster_ckpt.tables.table_operator import table_operator
+from dagster_ckpt.tables.table_changes import ALL, PATIENCE, table_operator
 
 
 def table_rows(
@@ -40,7 +38,7 @@ def table_rows(
         return
     operator, logged = table_operator(manifest.pipeline)
     for rows in live_pieces(store, manifest, logged, share.within, runs):
-        yield from batches_of(operator.table(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
+        yield from change_log.batches_of(operator.table(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
 
 
 def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:

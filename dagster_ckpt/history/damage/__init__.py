@@ -3,6 +3,5 @@
 Reading order
 
     verification    reads every byte that retained epochs and pins need
-    needed_objects  which objects those are
     damage_advice   which epoch does not need a damaged object, and how to go back to it
 """

@@ -5,14 +5,13 @@ object may vanish because its epoch was retired meanwhile: so the newest manifes
 missing object that no epoch needs any more is no damage.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage.damage_advice import go_back
-from dagster_ckpt.history.damage.needed_objects import NeededObjects
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.epochs.pin import decode_pin
@@ -20,6 +19,7 @@ from dagster_ckpt.protocol.epochs.retention import bound
 from dagster_ckpt.protocol.json_codec import Codec
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN, decode_manifest
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import (
     PINS,
     TRIMMED,
@@ -115,7 +115,7 @@ class _Check:
         self._broken = end if isinstance(end, BrokenEnd) else None
         self._newest = known(end)
         self._progress = progress
-        self._needs = NeededObjects()
+        self._needs = _NeededObjects()
         self._findings: list[Finding] = []
         self._epochs = {f"v{entry.version}": entry.epoch for entry in self._newest.retained}
         self._manifests = self._pins = 0
@@ -302,3 +302,47 @@ class _Check:
 
 def _no_progress(done: int, total: int) -> None:
     pass
+
+
+@dataclass
+class _NeededObjects:
+    """Objects by name, and who names each: a manifest or pin, as the caller calls it, or an index object's name.
+
+    An object in an ancestor's folder has the name by which this stream calls it.
+    """
+
+    files: dict[str, RunRef | ChangeRef] = field(default_factory=dict)
+    changes_index: dict[str, IndexRef] = field(default_factory=dict)
+    files_index: dict[str, IndexRef] = field(default_factory=dict)
+    named_by: dict[str, list[str]] = field(default_factory=dict)
+    contradicted: set[str] = field(default_factory=set)
+    """Files that are named with different sizes or checksums."""
+
+    def add(self, manifest: Manifest, who: str) -> None:
+        for role, ref in references(manifest):
+            if not isinstance(ref, IndexRef):
+                self.add_files((ref,), who)
+                continue
+            index = self.changes_index if role is Role.FILES_INDEX else self.files_index
+            index[ref.name] = ref
+            self._name(ref.name, who)
+
+    def add_files(self, refs: Iterable[RunRef | ChangeRef], who: str) -> None:
+        for ref in refs:
+            name = ref.name
+            known = self.files.setdefault(name, ref)
+            if (known.bytes, known.checksum) != (ref.bytes, ref.checksum):
+                self.contradicted.add(name)
+            self._name(name, who)
+
+    def _name(self, path: str, who: str) -> None:
+        names = self.named_by.setdefault(path, [])
+        if not names or names[-1] != who:
+            names.append(who)
+
+    def needed_by(self, path: str) -> set[str]:
+        """The manifests and pins that need this object, directly or by way of an index object."""
+        found: set[str] = set()
+        for who in self.named_by.get(path, ()):
+            found |= self.needed_by(who) if who in self.named_by else {who}
+        return found

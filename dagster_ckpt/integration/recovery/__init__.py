@@ -8,7 +8,6 @@ Reading order. A killed run is judged in `decision`.
     sensor_memory     since when each stream has been unchanged
     dagster_runs      the newest Dagster run of a stream
     start_heartbeat   the heartbeat of a run that has not opened its stream yet
-    dagster_pools     Dagster's pools: frees the slot of a killed worker, reports one that stays taken
     relaunch          declares a dead run failed, and requests the next
     crash_loop        whether a stream fails again and again with the same error
     crash_loop_check  the asset check `no_crash_loop`

@@ -5,6 +5,8 @@ recovery sensor fails it where it has given up, where something does not answer 
 never starts a queued run: an event without a run, newer than those of the runs that failed.
 """
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from dagster_ckpt.ids import Epoch
@@ -42,19 +44,14 @@ def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_u
     error = "died without an error" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
     what = f"{gave_up.failures} Dagster runs in a row" if gave_up.failures > 1 else "The last Dagster run"
     how = "failed with the same error" if gave_up.same else "failed or died"
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=CHECK,
-        passed=False,
-        description=f"{what} {how} in the epoch that follows epoch {epoch}, so the sensor no longer restarts the "
+    return _failed(
+        key,
+        run,
+        epoch,
+        f"{what} {how} in the epoch that follows epoch {epoch}, so the sensor no longer restarts the "
         f"stream. Fix the cause, then materialize the asset by hand or deploy it with another code_version; or roll "
         f"back to an earlier epoch (run config: from_epoch). The last error: {error}",
-        metadata={
-            _LAST_EPOCH: int(epoch),
-            _FAILURES: gave_up.failures,
-            _ERROR: error,
-            _RUN: dg.MetadataValue.dagster_run(run.run_id),
-        },
+        {_FAILURES: gave_up.failures, _ERROR: error},
     )
 
 
@@ -63,33 +60,37 @@ def evaluation_unavailable(
 ) -> dg.AssetCheckEvaluation:
     """What the sensor reports while something that the stream needs does not answer."""
     error = str(unavailable.error)[:_ERROR_LENGTH_MAX]
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=CHECK,
-        passed=False,
-        description=f"The store or Spark's master does not answer: {unavailable.failures} Dagster runs in a row failed "
+    return _failed(
+        key,
+        run,
+        epoch,
+        f"The store or Spark's master does not answer: {unavailable.failures} Dagster runs in a row failed "
         f"after epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor keeps restarting the stream, "
         f"next after {unavailable.wait_ms / 1000:g} s. Check what the error names. The last error: {error}",
-        metadata={
-            _LAST_EPOCH: int(epoch),
-            _FAILURES: unavailable.failures,
-            _ERROR: error,
-            _RUN: dg.MetadataValue.dagster_run(run.run_id),
-        },
+        {_FAILURES: unavailable.failures, _ERROR: error},
     )
 
 
 def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: PoolView) -> dg.AssetCheckEvaluation:
     """What the sensor reports when Dagster will never have a slot for a run."""
     why = f"run {', '.join(pool.ended)} has ended and still holds one" if pool.ended else "its limit is 0"
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=CHECK,
-        passed=False,
-        description=f"The Dagster run waits for a slot of the pool {pool.name!r} and will get none: {why}. Free it on "
+    return _failed(
+        key,
+        run,
+        epoch,
+        f"The Dagster run waits for a slot of the pool {pool.name!r} and will get none: {why}. Free it on "
         f"Dagster's page of the pool (Deployment, Concurrency), or raise the limit: dagster instance concurrency set "
         f"{pool.name} {pool.limit + 1}. limit={pool.limit}, held_by={list(pool.holders)}",
-        metadata={_LAST_EPOCH: int(epoch), _RUN: dg.MetadataValue.dagster_run(run.run_id)},
+        {},
+    )
+
+
+def _failed(
+    key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, description: str, figures: Mapping[str, int | str]
+) -> dg.AssetCheckEvaluation:
+    metadata = {_LAST_EPOCH: int(epoch), **figures, _RUN: dg.MetadataValue.dagster_run(run.run_id)}
+    return dg.AssetCheckEvaluation(
+        asset_key=key, check_name=CHECK, passed=False, description=description, metadata=metadata
     )
 
 

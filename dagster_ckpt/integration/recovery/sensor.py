@@ -27,11 +27,11 @@ from dagster_ckpt.integration.recovery.crash_loop_check import (
     evaluation_unavailable,
     report,
 )
-from dagster_ckpt.integration.recovery.dagster_pools import full_pool
 from dagster_ckpt.integration.recovery.dagster_runs import (
     StreamAsset,
     code_version_of,
     epoch_at_launch,
+    full_pool,
     instance_id,
     newest_run,
     run_view,
@@ -220,19 +220,18 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
 
 def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamStatus, verdict: Verdict) -> None:
     """Fail the stream's check where the verdict calls for it."""
-    instance, log = tick.context.instance, tick.context.log
+    failed, what = None, ""
     if verdict.gave_up is not None:
-        failed = evaluation_failed(asset.key, run, status.epoch, verdict.gave_up)
-        if report(instance, run, failed):
-            log.error("a stream is no longer restarted. stream=%s, reason=%s", asset.stream, verdict.reason)
+        failed, what = evaluation_failed(asset.key, run, status.epoch, verdict.gave_up), "is no longer restarted"
     elif verdict.unavailable is not None:
-        failed = evaluation_unavailable(asset.key, run, status.epoch, verdict.unavailable)
-        if report(instance, run, failed):
-            log.warning("a stream waits for an answer. stream=%s, reason=%s", asset.stream, verdict.reason)
+        failed, what = evaluation_unavailable(asset.key, run, status.epoch, verdict.unavailable), "waits for an answer"
     elif verdict.stuck is not None:
-        failed = evaluation_stuck(asset.key, run, status.epoch, verdict.stuck)
-        if report(instance, run, failed):
-            log.error("a stream waits for a slot that stays taken. stream=%s, reason=%s", asset.stream, verdict.reason)
+        failed, what = (
+            evaluation_stuck(asset.key, run, status.epoch, verdict.stuck),
+            "waits for a slot in vain",
+        )
+    if failed is not None and report(tick.context.instance, run, failed):
+        tick.context.log.error("a stream %s. stream=%s, reason=%s", what, asset.stream, verdict.reason)
 
 
 def _progressed(run: dg.DagsterRun | None, status: StreamStatus) -> bool:

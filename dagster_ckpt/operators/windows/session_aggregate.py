@@ -51,13 +51,11 @@ class SessionAggregate(WindowedOperator):
     window: Session
     kept: SessionState
 
-    @staticmethod
-    def checked(window: object) -> Session:
-        return window_checks.session_window(window)
+    checked = staticmethod(window_checks.session_window)
 
     @classmethod
     def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
-        window = cls.checked(options.window)
+        window = window_checks.session_window(options.window)
         kept: SessionState = SessionsWithEarlyResults(windowed) if options.early else SessionsUntilClosed(windowed)
         return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
 

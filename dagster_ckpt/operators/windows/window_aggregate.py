@@ -48,15 +48,13 @@ class WindowAggregate(WindowedOperator):
 
     window: FixedWindow
 
-    @staticmethod
-    def checked(window: object) -> FixedWindow:
-        return window_checks.fixed_window(window)
+    checked = staticmethod(window_checks.fixed_window)
 
     @classmethod
     def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
         early = options.early
         tables = [windowed.windows(expire=False)] if early else [windowed.windows(expire=True), windowed.ends()]
-        window = cls.checked(options.window)
+        window = window_checks.fixed_window(options.window)
         return cls(windowed.pipeline(NAME, options, source, tables), options, windowed, window)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -158,8 +158,12 @@ class WindowedState:
 
 @dataclass(frozen=True)
 class WindowedOperator:
-    """The part of `Operator` that windows of every kind share."""
+    """The part of `Operator` that windows of every kind share.
 
+    `checked` returns a window that is of the operator's kind, and raises `InvalidPipelineError` for any other.
+    """
+
+    checked: ClassVar["staticmethod[[object], Window]"]
     pipeline: Pipeline
     options: WindowOptions
     windowed: WindowedState
@@ -192,11 +196,6 @@ class WindowedOperator:
         window = cls.checked(options.window)  # before anything else: it may be of another operator
         time, early = options.event_time, options.early
         return cls.build(pipeline.keys, options.aggregations, source, time, window, early, options.late)
-
-    @staticmethod
-    def checked(window: object) -> Window:
-        """The window, if it is of the operator's kind. Raises `InvalidPipelineError`."""
-        raise NotImplementedError
 
     @classmethod
     def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:

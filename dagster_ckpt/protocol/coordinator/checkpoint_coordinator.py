@@ -79,7 +79,7 @@ class CheckpointCoordinator:
     @property
     def latest(self) -> CompletedEpoch | None:
         """The newest completed epoch."""
-        return self._state.latest
+        return self.completed[-1] if self.completed else None
 
     @property
     def completed(self) -> tuple[CompletedEpoch, ...]:
@@ -122,7 +122,7 @@ class CheckpointCoordinator:
 
     def get(self, epoch: Epoch) -> CompletedEpoch | None:
         """A completed epoch by its number; None for one that never completed or is no longer remembered."""
-        return self._state.get(epoch)
+        return next((entry for entry in self.completed if entry.epoch == epoch), None)
 
     def quiet_ms(self, now_ms: int) -> int:
         """The time since an epoch with work completed; before the first, since the term began."""

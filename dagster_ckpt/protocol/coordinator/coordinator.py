@@ -104,15 +104,6 @@ class Coordinator:
         """Bytes written for the newest epoch, according to its ACKs so far."""
         return sum(_written_bytes(self.epoch, ack) for ack in self.acks.values())
 
-    @property
-    def latest(self) -> CompletedEpoch | None:
-        """The newest completed epoch."""
-        return self.completed[-1] if self.completed else None
-
-    def get(self, epoch: Epoch) -> CompletedEpoch | None:
-        """A completed epoch by its number; None for one that was never completed or is no longer remembered."""
-        return next((entry for entry in self.completed if entry.epoch == epoch), None)
-
 
 def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
     """The table above."""

@@ -326,11 +326,6 @@ def decode_nonce(data: bytes, name: str) -> Nonce:
     return unpack(data, name, lambda fields: Nonce(TEXT.decode(fields.get("nonce"))))
 
 
-def encode_entries(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> bytes:
-    """The bytes of an index object: part of a list of `CHANGES` or of `FILES_SEEN`."""
-    return _compressed(_entries_text(codec, entries))
-
-
 def encode_pieces(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> Iterator[tuple[tuple[T, ...], bytes]]:
     """Part of a list as several index objects, each small enough to be read back: its entries and its bytes."""
     for first in range(0, len(entries), ENTRIES_MAX):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
@@ -161,20 +161,24 @@ def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     )
 
 
+def _following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any) -> Manifest:
+    """The next manifest of the chain: its parent with these changes."""
+    version, previous = Version(parent.version + 1), parent.version
+    return replace(
+        parent, version=version, kind=kind, nonce=stamp.nonce, time_ms=stamp.time_ms, parent=previous, **changes
+    )
+
+
 def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
     """The parent's epoch under a new term. Any pipeline can open the empty stream.
 
     The positions take the pipeline's identities for their sources, some of which may have moved.
     """
-    version = Version(parent.version + 1)
-    return replace(
+    return _following(
         parent,
-        version=version,
-        kind=ManifestKind.OPEN,
-        term=Term(version),
-        nonce=stamp.nonce,
-        time_ms=stamp.time_ms,
-        parent=parent.version,
+        ManifestKind.OPEN,
+        stamp,
+        term=Term(parent.version + 1),
         owner=owner,
         pipeline=pipeline,
         runs=parent.runs if parent.epoch != EMPTY else _no_runs(pipeline, parent.shards),
@@ -205,13 +209,10 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
     `runs` are those of all tables. The change log stays as it is: its files name the shards that the epoch had when it
     was made.
     """
-    return replace(
+    return _following(
         parent,
-        version=Version(parent.version + 1),
-        kind=ManifestKind.RESHARD,
-        nonce=stamp.nonce,
-        time_ms=stamp.time_ms,
-        parent=parent.version,
+        ManifestKind.RESHARD,
+        stamp,
         shards=shards,
         runs=runs,
         statistics=replace(parent.statistics, state_bytes=_bytes(runs)),
@@ -221,7 +222,7 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
 def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
     """The next epoch. Its lists may have grown long: `indexed_lists` shortens them before it is created."""
     assert sorted(ack.shard for ack in edit.acks) == list(range(parent.shards)), "every shard must ACK exactly once"
-    version = Version(parent.version + 1)
+    version, epoch = Version(parent.version + 1), Epoch(parent.version + 1)
     runs = _runs(parent, edit.acks)
     changes = tuple(change for ack in edit.acks for change in ack.changes)
     event_times_us = _greatest([parent.event_times_us, *(ack.event_times_us for ack in edit.acks)])
@@ -229,14 +230,11 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
     if parent.pipeline.appends:  # the change log is the stream's table
         tail = with_merged(files.tail, (ack.files_merged for ack in edit.acks if ack.files_merged is not None))
         files = IndexedList(files.index, (*tail, *changes))
-    return replace(
+    return _following(
         parent,
-        version=version,
-        kind=ManifestKind.EPOCH,
-        epoch=Epoch(version),
-        nonce=stamp.nonce,
-        time_ms=stamp.time_ms,
-        parent=parent.version,
+        ManifestKind.EPOCH,
+        stamp,
+        epoch=epoch,
         batch_id=edit.batch_id,
         runs=runs,
         changes=changes,
@@ -247,9 +245,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         consumed=consumed_of(edit.sources),
         backfill=backfill_of(edit.sources),
         statistics=_statistics(parent.statistics, edit, runs),
-        retained=bounded(
-            (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, retained
-        ),
+        retained=bounded((*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained),
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
         slowest_shards=_slowest(edit.acks),

@@ -69,13 +69,13 @@ def analysed_plan(asset: str, frame: object) -> Any:
 
 def refuse_stateful_steps(asset: str, plan: Any) -> None:
     """Raise `InvalidPipelineError` if a streaming step keeps state: our checkpoints would not hold it."""
-    for node in _nodes(plan):
+    for node in nodes(plan):
         if not node.isStreaming():
             continue
         name = str(node.getClass().getSimpleName())
         if name in _STATEFUL:
             _refuse(asset, *_STATEFUL[name])
-        if name == "Join" and all(child.isStreaming() for child in _children(node)):
+        if name == "Join" and all(child.isStreaming() for child in each_of(node.children())):
             _refuse(asset, "a join of two streams", _JOINS)
 
 
@@ -101,7 +101,7 @@ def refuse_unknown_state(asset: str) -> None:
 def leaves(plan: Any) -> tuple[Leaf, ...]:
     """The plan's streaming relations, each occurrence once, in the order of Spark's offset log."""
     found: list[Leaf] = []
-    for node in _nodes(plan):
+    for node in nodes(plan):
         if not node.getClass().getSimpleName().startswith("StreamingRelation"):
             continue
         # As Spark does: equal relations share one source, and sources are numbered in order of first use.
@@ -118,13 +118,15 @@ def _refuse(asset: str, step: str, ours: str) -> None:
     )
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _children(plan):
-        yield from _nodes(child)
+def nodes(tree: Any) -> Iterator[Any]:
+    """The nodes of a plan or an expression, each before those below it."""
+    yield tree
+    for child in each_of(tree.children()):
+        yield from nodes(child)
 
 
-def _children(node: Any) -> Iterator[Any]:
-    children = node.children().iterator()
-    while children.hasNext():
-        yield children.next()
+def each_of(items: Any) -> Iterator[Any]:
+    """The items of a collection in the JVM."""
+    iterator = items.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

@@ -1,12 +1,12 @@
 """A condition on the rows of an updating table: its text, and whether it depends on the row's values alone."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,12 +50,12 @@ def check_judges_by_values(filtered: "DataFrame", condition: "str | Column") -> 
     """
     plan: Any = filtered._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
     expression = plan.condition()
-    if CHANGE_TYPE in _columns(expression):
+    if any(str(column.name()) == CHANGE_TYPE for column in each_of(expression.references())):
         raise InvalidPipelineError(
             f"this column says whether a row comes or goes, which the stream follows by itself: leave it out of the "
             f"condition. column={CHANGE_TYPE}, condition={text_of(condition)}"
         )
-    names = {str(node.getClass().getSimpleName()) for node in _nodes(expression)}
+    names = {str(node.getClass().getSimpleName()) for node in nodes(expression)}
     if not names.isdisjoint(_OF_ANOTHER_TABLE):
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition asks another table, whose rows may be "
@@ -75,7 +75,7 @@ def _depends_on_zone(filtered: "DataFrame") -> bool:
     context: Any = filtered.sparkSession.sparkContext
     plan: Any = filtered._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
     aware = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
-    for node in _nodes(plan.condition()):
+    for node in nodes(plan.condition()):
         name = str(node.getClass().getSimpleName())
         if name == "Literal":  # a time given as text is only an instant here
             depends = str(node.dataType().simpleString()) == "timestamp"
@@ -86,16 +86,3 @@ def _depends_on_zone(filtered: "DataFrame") -> bool:
         if depends:
             return True
     return False
-
-
-def _columns(expression: Any) -> Iterator[str]:
-    references = expression.references().iterator()
-    while references.hasNext():
-        yield str(references.next().name())
-
-
-def _nodes(expression: Any) -> Iterator[Any]:
-    yield expression
-    children = expression.children().iterator()
-    while children.hasNext():
-        yield from _nodes(children.next())

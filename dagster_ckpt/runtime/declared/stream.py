@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.agg import Aggregation, Function
@@ -243,11 +243,7 @@ class Stream:
         nothing.
         """
         lower_us, upper_us = microseconds(lower, "lower"), microseconds(upper, "upper")
-
-        def build(inputs: Sequence[StepInput]) -> Operator:
-            return IntervalJoin.build(*_sides(inputs), lower_us, upper_us, how, late)
-
-        return self._with_step(StatefulStep("interval_join", build, (other,), on_end=OnEnd(on_end)))
+        return self._joined("interval_join", other, on_end, IntervalJoin.build, lower_us, upper_us, how, late)
 
     def join(
         self,
@@ -264,10 +260,7 @@ class Stream:
         """
         reach_us = microseconds(expire_after, "expire_after")
 
-        def build(inputs: Sequence[StepInput]) -> Operator:
-            return IntervalJoin.expiring(*_sides(inputs), reach_us, how, late)
-
-        return self._with_step(StatefulStep("join", build, (other,), on_end=OnEnd(on_end)))
+        return self._joined("join", other, on_end, IntervalJoin.expiring, reach_us, how, late)
 
     def instant_join(
         self,
@@ -278,11 +271,7 @@ class Stream:
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
         """Rows of both with equal keys and equal event times, when the watermark has passed those."""
-
-        def build(inputs: Sequence[StepInput]) -> Operator:
-            return WindowedJoin.build(*_sides(inputs), None, how, late)
-
-        return self._with_step(StatefulStep("instant_join", build, (other,), on_end=OnEnd(on_end)))
+        return self._joined("instant_join", other, on_end, WindowedJoin.build, None, how, late)
 
     def window_join(
         self,
@@ -294,11 +283,14 @@ class Stream:
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
         """Rows of both with equal keys in the same `tumbling` or `hopping` window, when that is over."""
+        return self._joined("window_join", other, on_end, WindowedJoin.build, window, how, late)
 
-        def build(inputs: Sequence[StepInput]) -> Operator:
-            return WindowedJoin.build(*_sides(inputs), window, how, late)
-
-        return self._with_step(StatefulStep("window_join", build, (other,), on_end=OnEnd(on_end)))
+    def _joined(
+        self, name: str, other: "Stream", on_end: str, build: Callable[..., Operator], *options: Any
+    ) -> "Stream":
+        """The join that `build` makes of the inputs, their keys, their event times and these options."""
+        step = StatefulStep(name, lambda inputs: build(*_sides(inputs), *options), (other,), on_end=OnEnd(on_end))
+        return self._with_step(step)
 
     def deduplicate(
         self,

@@ -39,11 +39,10 @@ from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, 
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
-from dagster_ckpt.runtime.spark.wide_plans import plan_wide_rows
+from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import shard_replies, shard_replies_of_own_epoch
 from dagster_ckpt.runtime.task.epoch_task import TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment

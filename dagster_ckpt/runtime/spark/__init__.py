@@ -5,8 +5,7 @@ Reading order
     session                  the settings that a stream needs
     no_max_file_age_session  the session that a streaming asset's function is given
     class_archive            an archive of the classes that Spark's JVM loads
-    arrow_batch_limits       how Spark cuts rows into Arrow batches
-    wide_plans               how Spark plans an epoch of wide rows
+    wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones
     task_slots               how many tasks Spark may run at once
     redacted_errors          errors without passwords and tokens
     spark_reader             streams as DataFrames

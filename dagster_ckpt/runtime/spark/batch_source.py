@@ -19,11 +19,12 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows
+from dagster_ckpt.tables.share import changes_alone, table_alone
 
 ROWS_A_TASK = 1 << 18
 BYTES_A_TASK = 32 << 20
@@ -101,9 +102,10 @@ def _table(address: StoreAddress, history: StreamHistory, given: Mapping[str, st
     shown = None if version is None else history.find_version(Version(version))
     if shown is None or shown.epoch != epoch:
         shown = history.manifest(epoch, given.get(AS_OF.lower()))
-    bare = replace(shown, changes=(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
     tasks = parts_of(shown, ROWS_A_TASK)
-    return Chosen(address, history.name, (bare,), changes=False, schema=shown.pipeline.output, tasks=tasks)
+    return Chosen(
+        address, history.name, (table_alone(shown),), changes=False, schema=shown.pipeline.output, tasks=tasks
+    )
 
 
 def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, str]) -> Chosen:
@@ -115,11 +117,7 @@ def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, 
         )
     newest, following = history.epochs_after(after, until)
     size = sum(ref.bytes for manifest in following for ref in manifest.changes)
-    bare = tuple(
-        replace(each, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
-        for each in following
-        if each.changes
-    )
+    bare = tuple(changes_alone(each) for each in following if each.changes)
     schema = pa.schema([*newest.pipeline.output, *CHANGE_FIELDS])
     return Chosen(address, history.name, bare, changes=True, schema=schema, tasks=size // BYTES_A_TASK + 1)
 

@@ -1,4 +1,4 @@
-"""Limits on Spark's Arrow batches: few bytes at once, at little cost."""
+"""Spark's settings for rows of any width: few bytes in an Arrow batch, and plans that are made quickly."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -14,6 +14,11 @@ _ROWS_OF_TEXT_KEYS_MAX = 2_048
 """From about 2,000 rows on, larger batches are no faster."""
 
 _UNCOUNTED = 2**31 - 1
+
+_INFERS = "spark.sql.constraintPropagation.enabled"
+
+_COLUMNS_MAX = 500
+"""Up to here what Spark infers costs less than a second an epoch, and saves a join with a static table some rows."""
 
 
 def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Collection[str], bytes_max: int) -> None:
@@ -33,6 +38,16 @@ def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Coll
     counted = None in widths
     _set_at_most(session, _ROWS, max(1, rows))
     _set_at_most(session, _BYTES, min(bytes_max, _UNCOUNTED - 1) if counted else _UNCOUNTED)
+
+
+def plan_wide_rows(session: SparkSession, inputs: Sequence[pa.Schema]) -> None:
+    """Let the session's next query infer no conditions from its columns where one of its inputs has many.
+
+    For each column that is renamed, Spark looks at all the conditions that it has inferred of those before: of 2,000
+    columns for half a minute in each epoch. What is inferred saves work and changes no row.
+    """
+    if max(map(len, inputs)) > _COLUMNS_MAX:
+        session.conf.set(_INFERS, "false")
 
 
 def _set_at_most(session: SparkSession, name: str, most: int) -> None:

@@ -7,7 +7,7 @@ reports what is wrong with an upstream: Spark keeps only the text of an error in
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     decode,
     next_part,
 )
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -42,6 +42,7 @@ from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, Upstr
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
+from dagster_ckpt.tables.share import changes_alone
 
 _EPOCHS_MAX = 2**31 - 1
 _LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
@@ -175,7 +176,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._log.newest()
         epochs = self._log.behind(newest, after, until=until.epoch)
         self._check_planned(after, [*epochs, newest])
-        changed = tuple(_bare(manifest) for manifest in epochs if manifest.changes)
+        changed = tuple(changes_alone(manifest) for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
 
     # ---- in Spark's workers
@@ -223,13 +224,6 @@ class LogShare(InputPartition):
 
     epochs: tuple[Manifest, ...]
     share: Share
-
-
-def _bare(manifest: Manifest) -> Manifest:
-    """What a task needs of an epoch to read its change log. It is sent to every task."""
-    return replace(
-        manifest, runs={}, files=IndexedList(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=()
-    )
 
 
 def _position(offset: Mapping[str, Any]) -> UpstreamPosition:

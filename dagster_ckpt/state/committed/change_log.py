@@ -88,6 +88,15 @@ def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
     return [found[number] for number in range(len(refs))]
 
 
+def batches_of(rows: pa.Table, schema: pa.Schema, **constants: object) -> Iterator[pa.RecordBatch]:
+    """The rows with these columns and types; `constants` are columns that are the same in all rows."""
+    for name, value in constants.items():
+        if name in schema.names:
+            field = schema.field(name)
+            rows = rows.append_column(field, pa.repeat(pa.scalar(value, field.type), rows.num_rows))
+    yield from in_schema(rows, schema).to_batches(max_chunksize=BATCH_ROWS)
+
+
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows of a file with these columns; null where the file does not have one."""
     there = set(rows.column_names)

@@ -19,8 +19,8 @@ from dagster_ckpt.protocol.manifest.codec import (
     decode_entries,
     decode_manifest,
     decode_nonce,
-    encode_entries,
     encode_manifest,
+    encode_pieces,
 )
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition
 from dagster_ckpt.protocol.object_names import FileId, state_name
@@ -207,7 +207,7 @@ def test_what_a_newer_release_wrote_is_not_guessed_at(edit: Callable[[dict[str, 
 
 
 def test_an_index_object_of_another_kind_is_not_misread() -> None:
-    data = encode_entries(FILES_SEEN, (FileSeen("file:///a", -5),))
+    [(_, data)] = encode_pieces(FILES_SEEN, (FileSeen("file:///a", -5),))
     assert decode_entries(FILES_SEEN, data, "i") == (FileSeen("file:///a", -5),)
     with pytest.raises(CorruptStateError):
         decode_manifest(data, "i")

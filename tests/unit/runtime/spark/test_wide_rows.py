@@ -2,8 +2,9 @@ from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from dagster_ckpt.runtime.spark.arrow_batch_limits import limit_batches
+from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 
 UNCOUNTED = 2**31 - 1
 NUMBERS = [("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
@@ -58,3 +59,13 @@ def test_smaller_batches_that_the_user_has_asked_for_stay_small() -> None:
     assert limits(NUMBERS, maxRecordsPerBatch="100000") == (16_384, UNCOUNTED)
     assert limits(NUMBERS, maxRecordsPerBatch="-1") == (16_384, UNCOUNTED)
     assert limits(NUMBERS, maxBytesPerBatch="4096") == (16_384, 4096)
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings"), [(500, {}), (501, {"spark.sql.constraintPropagation.enabled": "false"})]
+)
+def test_spark_infers_no_conditions_of_many_columns(columns: int, settings: dict[str, str]) -> None:
+    session = Settings()
+    narrow, wide = (pa.schema([(f"c{number}", pa.int64()) for number in range(many)]) for many in (2, columns))
+    plan_wide_rows(session, [narrow, wide])  # type: ignore[arg-type]
+    assert session == settings

@@ -1,7 +1,7 @@
 """An append-only stream's tasks, called as Spark calls them: they merge the table's small files, and no row is lost."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -320,7 +320,7 @@ def test_the_names_of_merged_files_are_never_used_twice(stream: AppendStream) ->
 def test_a_merge_that_takes_too_long_is_left_for_later_and_the_epoch_goes_on(
     stream: AppendStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slowly(store: ObjectStore, refs: Iterable[ChangeRef]) -> list[pa.Buffer]:
+    def slowly(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
         time.sleep(0.6)
         return read(store, refs)
 
