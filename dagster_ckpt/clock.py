@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def unique(self) -> str:
-        """32 hexadecimal digits that nobody else draws."""
+        """32 hexadecimal digits that no other call returns."""
         ...
 
 

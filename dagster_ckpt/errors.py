@@ -51,13 +51,13 @@ class CheckpointDeclinedError(CheckpointError):
 def naming(**names: str) -> Iterator[None]:
     """Within it an `InvalidPipelineError` ends in these names too: in `, asset=flights` for `asset="flights"`.
 
-    Whoever raises it need not know whose fault it is.
+    The code that raises it need not know whose fault it is.
     """
     try:
         yield
     except InvalidPipelineError as error:
         more = "".join(f", {what}={name}" for what, name in names.items())
-        # In its place, not caused by it: whoever looks at the innermost error alone, as Dagster does, must see all.
+        # In its place, not caused by it: a reader of the innermost error alone, as Dagster is, must see all.
         raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
 
 

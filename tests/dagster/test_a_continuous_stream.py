@@ -28,7 +28,7 @@ def status_of(place: Place, result: Any) -> dg.DagsterRunStatus:
     return run.status
 
 
-def test_events_go_out_while_it_runs_and_its_end_tells_the_newest_epoch(place: Place) -> None:
+def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(place: Place) -> None:
     counts = place.counts(mode="continuous", code_version="7")
     place.drop(("a", 1))
     live = place.run_beside(counts)
@@ -59,7 +59,9 @@ def test_run_for_ends_it_cleanly(place: Place) -> None:
     assert closed_because(place) == "run_for"
 
 
-def test_a_run_canceled_where_the_interruption_was_lost_tells_its_newest_epoch_and_ends_canceled(place: Place) -> None:
+def test_a_run_canceled_where_the_interruption_was_lost_reports_its_newest_epoch_and_ends_canceled(
+    place: Place,
+) -> None:
     place.options = {"event_interval": "1h"}
     place.drop(("a", 1))
     live = place.run_beside(place.counts(mode="continuous"))
@@ -83,7 +85,7 @@ def test_a_run_that_dagster_declared_failed_stops_and_leaves_its_lease_to_lapse(
     assert closed_because(place) is None
 
 
-def test_a_stream_that_fails_tells_the_epoch_it_has_committed_and_leaves_its_lease_to_lapse(place: Place) -> None:
+def test_a_stream_that_fails_reports_its_committed_epoch_and_leaves_its_lease_to_lapse(place: Place) -> None:
     def breaks(batches):  # type: ignore[no-untyped-def]
         for batch in batches:
             if 13 in batch.column("v").to_pylist():

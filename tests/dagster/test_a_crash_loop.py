@@ -44,7 +44,7 @@ def the_loop(world: SensorWorld, name: str = "s", runs: int = 3, **fields: Any) 
     return run
 
 
-def test_the_third_same_error_at_one_epoch_stops_the_sensor_which_says_so_in_a_failed_check() -> None:
+def test_the_third_same_error_at_one_epoch_stops_relaunches_and_fails_the_check() -> None:
     world = a_world()
     writer = world.open("s", world.started("s"))
     world.commit(writer)
@@ -72,7 +72,7 @@ def evaluations(world: SensorWorld) -> int:
     return len(world.instance.get_records_for_run("", of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records)
 
 
-def test_it_is_said_once_for_each_run_also_after_the_sensors_cursor_was_lost() -> None:
+def test_the_check_fails_once_for_each_run_even_if_the_cursor_is_lost() -> None:
     world = a_world()
     the_loop(world)
     world.ticks(60)
@@ -99,7 +99,7 @@ def test_the_count_survives_a_lost_cursor_and_a_restart_of_everything_but_dagste
     assert check.metadata["failures"].value == 3
 
 
-def test_a_committed_epoch_other_errors_and_deaths_without_a_word_are_no_loop() -> None:
+def test_a_committed_epoch_other_errors_and_deaths_without_an_error_are_no_loop() -> None:
     world = a_world()
     run = world.started("s")
     for number in range(1, 8):
@@ -125,7 +125,7 @@ def test_a_committed_epoch_other_errors_and_deaths_without_a_word_are_no_loop() 
         assert "dagster_ckpt/same_error" not in run.tags
 
 
-def test_workers_that_die_without_a_word_use_up_the_attempts_and_then_the_check_fails_too() -> None:
+def test_workers_that_die_without_an_error_use_up_the_attempts_and_then_the_check_fails_too() -> None:
     world = a_world(a_stream("s", recovery=Recovery(max_attempts=2, backoff="1s")))
     run = world.started("s")
     for _ in range(2):
@@ -171,7 +171,7 @@ def _no_resource() -> Any:
     return failure.event_specific_data
 
 
-def test_a_person_who_materializes_ends_it_and_the_count_begins_anew() -> None:
+def test_materializing_by_hand_ends_it_and_resets_the_count() -> None:
     world = a_world()
     the_loop(world)
     world.tick()
@@ -216,7 +216,7 @@ def test_new_code_ends_it_and_a_reload_of_the_same_code_does_not() -> None:
     assert world.is_quiet()
 
 
-def test_a_check_that_cannot_be_told_is_told_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_cannot_be_reported_is_reported_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_world()
     the_loop(world)
 

@@ -129,7 +129,7 @@ def test_a_cursor_that_was_reset_only_costs_time() -> None:
     assert len(world.ticks(5)) == 1
 
 
-def test_dagsters_word_that_a_run_failed_needs_no_lapse() -> None:
+def test_a_run_that_dagster_reports_failed_needs_no_lapse() -> None:
     world = a_world()
     run = world.started("s")
     writer = world.open("s", run)
@@ -207,7 +207,7 @@ def test_a_canceled_stream_waits_for_a_person(status: dg.DagsterRunStatus) -> No
 
 
 @pytest.mark.parametrize("name", ["s", "c"])
-def test_a_run_whose_process_was_told_to_end_by_somebody_else_than_dagster_is_recovered(name: str) -> None:
+def test_a_run_whose_process_was_ended_from_outside_dagster_is_recovered(name: str) -> None:
     world = a_world()
     run = world.started(name)
     world.close(name, world.open(name, run).term, interruption("DagsterExecutionInterruptedError"))
@@ -383,7 +383,7 @@ def test_a_store_that_has_vanished_is_no_verdict() -> None:
     assert world.look(run).status is STARTED
 
 
-def test_a_rollback_that_a_killed_run_never_did_is_told_and_not_done_by_the_next(
+def test_a_rollback_that_a_killed_run_never_did_is_reported_and_not_done_by_the_next(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     world = a_world()
@@ -399,7 +399,7 @@ def test_a_rollback_that_a_killed_run_never_did_is_told_and_not_done_by_the_next
     assert "the rollback to epoch 0 was not done" in capsys.readouterr().err
 
 
-def test_a_rollback_that_was_done_is_not_told_as_lost() -> None:
+def test_a_rollback_that_was_done_is_not_reported_as_lost() -> None:
     world = a_world()
     run = world.started("s", run_config={"ops": {"s": {"config": {"from_epoch": 0}}}})
     world.open("s", run, from_epoch=Epoch(0))
@@ -570,7 +570,7 @@ def test_a_dead_run_of_long_ago_is_forgotten() -> None:
     assert world.is_quiet()
 
 
-def test_a_live_run_of_old_code_is_told_to_end_and_the_next_one_follows() -> None:
+def test_a_live_run_of_old_code_is_drained_and_the_next_one_follows() -> None:
     world = a_world(a_stream("c", mode="continuous", code_version="1"))
     run = world.started("c", tags={"dagster_ckpt/code_version": "1"})
     writer = world.open("c", run)

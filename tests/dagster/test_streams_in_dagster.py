@@ -243,7 +243,7 @@ def test_a_continuous_stream_asked_for_beside_another_is_an_error_before_spark_s
     assert all("needs a separate Dagster run" in error and "streams=one, two" in error for error in errors)
 
 
-def test_a_function_that_returns_no_stream_is_told_so_and_not_tried_again(place: Place) -> None:
+def test_a_function_that_returns_no_stream_is_refused_and_not_retried(place: Place) -> None:
     @streaming_asset
     def forgetful(spark: SparkSession):  # type: ignore[no-untyped-def]
         return place.read(spark)

@@ -40,7 +40,7 @@ def by_ten_minutes(
     return totals
 
 
-def test_late_rows_are_an_asset_that_the_streams_runs_tell_of_and_others_load(place: Place) -> None:
+def test_late_rows_are_an_asset_that_the_streams_runs_report_and_others_load(place: Place) -> None:
     seen: list[pd.DataFrame] = []
 
     @dg.asset

@@ -14,7 +14,7 @@ def totals(place: Place, name: str = "large") -> dict[str, int]:
     return {row["k"]: row["total"] for row in place.history(name).read().to_pylist()}
 
 
-def test_a_chain_in_one_run_works_in_its_order_and_tells_what_it_has_consumed(place: Place) -> None:
+def test_a_chain_in_one_run_works_in_order_and_reports_consumed_epochs(place: Place) -> None:
     counts = place.counts()
     place.drop(("a", 11), ("b", 1))
     assert place.run(large, counts).success

@@ -143,7 +143,7 @@ def test_a_run_whose_process_is_known_to_be_gone_before_it_opened_is_recovered_a
     assert len(world.tick().run_requests or []) == 1
 
 
-def test_the_beat_of_another_run_says_nothing_of_this_one() -> None:
+def test_the_beat_of_another_run_proves_nothing_about_this_one() -> None:
     world = a_world()
     zombie, run = world.started("s"), world.started("s")
     beats(world, run, 1)

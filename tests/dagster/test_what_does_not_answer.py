@@ -69,7 +69,7 @@ def test_a_spark_that_cannot_start_as_configured_is_a_crash_loop(text: str) -> N
         outage(world, world.started("s"), Py4JError(text), 3)
 
 
-def test_the_check_says_what_does_not_answer_and_that_the_sensor_goes_on() -> None:
+def test_the_check_names_what_does_not_answer_and_the_sensor_keeps_retrying() -> None:
     world = a_world()
     run = world.started("s")
     writer = world.open("s", run)

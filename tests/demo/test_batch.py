@@ -63,7 +63,7 @@ def test_late_carriers_are_late_by_more_than_a_quarter_of_an_hour(inbox: Path) -
     assert EXPECTED["late_carriers"].of(inbox, NO_WEATHER).rows() == [("UA", 2, 15.25, 20.0)]
 
 
-def test_an_aircraft_that_nobody_knows_is_a_row_too(inbox: Path) -> None:
+def test_an_unknown_aircraft_is_a_row_too(inbox: Path) -> None:
     table = EXPECTED["busiest_aircraft"].of(inbox, NO_WEATHER).sort("tailnum")
     assert table.rows() == [(None, 1, 0, None), ("N1", 3, 2, NOON + timedelta(minutes=10))]
 

@@ -34,7 +34,7 @@ def read(inbox: Path, weather: Path, spoil: Callable[[pl.DataFrame], pl.DataFram
     return table
 
 
-def test_right_tables_are_equal_and_nothing_is_said(inbox: Path, weather: Path) -> None:
+def test_right_tables_are_equal_and_nothing_is_printed(inbox: Path, weather: Path) -> None:
     screen = io.StringIO()
     equal = prove(read(inbox, weather, lambda table: table.reverse()), inbox, weather, Report(Console(file=screen)))
     assert equal == dict.fromkeys(EXPECTED, True)

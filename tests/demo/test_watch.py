@@ -22,7 +22,7 @@ def stands(monkeypatch: pytest.MonkeyPatch) -> dict[str, Standing]:
     return said
 
 
-def test_a_stream_that_nobody_opened_stands_nowhere(store: CheckpointStore) -> None:
+def test_a_stream_that_was_never_opened_has_no_position(store: CheckpointStore) -> None:
     assert standing(store, "departures") == Standing()
 
 

@@ -83,9 +83,7 @@ def operator(expire_after_us: int) -> RunningAggregate:
 
 @examples(100)
 @given(EPOCHS, *stream_options())
-def test_keys_leave_and_begin_anew(
-    cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int
-) -> None:
+def test_keys_expire_and_return(cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int) -> None:
     agree(Stream(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
 
 

@@ -40,7 +40,7 @@ def test_a_java_that_spark_knows_is_used_as_it_is(machine: Machine, version: str
 
 
 @pytest.mark.parametrize("version", ["1.8", "11", "25"])
-def test_another_java_is_named_and_the_user_is_told_what_to_install(machine: Machine, version: str) -> None:
+def test_another_java_is_named_with_what_to_install(machine: Machine, version: str) -> None:
     machine.python()
     home = machine.java(version)
     message = refused(machine.run(SETUP), machine)
@@ -104,7 +104,7 @@ def test_a_sudo_that_asks_no_password_is_used(machine: Machine) -> None:
     assert all("apt-get" in call for call in machine.called("sudo") if call != "-n true")
 
 
-def test_an_ordinary_user_installs_nothing_and_is_told_how(machine: Machine) -> None:
+def test_an_ordinary_user_gets_the_command_to_install(machine: Machine) -> None:
     machine.python()
     machine.program(machine.bin / "sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     machine.apt(offers=(JRE_17,))
@@ -122,7 +122,7 @@ def test_a_failed_update_of_the_lists_does_not_stop_an_install_that_works(machin
     assert "apt-get update failed" in ran.out
 
 
-def test_a_failed_install_shows_what_apt_get_said(machine: Machine) -> None:
+def test_a_failed_install_shows_the_output_of_apt_get(machine: Machine) -> None:
     machine.python()
     machine.user(0)
     machine.apt(offers=(JRE_17,), install=100)
@@ -163,7 +163,7 @@ def test_without_a_fitting_python_the_message_says_what_to_install(machine: Mach
     assert "apt-get install python3.11 python3.11-venv" in message
 
 
-def test_a_python_somebody_named_is_never_silently_replaced(machine: Machine) -> None:
+def test_a_python_that_was_named_is_never_silently_replaced(machine: Machine) -> None:
     machine.python()
     machine.python("python3.9", version="3.9")
     machine.java("17")
@@ -171,7 +171,7 @@ def test_a_python_somebody_named_is_never_silently_replaced(machine: Machine) ->
     assert refused(machine.run(SETUP), machine).endswith("PYTHON=python3.9\n")
 
 
-def test_a_set_up_that_was_killed_while_it_made_the_venv_begins_it_anew(machine: Machine) -> None:
+def test_a_set_up_killed_while_it_made_the_venv_makes_it_again(machine: Machine) -> None:
     machine.python()
     machine.java("17")
     assert machine.run(SETUP).code == 0

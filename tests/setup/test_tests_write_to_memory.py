@@ -16,7 +16,7 @@ def test_a_folder_in_memory_is_where_temporary_files_go(tmp_path: Path) -> None:
     assert environment(folder)["TMPDIR"] == str(folder)
 
 
-def test_without_room_or_where_somebody_has_chosen_another_place_it_stays_there(tmp_path: Path) -> None:
+def test_without_room_or_with_a_chosen_folder_it_stays_there(tmp_path: Path) -> None:
     assert place(tmp_path, {}, NO_ROOM) is None
     assert place(tmp_path, {"TMPDIR": "/elsewhere"}, room_bytes=1) is None
     assert place(tmp_path / "missing", {}, room_bytes=1) is None

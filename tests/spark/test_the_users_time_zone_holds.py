@@ -1,6 +1,7 @@
 """Parsing and functions use the time zone of the user's session; tasks and the store have UTC."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -51,8 +52,35 @@ def stream(there: SparkSession, tmp_path: Path) -> StreamUnderTest:
 
 @pytest.fixture
 def nights(inbox: Path) -> Path:
-    (inbox / "nights.csv").write_text("".join(f"{number},{text}\n" for number, text in enumerate(NIGHTS)))
-    return inbox
+    return nights_in(inbox)
+
+
+def nights_in(folder: Path) -> Path:
+    (folder / "nights.csv").write_text("".join(f"{number},{text}\n" for number, text in enumerate(NIGHTS)))
+    return folder
+
+
+@dataclass(frozen=True)
+class Made:
+    """A stream of `columns` that the user's session made, once for each zone; `batch` is the same in one batch."""
+
+    zone: str
+    there: SparkSession
+    stream: StreamUnderTest
+    batch: pa.Table
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def made(request: pytest.FixtureRequest, spark_of_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    there = zoned(spark_of_all, request.param)
+    nights, schema = nights_in(tmp_path_factory.mktemp("nights")), "n int, at timestamp"
+
+    def read(reader: Callable[[], DataFrame]) -> DataFrame:
+        return reader().select(*columns())
+
+    stream = StreamUnderTest(there, tmp_path_factory.mktemp("stream"))
+    stream.run(lambda spark: Stream(read(lambda: spark.readStream.schema(schema).csv(str(nights)))))
+    return Made(request.param, there, stream, read(lambda: there.read.schema(schema).csv(str(nights))).toArrow())
 
 
 def columns() -> list[Column]:
@@ -78,29 +106,20 @@ def in_utc(rows: pa.Table, schema: pa.Schema) -> list[dict[str, object]]:
     return sorted(rows.cast(schema).to_pylist(), key=lambda row: row["n"])
 
 
-def test_csv_and_functions_give_what_the_same_batch_gives(
-    stream: StreamUnderTest, there: SparkSession, nights: Path, zone: str
-) -> None:
-    def read(reader: Callable[[], DataFrame]) -> DataFrame:
-        return reader().select(*columns())
-
-    schema = "n int, at timestamp"
-    batch = read(lambda: there.read.schema(schema).csv(str(nights))).toArrow()
-    stream.run(lambda spark: Stream(read(lambda: spark.readStream.schema(schema).csv(str(nights)))))
-    table = stream.table()
-    assert in_utc(table, table.schema) == in_utc(batch, table.schema)
+def test_csv_and_functions_give_what_the_same_batch_gives(made: Made) -> None:
+    table = made.stream.table()
+    assert in_utc(table, table.schema) == in_utc(made.batch, table.schema)
     first = in_utc(table, table.schema)[0]
-    if zone == "America/New_York":
+    if made.zone == "America/New_York":
         assert first["at"] == datetime(2013, 1, 6, 4, 30, tzinfo=UTC)
-        assert (first["day"], first["hour"], first["zone"]) == (date(2013, 1, 5), 23, zone)
+        assert (first["day"], first["hour"], first["zone"]) == (date(2013, 1, 5), 23, made.zone)
         assert first["midnight"] == datetime(2013, 1, 5, 5, tzinfo=UTC)
         assert first["text"] == "2013-01-05 23:30 EST"
     assert first["wall"] == datetime(2013, 1, 5, 23, 30)  # noqa: DTZ001  (a wall clock's)
 
 
-def test_what_is_stored_is_labelled_utc(stream: StreamUnderTest, nights: Path) -> None:
-    stream.run(lambda spark: Stream(spark.readStream.schema("n int, at timestamp").csv(str(nights)).select(*columns())))
-    for schema in (stream.table().schema, stream.history().manifest().pipeline.output):
+def test_what_is_stored_is_labelled_utc(made: Made) -> None:
+    for schema in (made.stream.table().schema, made.stream.history().manifest().pipeline.output):
         moment = pa.timestamp("us", tz="UTC")
         assert schema.field("at").type == moment
         assert schema.field("wall").type == pa.timestamp("us")
@@ -174,9 +193,8 @@ def test_a_zone_set_within_the_function_holds_too(stream: StreamUnderTest, there
     assert there.conf.get("spark.sql.session.timeZone") == "America/New_York"
 
 
-def test_readers_give_the_same_moments_and_walls(stream: StreamUnderTest, there: SparkSession, nights: Path) -> None:
-    stream.run(lambda spark: Stream(spark.readStream.schema("n int, at timestamp").csv(str(nights)).select(*columns())))
-    table = stream.table()
+def test_readers_give_the_same_moments_and_walls(made: Made) -> None:
+    stream, there, table = made.stream, made.there, made.stream.table()
     for frame in (
         SparkReader(there, stream.address.url).read(stream.name),
         SparkReader(there, stream.address.url).changes(stream.name, after=0).drop("_epoch", "_change_type"),
@@ -187,12 +205,9 @@ def test_readers_give_the_same_moments_and_walls(stream: StreamUnderTest, there:
         assert isinstance(frame.schema["at"].dataType, TimestampType)
 
 
-def test_an_input_loaded_as_a_dataframe_keeps_moments_and_walls(
-    stream: StreamUnderTest, there: SparkSession, nights: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream.run(lambda spark: Stream(spark.readStream.schema("n int, at timestamp").csv(str(nights)).select(*columns())))
-    table = stream.table()
-    monkeypatch.setattr("dagster_ckpt.integration.reading.io_manager._session", lambda: there)
+def test_an_input_loaded_as_a_dataframe_keeps_moments_and_walls(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made.stream.table()
+    monkeypatch.setattr("dagster_ckpt.integration.reading.io_manager._session", lambda: made.there)
     frame = as_annotated(table, DataFrame)
     assert isinstance(frame, DataFrame)
     assert in_utc(frame.toArrow(), table.schema) == in_utc(table, table.schema)

@@ -21,6 +21,6 @@ def test_rounds_that_are_missing_on_one_side_are_a_mistake() -> None:
         times_as_fast(Timing(100, [[1.0], [2.0]]), Timing(100, [[1.0]]))
 
 
-def test_the_95th_percentile_lies_between_the_two_nearest() -> None:
+def test_the_95th_percentile_is_between_the_two_nearest() -> None:
     assert p95([float(value) for value in range(1, 101)]) == pytest.approx(95.05)
     assert p50([3.0, 1.0, 2.0]) == 2

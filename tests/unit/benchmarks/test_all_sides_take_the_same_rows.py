@@ -37,7 +37,7 @@ def test_some_keys_are_as_many_as_asked_and_spread_over_all(tmp_path: Path) -> N
     assert inbox.truth()["k"].to_pylist() == list(range(0, 100, 10))
 
 
-def test_the_first_key_of_zipf_comes_as_often_as_the_law_says(tmp_path: Path) -> None:
+def test_the_first_key_of_zipf_is_as_frequent_as_the_law_predicts(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "inbox", 1_000, Spread.ZIPF)
     inbox.put(1, 100_000)
     keys = pq.read_table(files(tmp_path / "inbox")[0])["k"].to_numpy()

@@ -11,7 +11,7 @@ from tests.unit.benchmarks.made_figures import a_race, measured
 RACE = measured("native/1M-uniform", a_race(1_000, OURS=0.1, NATIVE=0.2))
 
 
-def test_no_word_chooses_all_in_the_plans_order() -> None:
+def test_no_filter_chooses_all_in_the_plans_order() -> None:
     assert chosen(FULL, "") == list(FULL)
 
 
@@ -20,7 +20,7 @@ def test_a_part_and_a_cell_are_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize("word", ["grow", "native/1M", "commits"])
-def test_a_word_that_names_nothing_is_refused_with_all_names(word: str) -> None:
+def test_an_unknown_filter_is_refused_with_all_names(word: str) -> None:
     with pytest.raises(ValueError, match=f"name={word}, cells=native/10k-uniform"):
         chosen(FULL, f"commit,{word}")
 

@@ -67,7 +67,7 @@ def test_of_an_event_its_first_trigger_is_remembered_for_the_delay() -> None:
     assert way.live(race, [rows])[0]["k"].tolist() == [2, 3]
 
 
-def test_pairs_lie_within_the_reach_and_rows_live_until_nothing_can_meet_them() -> None:
+def test_pairs_are_within_the_bounds_and_rows_live_until_nothing_can_match_them() -> None:
     way, race = WAYS[Work.INTERVAL_JOIN], replace(SMALL, work=Work.INTERVAL_JOIN, reach_s=60)
     left, right = rows_of((1, 0, 0), (1, 50, 0), (1, 130, 0)), rows_of((1, 60, 0), (1, 49, 0), (2, 50, 0), (1, 140, 0))
     pairs = way.truth(race, [left, right])

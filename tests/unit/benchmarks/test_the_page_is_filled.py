@@ -39,7 +39,7 @@ def test_filling_twice_is_filling_once() -> None:
     assert filled(once, FIGURES) == once
 
 
-def test_a_table_that_nobody_knows_is_a_mistake() -> None:
+def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(KeyError):
         filled("<!-- figures: weather -->\n<!-- end -->", FIGURES)
 
@@ -73,7 +73,7 @@ def test_each_size_is_a_line() -> None:
     assert line(page, "| 1M | 44 MB").endswith("| 0 |  | 0.50 s |")
 
 
-def test_the_engine_alone_is_told_against_the_smallest_state() -> None:
+def test_the_engine_alone_is_compared_with_the_smallest_state() -> None:
     page = filled(PAGE, FIGURES)
     assert line(page, "| 100M | 50M") == "| 100M | 50M | 2.2 GB | 100k | 450 ms | 450 ms | 4.50 x | 70k |"
     assert line(page, "| the engine alone, at 100M").endswith("|  | ≤ 4 x | 4.5 x | **missed** |")

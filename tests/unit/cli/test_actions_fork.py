@@ -12,7 +12,7 @@ from dagster_ckpt.cli import main
 from tests.unit.cli.conftest import Command
 
 
-def test_a_fork_is_made_and_told(command: Command) -> None:
+def test_a_fork_is_made_and_reported(command: Command) -> None:
     made = command("fork", "flights/delays", "dev/delays", "--epoch", "2", "--yes")
     assert made.stdout == "dev/delays begins with epoch 2 of flights/delays, as its epoch 1.\n"
     shown = json.loads(command("read", "dev/delays", "--json").stdout)
@@ -37,7 +37,7 @@ def test_a_fork_asks_first_and_no_changes_nothing(command: Command, url: str) ->
     assert json.loads(command("pins", "flights/delays", "--json").stdout)["pins"] == []
 
 
-def test_a_fork_to_a_name_that_is_taken_is_refused_before_anybody_is_asked(command: Command) -> None:
+def test_a_fork_to_a_taken_name_is_refused_before_the_prompt(command: Command) -> None:
     result = command("fork", "flights/delays", "departures")
     assert result.exit_code == 1
     assert "a stream of this name already" in result.stderr

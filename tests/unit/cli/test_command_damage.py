@@ -89,7 +89,7 @@ def test_damage_that_the_current_epoch_does_without(command: Command, tmp_path: 
     assert "The current epoch, 3, is whole." in result.stdout
 
 
-def test_where_no_epoch_is_whole_it_says_how_to_begin_anew(command: Command, tmp_path: Path) -> None:
+def test_where_no_epoch_is_whole_it_says_how_to_start_from_the_beginning(command: Command, tmp_path: Path) -> None:
     for path in (tmp_path / "departures/changes").iterdir():
         path.unlink()
     result = command("verify", "departures")
@@ -145,7 +145,7 @@ def test_a_rollback_may_be_to_a_time(command: Command) -> None:
     assert json.loads(shown.stdout)["epoch"] == oldest["epoch"]
 
 
-def test_a_rollback_tells_programs_what_the_stream_shows(command: Command) -> None:
+def test_a_rollback_reports_to_programs_what_the_stream_shows(command: Command) -> None:
     shown = json.loads(command("rollback", "flights/delays", "--epoch", "2", "--yes", "--json").stdout)
     assert (shown["epoch"], shown["current"]) == (2, True)
 

@@ -72,7 +72,7 @@ def test_who_opens_the_stream_later_is_not_meant(stream: MadeStream, history: St
     stream.close()
 
 
-def test_a_stream_that_nobody_writes_needs_no_draining(stream: MadeStream, history: StreamHistory) -> None:
+def test_a_stream_without_a_writer_needs_no_draining(stream: MadeStream, history: StreamHistory) -> None:
     stream.close()
     assert history.drain() is None
     assert read_drain(stream.writer.store) is None
@@ -129,7 +129,7 @@ def test_a_writer_that_was_fenced_has_not_ended_by_itself(stream: MadeStream, hi
         asked.wait()
 
 
-def test_a_writer_that_falls_silent_is_told(stream: MadeStream, history: StreamHistory) -> None:
+def test_a_writer_that_stops_beating_is_reported(stream: MadeStream, history: StreamHistory) -> None:
     holder_elsewhere(stream, timeout_ms=30)
     asked = history.drain()
     assert asked is not None
@@ -139,7 +139,7 @@ def test_a_writer_that_falls_silent_is_told(stream: MadeStream, history: StreamH
     assert time.monotonic() - began < 20
 
 
-def test_a_damaged_manifest_is_told_with_the_way_back(stream: MadeStream, history: StreamHistory) -> None:
+def test_a_damaged_manifest_is_reported_with_the_way_back(stream: MadeStream, history: StreamHistory) -> None:
     stream.close()
     path = Path(stream.url.removeprefix("file://")) / "delays/manifest/00000000000000000002.json"
     path.write_bytes(b"damaged")

@@ -43,7 +43,7 @@ def newest(epochs: list[int], *, shows: int | None = None, version: int | None =
     )
 
 
-def test_without_a_word_it_is_the_epoch_that_the_newest_manifest_shows() -> None:
+def test_by_default_it_is_the_epoch_that_the_newest_manifest_shows() -> None:
     assert choose(newest([2, 3, 4], shows=3, version=5)).epoch == 3
 
 

@@ -180,7 +180,7 @@ def test_an_upstream_that_was_rolled_back_takes_those_that_read_it_with_it(strea
     assert "which a rollback left behind" in refusal(streams, "a", "b")
 
 
-def test_an_unknown_stream_is_told_with_those_there_are(streams: MadeStreams) -> None:
+def test_an_unknown_stream_is_reported_with_the_known_ones(streams: MadeStreams) -> None:
     streams.source("delays", epochs=1)
     store = CheckpointStore(streams.url)
     for consistency in ("latest", "aligned"):
@@ -236,7 +236,7 @@ def test_what_an_upstream_has_committed_since_it_was_looked_at_is_seen(streams: 
     assert dict(snapshot.epochs) == {"a": 3, "b": 3}
 
 
-def test_what_was_retired_while_it_was_looked_for_is_chosen_anew(streams: MadeStreams) -> None:
+def test_an_epoch_retired_during_the_search_is_chosen_again(streams: MadeStreams) -> None:
     a = streams.source("a", epochs=2)
     b = streams.reader("b", a)
     b.read(a, epoch=2)

@@ -51,11 +51,11 @@ def read_while_its_epoch_is_retired(tmp_path: Path, *, by_number: bool) -> int:
         stream.close()
 
 
-def test_whoever_reads_the_current_epoch_gets_the_newer_one(tmp_path: Path) -> None:
+def test_a_reader_of_the_current_epoch_gets_the_newer_one(tmp_path: Path) -> None:
     assert read_while_its_epoch_is_retired(tmp_path, by_number=False) == 2
 
 
-def test_whoever_reads_an_epoch_by_its_number_is_told_that_it_is_gone(tmp_path: Path) -> None:
+def test_a_reader_of_a_retired_epochs_number_gets_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidPipelineError, match="retained=4"):
         read_while_its_epoch_is_retired(tmp_path, by_number=True)
 

@@ -82,7 +82,7 @@ def test_what_a_rollback_left_behind_is_not_among_them(url: str) -> None:
             history(url).changes(after, until)
 
 
-def test_changes_that_a_sleeper_tells_on_a_freed_number_are_no_changes(url: str) -> None:
+def test_changes_in_a_sleepers_manifest_on_a_freed_number_are_no_changes(url: str) -> None:
     stream = MadeStream(url, NAME, retained=2)
     for delay in range(6):
         stream.commit(departures({"UA": [delay]}))

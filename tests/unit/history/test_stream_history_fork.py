@@ -91,7 +91,7 @@ def test_both_live_their_own_lives(stream: MadeStream, store: CheckpointStore) -
     assert flights(fork) == {"UA": 2, "AA": 2}
 
 
-def test_it_belongs_to_nobody_and_its_first_writer_waits_for_nobody(stream: MadeStream, store: CheckpointStore) -> None:
+def test_it_has_no_owner_and_its_first_writer_need_not_wait(stream: MadeStream, store: CheckpointStore) -> None:
     fork = store.stream(ORIGIN).fork(FORK)
     assert fork.manifest().owner.instance == ""
     opening = replace(stream, name=FORK, instance="another instance").writer._opening
@@ -258,7 +258,7 @@ def test_a_forks_pin_is_not_for_people_to_take_away(stream: MadeStream, store: C
         origin.pin(3, "fork-mine")
 
 
-def test_an_origin_that_was_removed_and_made_anew_is_told(stream: MadeStream, store: CheckpointStore) -> None:
+def test_an_origin_that_was_removed_and_created_again_is_reported(stream: MadeStream, store: CheckpointStore) -> None:
     fork = store.stream(ORIGIN).fork(FORK, epoch=3)
     stream.close()
     shutil.rmtree(folder(stream, ORIGIN))

@@ -109,7 +109,7 @@ def test_going_back_brings_the_number_back_that_the_epoch_had(stream: MadeStream
 
 
 @pytest.mark.parametrize("shards", [1, 8])
-def test_timelines_are_written_anew_and_go_on(timed: MadeStream, shards: int) -> None:
+def test_timelines_are_rewritten_and_continue(timed: MadeStream, shards: int) -> None:
     history = of(timed)
     reported: list[tuple[int, int]] = []
     before = history.manifest()
@@ -172,7 +172,7 @@ def test_a_table_that_only_grows_keeps_its_files(tmp_path: Path) -> None:
     made.close()
 
 
-def test_the_next_writer_need_not_wait_and_is_told_of_the_number(
+def test_the_next_writer_need_not_wait_and_gets_the_number(
     stream: MadeStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     of(stream).reshard(8)

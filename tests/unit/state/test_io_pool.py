@@ -43,7 +43,7 @@ def test_waiting_for_a_job_ends_after_the_timeout_and_the_pool_goes_on() -> None
     assert job.result() is True
 
 
-def test_whoever_brings_more_than_the_pool_takes_waits_for_room() -> None:
+def test_a_caller_with_more_than_the_pool_takes_waits_for_room() -> None:
     pool, go_on = IoPool(threads=1, waiting_max=1, timeout_ms=50), threading.Event()
     jobs = [pool.submit("first", go_on.wait), pool.submit("second", go_on.wait)]
     with pytest.raises(StoreUnavailableError, match="waited_ms=50, while=third"):

@@ -57,7 +57,7 @@ def test_a_write_waits_until_others_have_ended() -> None:
     assert budget.held_bytes == 0
 
 
-def test_work_that_nobody_counts_waits_until_it_fits_beside_files_on_their_way() -> None:
+def test_uncounted_work_waits_until_it_fits_beside_files_in_flight() -> None:
     budget = MemoryBudget(100)
     budget.hold("table", 25)
     budget.make_room("nothing is on its way", 1000, SOON_MS)
@@ -83,7 +83,7 @@ def test_7_what_is_larger_than_the_limit_goes_ahead_alone(held: int) -> None:
     assert budget.held_bytes == held
 
 
-def test_what_waits_is_let_through_by_whoever_ends_last() -> None:
+def test_what_waits_is_released_by_the_last_to_end() -> None:
     budget = MemoryBudget(10)
     first = budget.begin_write("first", 20, SOON_MS)
     entered = []

@@ -108,7 +108,7 @@ def test_7_a_quota_smaller_than_one_batch_makes_progress() -> None:
     assert epochs.engine.budget.held_bytes == 0
 
 
-def test_a_full_disk_is_told_with_the_file_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_the_file_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     epochs = on_disk(tmp_path)
     state = epochs.begin()
     epochs.put(state, a=1)

@@ -36,13 +36,13 @@ def cached(folder: Path) -> Path:
     return file
 
 
-def test_a_run_is_the_same_wherever_it_lies(tmp_path: Path, store: FarStore) -> None:
+def test_a_run_is_the_same_wherever_it_is_stored(tmp_path: Path, store: FarStore) -> None:
     ref = stored(store, PATH, RUN)
     assert same(read(reader(tmp_path / "cache"), store, ref), RUN)
     assert same(OpenRuns().run(store, ref, SCHEMA), RUN), "without a cache"
 
 
-def test_a_column_that_nobody_asks_for_stays_where_it_is(tmp_path: Path, store: FarStore) -> None:
+def test_a_column_that_is_not_requested_is_not_fetched(tmp_path: Path, store: FarStore) -> None:
     ref = stored(store, PATH, RUN)
     run = read(reader(tmp_path / "cache"), store, ref)
     assert run.columns(["v"]).equals(RUN.columns(["v"]))
@@ -50,7 +50,7 @@ def test_a_column_that_nobody_asks_for_stays_where_it_is(tmp_path: Path, store: 
     assert {request.until is None for request in store.requests} == {False}, "never the whole object at once"
 
 
-def test_the_end_comes_first_and_tells_what_to_ask_for(tmp_path: Path, store: FarStore) -> None:
+def test_the_end_is_read_first_and_locates_the_rest(tmp_path: Path, store: FarStore) -> None:
     ref = stored(store, PATH, RUN)
     read(reader(tmp_path / "cache"), store, ref)
     first = store.requests[0]
@@ -182,7 +182,7 @@ def test_an_end_damaged_in_the_store_is_an_error(tmp_path: Path, store: FarStore
         read(reader(tmp_path / "cache"), store, ref)
 
 
-def test_a_store_that_does_not_answer_is_asked_again_by_whoever_tries_again(tmp_path: Path, store: FarStore) -> None:
+def test_a_store_that_does_not_answer_is_asked_again_by_the_next_try(tmp_path: Path, store: FarStore) -> None:
     ref = stored(store, PATH, RUN)
     process = reader(tmp_path / "cache")
     answers = iter([True] * 3 + [False] * 2 + [True] * 100)

@@ -26,7 +26,7 @@ def test_windows_are_judged_once_the_watermark_has_closed_them() -> None:
     assert wrong_windows(table, rows.iloc[:3]) == Wrong(doubled=3)
 
 
-def test_an_aggregate_tells_lost_rows_from_doubled_ones() -> None:
+def test_an_aggregate_distinguishes_lost_rows_from_doubled_ones() -> None:
     table = pd.DataFrame({"key": [7, 8, 9], "rows": [1, 3, 1], "total": [5, 9, 4], "greatest": [5, 3, 4]})
     assert wrong_aggregate(table, ROWS) == Wrong(lost=1, doubled=2)
 
@@ -47,7 +47,7 @@ def test_a_key_that_is_there_twice_is_wrong() -> None:
     assert wrong_aggregate(pd.concat([TABLE, TABLE.iloc[:1]]), ROWS) == Wrong(other=1)
 
 
-def test_a_copy_tells_lost_rows_from_doubled_changed_and_invented_ones() -> None:
+def test_a_copy_distinguishes_lost_doubled_changed_and_invented_rows() -> None:
     assert wrong_copy(ROWS.iloc[1:], ROWS) == Wrong(lost=1)
     assert wrong_copy(pd.concat([ROWS, ROWS.iloc[:2], ROWS.iloc[:1]]), ROWS) == Wrong(doubled=3)
     assert wrong_copy(ROWS.assign(value=[5, -1, 3, 5]), ROWS) == Wrong(other=1)

@@ -49,7 +49,7 @@ def test_a_stopped_process_is_there(parent: subprocess.Popen[bytes]) -> None:
     assert child in processes.sessions()
 
 
-def test_a_process_that_writes_to_a_database_is_told_from_one_that_reads(tmp_path: Path) -> None:
+def test_a_process_that_writes_to_a_database_is_distinguished_from_one_that_reads(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("CREATE TABLE t (x)")
@@ -65,7 +65,7 @@ def test_a_process_that_writes_to_a_database_is_told_from_one_that_reads(tmp_pat
     assert held == [False, True, False, False, False]
 
 
-def test_of_a_process_that_is_gone_nothing_is_told() -> None:
+def test_nothing_is_reported_about_a_process_that_is_gone() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert processes.children(gone.pid) == []

@@ -43,7 +43,7 @@ def test_rows_that_a_round_lost_count_once_for_each_kind_of_it_and_once_in_all()
     assert shown[-1][-2:] == ["5", "0"]
 
 
-def test_a_kill_of_a_round_that_broke_is_told_and_proves_nothing() -> None:
+def test_a_kill_of_a_round_that_broke_is_reported_and_proves_nothing() -> None:
     assert ["stop", "1", "1", "0", "0"] in _shown(_line("stop", None))
 
 

@@ -142,7 +142,7 @@ def test_an_epoch_named_by_its_number_is_read_although_the_newest_manifest_is_da
         history(folder).read(as_of="9999-01-01")
 
 
-def test_a_missing_newest_manifest_is_told_by_its_writers_lease(folder: Path, keyed: list[int]) -> None:
+def test_a_missing_newest_manifest_is_found_by_its_writers_lease(folder: Path, keyed: list[int]) -> None:
     (folder / f"manifest/{keyed[2]:020d}.json").unlink()
     with pytest.raises(CorruptStateError, match=rf"manifest/0+{keyed[2]}\.json.*good_epoch={keyed[1]}, go_back="):
         history(folder).read()
@@ -167,7 +167,7 @@ def test_where_no_manifest_can_be_read_there_is_no_epoch_to_go_back_to(folder: P
         history(folder).latest()
 
 
-def test_a_damaged_index_object_of_a_source_is_needed_by_whoever_goes_on(
+def test_a_damaged_index_object_of_a_source_is_needed_by_the_next_writer(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dagster_ckpt.storage.chain.indexed_lists.TAIL_MAX", 2)

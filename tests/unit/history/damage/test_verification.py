@@ -151,7 +151,7 @@ def test_what_a_rollback_left_behind_is_damage_that_is_dealt_with(stream: MadeSt
     assert history(stream).verify().whole
 
 
-def test_a_manifest_that_was_lost_is_told_for_as_long_as_its_epoch_is_retained(stream: MadeStream) -> None:
+def test_a_lost_manifest_is_reported_for_as_long_as_its_epoch_is_retained(stream: MadeStream) -> None:
     (folder(stream) / manifest_name(Version(5))).unlink()
     history(stream).rollback(6)
     assert (folder(stream) / manifest_name(Version(5))).read_bytes() == LOST

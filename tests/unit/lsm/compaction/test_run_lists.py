@@ -82,7 +82,7 @@ def test_a_merge_over_shards_goes_on_in_each_of_them_alone() -> None:
     assert shard(lists, 3) == [(path, 3 * QUARTER, HASH_MAX, 0, 0) for path in ("new", "old")]
 
 
-def test_what_lies_in_several_files_afterwards_is_in_the_order_of_its_hashes() -> None:
+def test_rows_split_into_several_files_are_in_the_order_of_their_hashes() -> None:
     lists = with_news(((),), [ALL], [run("new"), run("old")])
     outputs = [run("b", HashRange(50, 99)), run("a", HashRange(0, 49))]
     lists = after_merge(lists, [ALL], slice_merge(0, 99), outputs)

@@ -49,7 +49,7 @@ def test_a_slice_with_all_the_rows_there_are_goes_to_the_end_of_the_shard() -> N
     assert slice_of([run(10)], [run(10)], 1000) == (0, HASH_MAX)
 
 
-def test_what_lies_beneath_no_upper_run_is_left_alone() -> None:
+def test_what_is_below_no_upper_run_is_left_alone() -> None:
     """A timeline's old rows: new ones come above them."""
     bottom = [run(1000, 0, 99, HashRange(0, 99)), run(1000, 100, 199, HashRange(100, 199)), run(1000, 200, 299)]
     assert slice_of([run(500, 150, 250)], bottom, 3000) == (100, 250)

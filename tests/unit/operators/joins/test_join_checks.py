@@ -91,7 +91,7 @@ def test_columns_that_clash_may_be_left_out_of_a_semi_join(build: Callable[..., 
         (-(2**63), 0, "choose a nearer one. lower="),
     ],
 )
-def test_bounds_between_which_nothing_or_everything_lies(lower: int, upper: int, message: str) -> None:
+def test_bounds_that_contain_nothing_or_everything(lower: int, upper: int, message: str) -> None:
     with pytest.raises(InvalidPipelineError, match=re.escape(message)):
         IntervalJoin.build(lower_us=lower, upper_us=upper, **GOOD)
 

@@ -31,7 +31,7 @@ def pairs_of(matches: Matches, most: int) -> list[tuple[int, int]]:
 
 @examples(200)
 @given(PARTNERS, ASKED, st.integers(1, 7), st.sampled_from([10, 2**61]))
-def test_a_row_matches_what_lies_in_its_range_and_group(
+def test_a_row_matches_what_is_in_its_range_and_group(
     partners: list[tuple[int, int]], asked: list[tuple[int, int, int]], most: int, width: int
 ) -> None:
     groups, places = columns(partners, 2)
@@ -73,7 +73,7 @@ def test_times_never_wrap_round() -> None:
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(-3, 4), (0, 0), (2, 9), (-9, -2)])
-def test_what_a_row_reaches_lies_in_its_bucket_and_the_next_on_its_side(lower: int, upper: int) -> None:
+def test_what_a_row_reaches_is_in_its_bucket_or_the_next_on_its_side(lower: int, upper: int) -> None:
     interval = Interval(lower, upper)
     times = np.arange(-50, 50)
     for number, step in ((LEFT, 1), (RIGHT, -1)):

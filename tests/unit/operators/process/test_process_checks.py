@@ -332,7 +332,7 @@ def test_a_function_that_declares_something_else_does_not_fit_the_state(function
         ProcessOperator.from_pipeline(before, function)
 
 
-def test_other_code_and_timers_that_lie_elsewhere_fit() -> None:
+def test_other_code_and_timers_at_other_times_fit() -> None:
     before = build(whole()).pipeline
     other = whole(timers_within=timedelta(hours=1), on_rows=lambda *_: None)
     assert breaking_changes(before, build(other).pipeline) == ()

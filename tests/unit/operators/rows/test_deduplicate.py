@@ -131,7 +131,7 @@ def test_duplicates_are_counted_however_the_rows_are_cut(options: dict[str, Any]
     assert whole.counters == cut.counters == {DUPLICATES: 2}
 
 
-def test_floats_that_are_equal_but_not_the_same_are_told_apart_in_one_way() -> None:
+def test_floats_that_are_equal_but_not_identical_are_ordered_in_one_way() -> None:
     schema = pa.schema([("k", pa.string()), ("x", pa.float64())])
     for values in ([0.0, -0.0], [-0.0, 0.0]):
         one = stream(schema)

@@ -53,7 +53,7 @@ def test_rows_with_times_out_of_range_are_kept_as_they_are() -> None:
     assert sorted(kept) == sorted(times[:2])
 
 
-def test_a_column_of_the_name_under_which_they_lie_is_refused() -> None:
+def test_a_column_with_the_name_of_their_table_is_refused() -> None:
     source = InputSpec((), SCHEMA.append(pa.field(LATE_AT, pa.int64())))
     with pytest.raises(InvalidPipelineError, match=f"rename yours. column={LATE_AT}"):
         Deduplicate.build(("k",), source, "first", "at", 10, KEEP)

@@ -108,7 +108,7 @@ class Jvm:
         (None, r"committed\. Start again\. asset=flights, exit_status=None, reason="),
     ],
 )
-def test_of_a_jvm_that_ran_out_of_memory_it_is_said_and_what_to_do(status: int | None, said: str) -> None:
+def test_an_out_of_memory_jvm_is_named_with_what_to_do(status: int | None, said: str) -> None:
     error = jvm_is_gone("flights", Py4JError("connection lost"), Jvm(status))  # type: ignore[arg-type]
     assert isinstance(error, CheckpointError)
     assert re.search(said + "connection lost$", str(error)), error

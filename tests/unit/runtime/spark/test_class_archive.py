@@ -7,7 +7,7 @@ from dagster_ckpt import CheckpointError
 from dagster_ckpt.runtime.spark.class_archive import FILE, archive_of, make_archive, use_archive
 
 
-def test_it_lies_in_sparks_home_or_where_pyspark_is(tmp_path: Path) -> None:
+def test_it_is_in_sparks_home_or_where_pyspark_is(tmp_path: Path) -> None:
     assert archive_of({"SPARK_HOME": str(tmp_path)}) == tmp_path / FILE
     without = archive_of({})
     assert without is not None

@@ -75,7 +75,7 @@ def test_a_local_run_is_mapped_once(shards: int, tmp_path: Path, monkeypatch: py
     assert len(runs) == 1
 
 
-def test_far_bytes_are_let_go_with_the_last_shard_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_bytes_are_released_with_the_last_shard_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FarStore(MemoryObjectStore("let go"))
     early, late = (shared_by(stored(store, f"state/groups/{name}", some_run(5000)), 8) for name in ("early", "late"))
     lists = (*early.runs[SPEC.name][:4], *late.runs[SPEC.name][4:])
@@ -97,7 +97,7 @@ def test_no_more_far_bytes_are_held_than_may_be(monkeypatch: pytest.MonkeyPatch)
     assert len(runs) == 8
 
 
-def test_a_far_run_that_somebody_holds_is_shared() -> None:
+def test_a_remote_run_that_is_held_is_shared() -> None:
     store = FarStore(MemoryObjectStore("held"))
     ref = stored(store, PATH, RUN)
     runs = OpenRuns()

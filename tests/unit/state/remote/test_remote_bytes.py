@@ -100,7 +100,7 @@ def test_no_request_crosses_what_might_cut_a_block(request: pytest.FixtureReques
     assert sorted(asked(store)) == [(PAGE, REQUEST_BYTES_MAX), (REQUEST_BYTES_MAX, len(data))]
 
 
-def test_what_is_damaged_is_fetched_anew(request: pytest.FixtureRequest) -> None:
+def test_what_is_damaged_is_fetched_again(request: pytest.FixtureRequest) -> None:
     data = random_bytes(3 * PAGE)
     store = store_of(data, request)
     store.spoil = lambda _, answer: bytes(len(answer))

@@ -84,7 +84,7 @@ def test_a_run_that_was_just_written_is_kept_whole(tmp_path: Path) -> None:
     assert absent(cache.open(run(1), SIZE)) == []
 
 
-def test_nobody_else_can_look_into_it(tmp_path: Path) -> None:
+def test_no_other_user_can_read_it(tmp_path: Path) -> None:
     with umask(0):
         RunCache(tmp_path / "some" / "cache", FAR_BEYOND).keep(run(1), memoryview(DATA))
     assert stat.S_IMODE((tmp_path / "some" / "cache").stat().st_mode) == 0o700
@@ -104,7 +104,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
         RunCache(folder, FAR_BEYOND).open(run(0), SIZE)
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(InvalidPipelineError, match=rf"belongs to another user.*cache_dir={tmp_path}"):
@@ -217,7 +217,7 @@ def test_a_full_disk_takes_nothing_from_readers_and_says_so_once(
     assert absent(cache.open(run(0), SIZE)) == [(3 * PAGE, SIZE)]
 
 
-def test_a_folder_that_somebody_cleaned_is_begun_anew(tmp_path: Path) -> None:
+def test_a_folder_that_was_emptied_is_started_again(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     cache = RunCache(folder, 10 * SIZE)
     place = cache.open(run(0), SIZE)

@@ -93,7 +93,7 @@ def test_without_merges_they_would_hold_more(case: Case, request: pytest.Fixture
     assert (stored(manifest, "seen") > 1.8 * len(live)) is (case.rows is keys_again)
 
 
-def test_what_is_written_anew_leaves_no_other_file_and_no_tombstone(request: pytest.FixtureRequest) -> None:
+def test_a_rewrite_leaves_no_other_file_and_no_tombstone(request: pytest.FixtureRequest) -> None:
     epochs = Epochs(MemoryObjectStore(request.node.name), (SEEN,), shards=SHARDS)
     keys = np.arange(20_000, dtype=np.int64)
     hashes = keys.astype(np.uint64) * np.uint64(2**64 // 20_000)

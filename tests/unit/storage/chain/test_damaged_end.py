@@ -148,7 +148,7 @@ def test_only_a_lease_shows_a_hole_if_all_later_manifests_are_gone(world: World)
     assert found.version == 3, "nothing is left that knows better"
 
 
-def test_a_damaged_lease_tells_nothing(world: World) -> None:
+def test_a_damaged_lease_proves_nothing(world: World) -> None:
     name = lease_name(world.writer.term)
     world.store.put(name, world.store.get(name).replace(b'"epoch": 6', b'"epoch": 7'))
     assert world.chain.newest() == world.writer.manifest
@@ -183,7 +183,7 @@ def test_where_no_manifest_can_be_read_only_a_backup_helps(world: World) -> None
     assert world.versions() == []
 
 
-def test_a_lease_that_tells_of_far_more_than_there_is_costs_no_time(world: World) -> None:
+def test_a_lease_that_names_a_far_later_epoch_costs_no_time(world: World) -> None:
     world.tell(world.writer.manifest)
     lease = Lease(world.writer.term, a_holder(), 30_000, Epoch(10**15), closed="done")
     world.store.put(lease_name(world.writer.term), encode_lease(lease))

@@ -230,7 +230,7 @@ def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: Tw
     assert world.history.subscribers()[0].kept_from == shown.epoch
 
 
-def test_what_a_fenced_reader_pins_says_nothing_for_the_one_that_lives(world: TwoStreams) -> None:
+def test_pins_of_a_fenced_reader_do_not_count_for_the_live_one(world: TwoStreams) -> None:
     begins = world.commit(UP, 5)
     world.subscribe(begins)
     fenced = world.writers[DOWN].manifest
@@ -244,7 +244,7 @@ def test_what_a_fenced_reader_pins_says_nothing_for_the_one_that_lives(world: Tw
     assert world.versions[0] == 6
 
 
-def test_a_fork_keeps_the_log_from_where_it_goes_on_before_anybody_has_started_it(world: TwoStreams) -> None:
+def test_a_fork_keeps_the_log_it_continues_from_before_its_first_start(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP))
     world.consume(2)
     world.commit(UP, 5)

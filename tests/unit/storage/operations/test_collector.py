@@ -263,7 +263,7 @@ def test_what_failed_attempts_have_left_is_collected_by_the_writer_that_lives(wo
     assert not set(done) & world.files
 
 
-def test_what_a_finished_writer_has_left_anybody_may_collect(world: World) -> None:
+def test_any_collector_may_delete_what_a_finished_writer_left(world: World) -> None:
     term = world.commit(3).term
     in_flight = an_orphan(world, term, world.writer.next_epoch)
     world.open()
@@ -272,7 +272,7 @@ def test_what_a_finished_writer_has_left_anybody_may_collect(world: World) -> No
     assert world.is_whole()
 
 
-def test_a_fenced_writer_collects_only_as_anybody_may(world: World) -> None:
+def test_a_fenced_writer_collects_as_any_other_collector(world: World) -> None:
     term = world.commit(3).term
     world.open()
     newest = world.commit(3)

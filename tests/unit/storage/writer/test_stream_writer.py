@@ -273,7 +273,7 @@ def test_one_nonce_for_all_of_a_writers_manifests_is_never_let_through() -> None
         writer.commit(an_edit(writer.manifest))
 
 
-def test_the_lease_tells_how_far_the_writer_is_and_that_it_ended(writers: Writers) -> None:
+def test_the_lease_shows_the_writers_progress_and_its_end(writers: Writers) -> None:
     writer = writers(a_store())
     opened = read_lease(writer.store, writer.term)
     assert opened is not None

@@ -40,7 +40,7 @@ def test_both_bounds_are_inclusive() -> None:
     ("lower", "upper", "first", "last"),
     [(2, 5, 12, 15), (-5, -2, 5, 8), (0, 0, 10, 10), (4, 4, 14, 14), (-9, 9, 1, 19)],
 )
-def test_bounds_may_lie_on_one_side_or_be_one(lower: int, upper: int, first: int, last: int) -> None:
+def test_bounds_may_be_on_one_side_or_equal(lower: int, upper: int, first: int, last: int) -> None:
     stream, _ = in_dicts(interval_join(lower, upper))
     stream.epoch(right(*range(30)))
     assert times(stream.epoch(left(10))) == [(10, time) for time in range(first, last + 1)]
@@ -113,7 +113,7 @@ def test_beyond_the_horizon_nothing_waits(lower: int, upper: int, horizon: int) 
     assert set(world.held().values()) == {0}
 
 
-def test_a_join_with_expiration_matches_what_lies_near_enough() -> None:
+def test_a_join_with_expiration_matches_rows_that_are_near_enough() -> None:
     operator = IntervalJoin.expiring(inputs(), KEYS, TIMES, 3)
     assert operator.pipeline == interval_join(-3, 3).pipeline
     stream, _ = in_dicts(operator)

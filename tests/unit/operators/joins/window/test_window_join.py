@@ -137,7 +137,7 @@ def test_a_row_has_one_number_in_all_its_windows() -> None:
     assert numbers == [{"values": first + number, "counts": 1000} for number in range(3)]
 
 
-def test_an_epoch_with_more_rows_than_can_be_told_apart_is_declined() -> None:
+def test_an_epoch_with_more_rows_than_can_be_numbered_is_declined() -> None:
     context = EpochContext(Epoch(3), SHARDS, len(SHARDS), None, 1 << 20)
     assert context.row_numbers(2).to_pylist() == [3 << 32, (3 << 32) + 1]
     context.counters.update(dict.fromkeys(context.counters, (1 << 32) - 4))

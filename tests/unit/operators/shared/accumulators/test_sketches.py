@@ -65,7 +65,7 @@ def test_a_sketch_of_distinct_values_has_the_documented_size(error: float) -> No
     assert len(data) <= 2.2 / error**2 + 100
 
 
-def test_quantiles_lie_where_they_should() -> None:
+def test_quantiles_are_within_their_error() -> None:
     values = np.random.default_rng(5).normal(size=20_000)
     asked = {f"q{number}": q for number, q in enumerate([0.0, 0.01, 0.25, 0.5, 0.9, 0.999, 1.0])}
     one = running(rows(pa.float64(), []).schema, **{name: agg.approx_quantile("v", q) for name, q in asked.items()})

@@ -86,7 +86,7 @@ def test_a_column_that_the_change_log_adds_itself(name: str) -> None:
         build(schema, (name,), rows=agg.count())
 
 
-def test_columns_of_an_append_only_stream_that_spark_cannot_tell_apart() -> None:
+def test_columns_of_an_append_only_stream_that_spark_cannot_distinguish() -> None:
     with pytest.raises(InvalidPipelineError, match="columns=v, V"):
         AppendOnly.build(InputSpec((), pa.schema([("v", pa.int64()), ("V", pa.int64())])))
 

@@ -63,7 +63,7 @@ def test_deduplicate_by_another_key_would_need_all_rows(keys: tuple[str, ...]) -
     ],
     ids=lambda case: case.operator if isinstance(case, Pipeline) else "",
 )
-def test_the_rows_of_a_table_are_told_apart_by_its_key_and_window(upstream: Pipeline, key: tuple[str, ...]) -> None:
+def test_the_rows_of_a_table_are_identified_by_key_and_window(upstream: Pipeline, key: tuple[str, ...]) -> None:
     assert row_key(upstream) == key
     assert set(key) <= set(upstream.output.names)
 

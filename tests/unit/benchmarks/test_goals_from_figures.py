@@ -41,7 +41,7 @@ def test_doing_nothing_is_the_most_that_can_be_reached() -> None:
     assert goal("1M keys, batches of 200k rows: of").value(figures) == pytest.approx(80)
 
 
-def test_growth_is_told_against_a_million_keys() -> None:
+def test_growth_is_compared_with_a_million_keys() -> None:
     figures = figures_of(growth__1M=grown(0.4), growth__10M=grown(0.5), growth__100M=grown(0.8))
     assert goal("a trigger of 200k rows at 10M").value(figures) == pytest.approx(1.25)
     assert goal("a trigger of 200k rows at 100M").value(figures) == pytest.approx(2)
@@ -52,7 +52,7 @@ def test_the_size_with_the_most_uneven_triggers_counts() -> None:
     assert goal("p95 of a trigger").value(figures) == pytest.approx(2.5)
 
 
-def test_rows_merged_are_unknown_where_no_release_told_them() -> None:
+def test_rows_merged_are_unknown_where_a_release_did_not_report_them() -> None:
     merged = goal("the most rows merged")
     assert merged.value(figures_of(growth__1M=grown(0.4))) is None
     assert merged.value(figures_of(growth__1M=grown(0.4, merged=70_000))) == 1
@@ -62,13 +62,13 @@ def test_recovery_is_what_an_empty_stream_does_not_need() -> None:
     assert goal("recovery at 10M").value(figures_of(growth__10M=grown(0.4, recovery=0.7))) == pytest.approx(0.7)
 
 
-def test_a_commit_is_told_by_its_slow_ones() -> None:
+def test_commits_are_judged_by_the_slow_ones() -> None:
     figures = figures_of(commit__512x8={"seconds": [0.02] * 90 + [0.07] * 10})
     assert goal("commit").value(figures) == pytest.approx(70)
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(0.1, Verdict.MUST), (0.13, Verdict.MISSED)])
-def test_a_step_is_told_against_sparks_own(ours: float, verdict: Verdict) -> None:
+def test_a_step_is_compared_with_sparks(ours: float, verdict: Verdict) -> None:
     figures = figures_of(steps__interval_join=a_step(ours, 1.0))
     assert goal("interval join").verdict(figures) == verdict
 

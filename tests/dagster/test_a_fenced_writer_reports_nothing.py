@@ -42,7 +42,7 @@ def test_not_even_in_the_moment_before_the_other_has_written_its_lease() -> None
     assert a_step(world, newer).may_report(theirs), "its own term needs no lease"
 
 
-def test_a_run_may_still_tell_of_an_epoch_of_an_earlier_term_of_its_own() -> None:
+def test_a_run_may_still_report_an_epoch_of_its_earlier_term() -> None:
     world = a_world()
     run = world.started("s")
     before = world.open("s", run).manifest
