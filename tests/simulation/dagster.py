@@ -5,7 +5,7 @@ The sensor is the product's, from its tick's cursor to its run requests; Dagster
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -58,7 +58,6 @@ STARTS_MS = (0, 0, 0, 1_000, 20_000)
 
 _RUN_KEY_TAG = "dagster/run_key"
 _RETRY_NUMBER_TAG = "dagster/retry_number"
-_UNAVAILABLE = (StoreUnavailableError,)
 _FAILURES = (FencedError, StoreUnavailableError, CheckpointDeclinedError, CheckpointTimeoutError, InvalidPipelineError)
 
 
@@ -68,13 +67,20 @@ class CrashLoopError(Exception):
 
 @dataclass
 class Run:
-    """What a run is beside Dagster's record of it. `process` is None until its worker starts."""
+    """What a run is beside Dagster's record of it. `process` is None until its worker starts.
+
+    `relaunches` in a row by the sensor led to it, without a clean end or an epoch in between; those of an unavailable
+    store do not count. `epochs` is how many the stream had when the tick that launched it began. `closes`: its work is
+    done, only its lease is left to close. `unavailable`: it failed because the store did not answer.
+    """
 
     id: str
     stream: "SimulatedStream"
-    by_the_sensor: bool
+    relaunches: int = 0
+    epochs: int = 0
     process: "Process | None" = None
-    progressed: bool = False
+    closes: bool = False
+    unavailable: bool = False
 
 
 @dataclass
@@ -94,37 +100,47 @@ class Dagster:
         self, stream: "SimulatedStream", *, take_over: Takeover = Takeover.NEVER, from_epoch: Epoch | None = None
     ) -> None:
         """What a person does: materialize the asset."""
-        stream.relaunches = 0
         config: dict[str, object] = {} if from_epoch is None else {"from_epoch": int(from_epoch)}
         if take_over is Takeover.ALWAYS:
             config["take_over"] = True
         op = stream.asset.op_name
-        self._create(stream, {"ops": {op: {"config": config}}}, {STREAM_TAG: stream.name}, by_the_sensor=False)
+        self._create(stream, {"ops": {op: {"config": config}}}, {STREAM_TAG: stream.name})
 
     def is_crowded(self, stream: "SimulatedStream") -> bool:
         alive = [run for run in self.runs if run.stream is stream and run.process is not None and run.process.alive]
         return len(alive) >= LIVE_MAX
 
-    def submit(self, request: dg.RunRequest) -> None:
-        """What the daemon does with the sensor's run request: launch it, but not twice under one run key."""
+    def submit(self, request: dg.RunRequest, epochs: Mapping[str, int]) -> None:
+        """What the daemon does with the sensor's run request: launch it, but not twice under one run key.
+
+        `epochs` is how many each stream had when the tick began.
+        """
         run_key = request.run_key or ""
         records = self.instance.records.values()
         if any(record.dagster_run.tags.get(_RUN_KEY_TAG) == run_key for record in records):
             return
         stream = next(each for each in self.world.all_streams if each.asset.job_name == request.job_name)
-        self._is_replaced_once(run_key)
-        self._ends_a_crash_loop(stream)
+        replaced = self._is_replaced_once(run_key)
         self.counts["launched by the sensor"] += 1
         tags = {**request.tags, _RUN_KEY_TAG: run_key}
-        self._create(stream, dict(request.run_config), tags, by_the_sensor=True)
+        relaunches = 0 if replaced is None else self._relaunches_after(replaced)
+        self._ends_a_crash_loop(stream, relaunches)
+        self._create(stream, dict(request.run_config), tags, relaunches=relaunches, epochs=epochs[stream.name])
 
     def progressed(self) -> None:
         """The run that asks has committed an epoch, and reports it to Dagster."""
+        for run in self._of_this_process():
+            self.instance.last_runs[run.stream.asset.key] = run.id
+
+    def closes(self) -> None:
+        """The run that asks has done its work, and closes its lease next: from then on its end may be a clean one."""
+        for run in self._of_this_process():
+            run.closes = True
+
+    def _of_this_process(self) -> list[Run]:
+        """The caller's run; none at the end of the world, when streams are written without Dagster."""
         process = self.world.scheduler.this().process
-        for run in self.runs:
-            if run.process is process:
-                run.progressed = True
-                self.instance.last_runs[run.stream.asset.key] = run.id
+        return [run for run in self.runs if run.process is process]
 
     def _create(
         self,
@@ -132,11 +148,12 @@ class Dagster:
         config: dict[str, object],
         tags: dict[str, str],
         *,
-        by_the_sensor: bool,
         parent: dg.DagsterRun | None = None,
+        relaunches: int = 0,
+        epochs: int = 0,
     ) -> None:
         world, asset = self.world, stream.asset
-        run = Run(f"run-{len(self.runs)}", stream, by_the_sensor)
+        run = Run(f"run-{len(self.runs)}", stream, relaunches, epochs)
         self.runs.append(run)
         record = dg.DagsterRun(
             job_name=asset.job_name,
@@ -192,8 +209,6 @@ class Dagster:
         self.set_status(run, status)
         if status is dg.DagsterRunStatus.FAILURE:
             self._retry(run)
-        else:
-            stream.relaunches = 0
         process.end()
 
     def _failed(self, run: Run, opening: Opening, error: Exception) -> None:
@@ -205,8 +220,7 @@ class Dagster:
             world.scheduler.after(world.chance.randrange(15_000), lambda: self._restart_from_the_beginning(stream))
         if isinstance(error, InvalidPipelineError) and opening.from_epoch is None and stream.upstream is None:
             raise error  # only an epoch to go back to can be wrong; and nothing is ever damaged here
-        if isinstance(error, _UNAVAILABLE):
-            stream.relaunches = 0
+        run.unavailable = isinstance(error, StoreUnavailableError)
         record = SimpleNamespace(cls_name=type(error).__name__, message=f"{type(error).__name__}: {error}", cause=None)
         self.instance.errors[run.id] = stream.asset.op_name, record
 
@@ -242,25 +256,36 @@ class Dagster:
 
         def again() -> None:
             if not world.calm:
-                self._create(run.stream, dict(record.run_config), tags, by_the_sensor=False, parent=record)
+                config = dict(record.run_config)
+                self._create(run.stream, config, tags, parent=record, relaunches=run.relaunches, epochs=run.epochs)
 
         world.scheduler.after(world.chance.randrange(30_000), again)
 
     # ---- what the sensor must never do
 
-    def _is_replaced_once(self, run_key: str) -> None:
+    def _is_replaced_once(self, run_key: str) -> Run | None:
+        """The run that this key replaces; None for a stream's first."""
         replaced = run_key.partition(" after ")[2].split(" ")[0]
         if replaced in self._replaced:
             raise BrokenPromiseError("a Dagster run is replaced once", f"{run_key} is launched once more")
         self._replaced.add(replaced)
+        return next((run for run in self.runs if run.id == replaced), None)
 
-    def _ends_a_crash_loop(self, stream: "SimulatedStream") -> None:
-        epochs = stream.oracle.counts["epoch"]
-        stream.relaunches = 1 if epochs > stream.relaunched_at else stream.relaunches + 1
-        stream.relaunched_at = epochs
-        most = stream.watched.options.recovery.max_attempts + 3  # a run that follows a clean end is no relaunch
-        if stream.relaunches > most:
-            raise BrokenPromiseError("a crash loop ends", f"{stream.relaunches} relaunches without an epoch")
+    def _relaunches_after(self, replaced: Run) -> int:
+        """How many relaunches in a row lead to a run in place of that one.
+
+        Counted from run to run, not per stream: each run that a person starts begins another row, and a retry by
+        Dagster continues the row of its parent. A run that hangs for 15 minutes before it opens uses no attempt either;
+        it is counted here, since worlds have none.
+        """
+        if replaced.closes:
+            return 0
+        is_first = replaced.stream.oracle.counts["epoch"] > replaced.epochs
+        return (0 if is_first else replaced.relaunches) + (not replaced.unavailable)
+
+    def _ends_a_crash_loop(self, stream: "SimulatedStream", relaunches: int) -> None:
+        if relaunches > stream.watched.options.recovery.max_attempts:
+            raise BrokenPromiseError("a crash loop ends", f"{relaunches} relaunches of {stream.name} without an epoch")
 
     def declared_failed(self, run_id: str, began_ms: int) -> None:
         """The sensor declares a run failed in a tick that began then: its lease must have been silent for long."""
@@ -381,6 +406,7 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
     status_reader = StatusReader(clock)
     while True:
         clock.sleep_ms(TICK_MS)
+        epochs = {stream.name: stream.oracle.counts["epoch"] for stream in world.all_streams}
         watched = [stream.watched for stream in world.all_streams if stream.begun]
         instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
         context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log())
@@ -391,5 +417,5 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
         for request in requests:
             if not world.calm and chance.random() < 0.2:
                 clock.sleep_ms(chance.randrange(5_000))  # and may be killed meanwhile, before it has kept the cursor
-            dagster.submit(request)
+            dagster.submit(request, epochs)
         dagster.cursor = result.cursor

@@ -111,6 +111,7 @@ class Driver:
                 is_open = False
                 self.clock.sleep_ms(BACKOFF_MS)
             self.clock.sleep_ms(CALM_PAUSE_MS if self.world.calm else self.character.epoch_pause_ms)
+        self.world.dagster.closes()
         self.writer.close("ended")
 
     def start_again(self) -> None:

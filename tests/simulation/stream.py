@@ -27,7 +27,7 @@ class SimulatedStream:
     """What all who work on it share. They reach its folder by way of their own process.
 
     `upstream` is the stream that it reads; None: one that reads the job's own batches. While `crash_loop` is "error" or
-    "killed", each of its runs ends so. `relaunches` counts those of the sensor without an epoch in between.
+    "killed", each of its runs ends so.
     """
 
     world: "World"
@@ -40,8 +40,6 @@ class SimulatedStream:
     reading: Reading | None = None
     begun: bool = False
     crash_loop: str | None = None
-    relaunches: int = 0
-    relaunched_at: int = 0
 
     def __post_init__(self) -> None:
         self.folder = folder_of(parts_of_name(self.name))

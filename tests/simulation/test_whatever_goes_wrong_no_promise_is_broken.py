@@ -27,6 +27,7 @@ FOUND_BEFORE = {
     "a fenced reader that woke up took away the pin of the snapshot that its successor had begun to read": 300834,
     "a sleeper's manifest on a number that was freed while a collector read was taken for damage": 70262,
     "whoever slept before he pinned an epoch was told of damage, not that it was retired": 107621,
+    "the oracle added up the relaunches of three runs that a person and a run retry had started": 20204,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 
