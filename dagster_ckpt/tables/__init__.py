@@ -3,7 +3,7 @@
 Operators make it from what manifests name. For every reader, also in the executors: no Spark, no Dagster.
 
     share           the part of it that one of several readers takes
-    table_changes   what epochs changed: epoch by epoch, or net
+    table_changes   what epochs changed: epoch by epoch, or net (where a subscriber's rows are read)
     table_rows      the table as an epoch shows it
     key_rows        the rows of some keys of it
 """

@@ -162,6 +162,16 @@ def test_a_list_has_every_name_below_the_folder_and_no_other(store: ObjectStore)
     assert set(store.list("nothing")) == set()
 
 
+def test_a_list_can_begin_after_a_name(store: ObjectStore) -> None:
+    names = {"a/1", "a/2", "a/3", "a/x", "a/b/1", "ab/3"}
+    for name in names:
+        store.put(name, b"")
+    assert set(store.list("a", "a/2")) == {"a/3", "a/x", "a/b/1"}
+    assert set(store.list("a", "a/2.5")) == {"a/3", "a/x", "a/b/1"}
+    assert set(store.list("a", "a/x")) == set()
+    assert set(store.list("", "a/b/1")) == {"a/x", "ab/3"}
+
+
 def test_folders_are_those_right_below(store: ObjectStore) -> None:
     for name in ["a/1", "a/b/2", "a/b/c/3", "ab/4", "5"]:
         store.put(name, b"")

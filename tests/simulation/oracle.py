@@ -371,6 +371,7 @@ class Oracle:
             nonce=before.nonce,
             time_ms=before.time_ms,
             parent=before.parent,
+            parent_nonce=before.parent_nonce,
         )
         if as_before != before:
             raise BrokenPromiseError(rule, f"{manifest.version} differs from {before.version}")

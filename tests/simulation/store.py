@@ -287,8 +287,9 @@ class SimulatedStore:
         truth, inside = self._weather.truth_of(name)
         return self._request("modified_ms", name, lambda _: truth.modified_ms(inside))
 
-    def list(self, prefix: str) -> Iterator[str]:
-        yield from self._request("list", prefix, lambda _: self._weather.listed(prefix))
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        listed = self._request("list", prefix, lambda _: self._weather.listed(prefix))
+        yield from (name for name in listed if name > after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         raise NotImplementedError("nobody looks the store through for streams")

@@ -73,8 +73,8 @@ class FarStore:
     def delete(self, name: str) -> None:
         self.inner.delete(name)
 
-    def list(self, prefix: str) -> Iterator[str]:
-        yield from self.inner.list(prefix)
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        yield from self.inner.list(prefix, after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self.inner.folders(prefix)

@@ -82,10 +82,10 @@ class FaultyStore:
     def delete(self, name: str) -> None:
         self._call("delete", name, lambda: self.inner.delete(name))
 
-    def list(self, prefix: str) -> Iterator[str]:
-        names = self._call("list", prefix, lambda: list(self.inner.list(prefix)))
-        shown = {*names, *(name for name in self.lingering if name.startswith(prefix))} - self.hidden
-        yield from sorted(shown)
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        names = self._call("list", prefix, lambda: list(self.inner.list(prefix, after)))
+        lingering = {name for name in self.lingering if name.startswith(prefix) and name > after}
+        yield from sorted({*names, *lingering} - self.hidden)
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self._call("folders", prefix, lambda: list(self.inner.folders(prefix)))

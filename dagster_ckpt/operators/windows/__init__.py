@@ -2,9 +2,9 @@
 
 Reading order
 
-    window_aggregate   tumbling and hopping windows
+    window_aggregate   tumbling and hopping windows, and when they are closed
     session_aggregate  sessions
-    windowed_state     the state of both, and how it becomes the stream's table (windows are closed here)
+    windowed_state     the state of both, and how it becomes the stream's table
     sessions           which rows form a session
-    session_state      the state tables of sessions
+    session_state      the state tables of sessions, and when sessions are closed
 """

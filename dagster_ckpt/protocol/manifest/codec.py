@@ -260,6 +260,7 @@ MANIFEST = Record(
         "pipeline": PIPELINE,
         "shards": COUNT,
         "parent": optional(COUNT),
+        "parent_nonce": optional(TEXT),
         "batch_id": optional(COUNT),
         "runs": mapping(Codec(_shards, _encode_shards)),
         "changes": CHANGES,
@@ -298,7 +299,7 @@ MANIFEST = Record(
             ShardTime, {"shard": COUNT, "host": TEXT, "milliseconds": COUNT, "rows_in": COUNT}
         ).columns(),
     },
-    added={"checkpoint_interval_ms": None, "slowest_shards": _NO_SHARD_TIMES},
+    added={"parent_nonce": None, "checkpoint_interval_ms": None, "slowest_shards": _NO_SHARD_TIMES},
 ).codec()
 
 

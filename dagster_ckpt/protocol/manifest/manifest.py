@@ -365,6 +365,7 @@ class Manifest:
     pipeline: Pipeline
     shards: int
     parent: Version | None = None
+    parent_nonce: Nonce | None = None
     batch_id: int | None = None
     runs: dict[str, tuple[tuple[RunRef, ...], ...]] = field(default_factory=dict)
     changes: tuple[ChangeRef, ...] = ()

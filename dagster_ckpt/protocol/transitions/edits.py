@@ -163,9 +163,15 @@ def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
 
 def _following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any) -> Manifest:
     """The next manifest of the chain: its parent with these changes."""
-    version, previous = Version(parent.version + 1), parent.version
     return replace(
-        parent, version=version, kind=kind, nonce=stamp.nonce, time_ms=stamp.time_ms, parent=previous, **changes
+        parent,
+        version=Version(parent.version + 1),
+        kind=kind,
+        nonce=stamp.nonce,
+        time_ms=stamp.time_ms,
+        parent=parent.version,
+        parent_nonce=parent.nonce,
+        **changes,
     )
 
 
@@ -276,6 +282,7 @@ def _emptied(opening: Manifest) -> Manifest:
         version=opening.version,
         term=opening.term,
         parent=opening.parent,
+        parent_nonce=opening.parent_nonce,
         ancestors=opening.ancestors,
         sources=beginnings(opening.sources),
     )
@@ -290,6 +297,7 @@ def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
         nonce=opening.nonce,
         time_ms=opening.time_ms,
         parent=opening.parent,
+        parent_nonce=opening.parent_nonce,
         owner=opening.owner,
         pipeline=opening.pipeline,
         ancestors=opening.ancestors,

@@ -196,7 +196,11 @@ def _is_empty(manifest: Manifest) -> bool:
 
 
 def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
-    return child.version == parent.version + 1 and child.parent == parent.version
+    return child.version == parent.version + 1
+
+
+def parent_is_named(parent: Manifest, child: Manifest) -> bool:
+    return (child.parent, child.parent_nonce) == (parent.version, parent.nonce)
 
 
 def nonce_is_new(parent: Manifest, child: Manifest) -> bool:
@@ -464,6 +468,7 @@ _FORMS: tuple[Form, ...] = (
 )
 _ALWAYS: tuple[Succession, ...] = (
     version_is_the_next,
+    parent_is_named,
     nonce_is_new,
     stream_stays_itself,
     ancestors_stay_the_same,

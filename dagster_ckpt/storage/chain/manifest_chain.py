@@ -3,9 +3,8 @@
 The existing versions form one unbroken range: the first writer to create a version wins, and retention deletes strictly
 oldest first, never the newest 16. Two things can still be outside of the range, and each is recognised:
 
-- a *sleeper's* manifest: a writer slept for so long that retention freed the number it then created. Its parent is
-  missing. The writer notices right after its create and deletes the manifest. If it dies in between, readers notice
-  the same and skip the manifest.
+- a *sleeper's* manifest: a writer slept for so long that retention freed the number it then created. A list shows later
+  manifests. The writer looks right after its create, and deletes the manifest. If it dies in between, readers skip it.
 - a late list that still shows, or does not yet show, a manifest. Lists are only a starting point.
 
 A manifest that cannot be read still counts: the one before it is never returned in its place. `end` describes a chain
@@ -95,8 +94,10 @@ class ManifestChain:
         Raises `CorruptStateError` if it was damaged since.
         """
         store = self.span()
-        # In this order: an absent successor proves nothing once this manifest's number was freed.
-        return not self._exists(Version(manifest.version + 1), store) and self._is_in_use(manifest, store)
+        # A successor may be too young for a list. Its absence proves nothing once this manifest's number was freed.
+        if self._exists(Version(manifest.version + 1), store):
+            return False
+        return self._is_there(manifest, store) and not self._has_later(manifest.version, store)
 
     def is_left_behind(self, manifest: Manifest) -> bool:
         """Whether another writer has created a successor of that manifest, the last one that the caller created.
@@ -133,7 +134,7 @@ class ManifestChain:
             self._mark_lost(parent, store)
         while not self._created(manifest, data, store):
             pass
-        self._check_parent(parent, manifest, store)
+        self._check_place(parent, manifest, store)
 
     def _mark_lost(self, end: BrokenEnd, store: RetryingStore) -> None:
         """Mark the missing manifests of a broken end as lost. A crash in between leaves the chain as broken as before.
@@ -162,46 +163,54 @@ class ManifestChain:
         store.settle(MANIFESTS)
         return True
 
-    def _check_parent(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, store: RetryingStore) -> None:
-        """Raise `FencedError` if retention had freed the manifest's number before it was created."""
+    def _check_place(self, parent: Manifest | BrokenEnd | None, manifest: Manifest, store: RetryingStore) -> None:
+        """Raise `FencedError` unless the manifest just created extends the chain, and delete it: see decision 59.
+
+        One with a successor stays: it is a part of the chain, or below all that counts.
+        """
         match parent:
             case None:
-                freed = self._is_trimmed(store)
+                extends = not self._is_trimmed(store)
             case BrokenEnd():
-                freed = not self._is_still_broken(parent, store)
+                extends = self._is_still_broken(parent, store)
             case _:
-                freed = not self._is_in_use(parent, store)
-        if not freed:
+                extends = self._is_there(parent, store)
+        if extends and not self._has_later(manifest.version, store):
             return
-        # A manifest with a successor stays: it was built on before its parent was retired, or is below all that counts.
-        if not self._exists(Version(manifest.version + 1), store):
+        successor = self._bytes(Version(manifest.version + 1), store)
+        if successor is None:
             store.delete(manifest_name(manifest.version))
+        elif self._is_built_on(manifest, successor):
+            return
         raise FencedError(
-            f"this writer slept for so long, or saw so late a list, that other writers have retired the manifest it "
-            f"builds on; it has stopped and changed nothing since. "
-            f"stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
+            f"other writers have gone on while this one slept for long, or saw a late list; it has stopped and changed "
+            f"nothing since. stream={manifest.stream}, version={manifest.version}, mine={manifest.term}"
         )
+
+    def _is_built_on(self, manifest: Manifest, successor: bytes) -> bool:
+        try:
+            return self._decoded(Version(manifest.version + 1), successor).parent_nonce == manifest.nonce
+        except CorruptStateError:
+            return False
 
     def _is_there(self, manifest: Manifest, store: RetryingStore) -> bool:
         """Whether the object at its version is this manifest, not a sleeper's."""
         data = self._bytes(manifest.version, store)
         return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
 
-    def _is_in_use(self, manifest: Manifest, store: RetryingStore) -> bool:
-        """Whether it exists and its number was not freed: then the manifest below exists too, as for all the newest.
+    def _has_later(self, version: Version, store: RetryingStore) -> bool:
+        """Whether a list shows a manifest of a later version: always, if the number of `version` was freed.
 
-        A store may carry out an old request at any time: the same manifest may reappear on its freed number, where a
-        writer that built on it and slept would find it.
+        A number is freed a grace period after a later manifest was created, and the newest is never deleted. So the one
+        that was the newest a grace period ago is still there, and old enough for every list to show it.
         """
-        if not self._is_there(manifest, store):
-            return False
-        return manifest.version == FIRST or self._exists(Version(manifest.version - 1), store)
+        return any(map(parse_manifest_name, store.list(MANIFESTS, manifest_name(version))))
 
     def _is_still_broken(self, end: BrokenEnd, store: RetryingStore) -> bool:
         """Whether the end is as it was when it was read.
 
         An unreadable manifest has no nonce: it is identified by its bytes, and by the newest readable manifest below.
-        Numbers are freed from below, so if the successor's number was freed, so was that manifest's.
+        An operator may have restored it: then its epoch counts, and its term is taken.
         """
         data = self._bytes(end.version, store)
         same = data is not None and digest_of(data) == (end.digest or digest_of(LOST))

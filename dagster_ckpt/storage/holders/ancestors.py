@@ -125,8 +125,8 @@ class _WithAncestors:
     def delete(self, name: str) -> None:
         self._own.delete(_own(name))
 
-    def list(self, prefix: str) -> Iterator[str]:
-        return self._own.list(prefix)
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        return self._own.list(prefix, after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         return self._own.folders(prefix)

@@ -51,8 +51,9 @@ class _FolderStore:
     def delete(self, name: str) -> None:
         self._store.delete(self._inside(name))
 
-    def list(self, prefix: str) -> Iterator[str]:
-        yield from map(self._outside, self._store.list(self._inside(prefix) if prefix else self._folder))
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        below = self._inside(prefix) if prefix else self._folder
+        yield from map(self._outside, self._store.list(below, self._inside(after) if after else ""))
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from map(self._outside, self._store.folders(self._inside(prefix) if prefix else self._folder))

@@ -112,15 +112,15 @@ class LocalObjectStore:
             # Without it, a crash of the host could bring back a later object but not an earlier one.
             _fsync_folder(path.parent)
 
-    def list(self, prefix: str) -> Iterator[str]:
-        folder = self._path(prefix) if prefix else self._root
-        yield from self._walk(folder)
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        folder, below = (self._path(prefix), f"{prefix}/") if prefix else (self._root, "")
+        yield from self._walk(folder, below, after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         folder = self._path(prefix) if prefix else self._root
-        for entry in _visible(folder):
-            if entry.is_dir():
-                yield self._name(entry)
+        for entry in _entries(folder):
+            if is_object_name(entry.name) and entry.is_dir():
+                yield f"{prefix}/{entry.name}" if prefix else entry.name
 
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
         found = 0
@@ -146,15 +146,14 @@ class LocalObjectStore:
             raise ValueError(f"not a name inside the store. name={name!r}")
         return self._root / name
 
-    def _name(self, entry: "os.DirEntry[str]") -> str:
-        return Path(entry.path).relative_to(self._root).as_posix()
-
-    def _walk(self, folder: Path) -> Iterator[str]:
-        for entry in _visible(folder):
+    def _walk(self, folder: Path, below: str, after: str) -> Iterator[str]:
+        for entry in _entries(folder):
+            name = below + entry.name
             if entry.is_dir():
-                yield from self._walk(Path(entry.path))
-            else:
-                yield self._name(entry)
+                if is_object_name(name):
+                    yield from self._walk(folder / entry.name, f"{name}/", after)
+            elif name > after and is_object_name(name):
+                yield name
 
     @contextmanager
     def _written(self, folder: Path, data: bytes | memoryview) -> Iterator[Path]:
@@ -206,10 +205,10 @@ def _fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _visible(folder: Path) -> list["os.DirEntry[str]"]:
-    """The entries that are no leftovers of a crash; none for a missing folder."""
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    """What the folder holds, leftovers of a crash too; nothing if it is missing."""
     with _answering(folder), suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        return [entry for entry in entries if is_object_name(entry.name)]
+        return list(entries)
     return []
 
 

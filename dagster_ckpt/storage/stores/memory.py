@@ -85,10 +85,10 @@ class MemoryObjectStore:
             self._contents.objects.pop(name, None)
             self._contents.modified_ms.pop(name, None)
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         below = _below(prefix)
         with self._contents.lock:
-            names = [name for name in self._contents.objects if name.startswith(below)]
+            names = [name for name in self._contents.objects if name.startswith(below) and name > after]
         yield from names
 
     def folders(self, prefix: str) -> Iterator[str]:

@@ -64,8 +64,8 @@ class ObjectStore(Protocol):
         """Remove the object; a missing one is no error."""
         ...
 
-    def list(self, prefix: str) -> Iterator[str]:
-        """The names below a folder, in any order, perhaps late. An empty prefix: the whole store."""
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        """The names below a folder that sort after `after`, in any order, perhaps late. An empty prefix: all."""
         ...
 
     def folders(self, prefix: str) -> Iterator[str]:

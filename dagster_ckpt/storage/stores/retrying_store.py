@@ -65,9 +65,9 @@ class RetryingStore:
     def delete(self, name: str) -> None:
         self.retry(lambda: self._store.delete(name))
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         # Read to the end before the first name is returned: a list that is resumed in the middle shows names twice.
-        yield from self.retry(lambda: [*self._store.list(prefix)])
+        yield from self.retry(lambda: [*self._store.list(prefix, after)])
 
     def folders(self, prefix: str) -> Iterator[str]:
         yield from self.retry(lambda: [*self._store.folders(prefix)])

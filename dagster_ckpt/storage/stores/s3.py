@@ -111,8 +111,8 @@ class S3ObjectStore:
             if not _is_missing(refusal):
                 raise self._error(name, refusal) from None
 
-    def list(self, prefix: str) -> Iterator[str]:
-        for page in self._pages(prefix, {}):
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        for page in self._pages(prefix, {"StartAfter": self._key(after)} if after else {}):
             for entry in page.get("Contents", ()):
                 # Skip names that other tools created, such as a console's placeholder of a folder.
                 if is_object_name(name := self._name(entry["Key"])):

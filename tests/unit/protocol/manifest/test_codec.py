@@ -76,10 +76,10 @@ def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
 
 def test_a_manifest_without_the_fields_that_were_added_later_is_read() -> None:
     def older(fields: dict[str, Any]) -> None:
-        del fields["checkpoint_interval_ms"], fields["slowest_shards"]
+        del fields["checkpoint_interval_ms"], fields["slowest_shards"], fields["parent_nonce"]
 
     found = decode_manifest(_edited(older), "m")
-    assert (found.checkpoint_interval_ms, found.slowest_shards) == (None, ())
+    assert (found.checkpoint_interval_ms, found.slowest_shards, found.parent_nonce) == (None, (), None)
     assert found == decode_manifest(_edited(lambda fields: None), "m")
 
 

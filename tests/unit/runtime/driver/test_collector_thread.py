@@ -28,12 +28,12 @@ class Counting(MemoryObjectStore):
         self.listed = threading.Event()
         self.refuses = refuses
 
-    def list(self, prefix: str):  # type: ignore[no-untyped-def]
+    def list(self, prefix: str, after: str = ""):  # type: ignore[no-untyped-def]
         if prefix == FOLDER:
             self.listed.set()
             if self.refuses is not None:
                 raise self.refuses
-        return super().list(prefix)
+        return super().list(prefix, after)
 
 
 def _one_pass(store: Counting, term: Term = FIRST_TERM) -> CollectorThread:

@@ -361,6 +361,30 @@ def test_a_rollback_that_sleeps_longer_than_retention_changes_nothing(damage: Da
     assert list(slept_at_every_call(damage)) == []
 
 
+def restored_at_every_call(
+    chains: Callable[[ObjectStore, Clock], ManifestChain] = ManifestChain,
+) -> Iterator[str]:
+    """What goes wrong if an operator restores the damaged manifest before one of a rollback's calls up to its create.
+
+    The rollback has to start again: its manifest would retain too few epochs, and might repeat a term.
+    """
+    for number in range(1, calls_of_a_rollback(flipped) + 1):
+        world = World()
+        whole = world.store.get(manifest_name(Version(6)))
+        flipped(world.store, Version(6))
+        store = FaultyStore(world.store)
+        store.decide = AtCall(number, partial(world.store.put, manifest_name(Version(6)), whole))
+        mine = open_manifest(chains(store, world.clock), back_to(4))
+        if Epoch(6) not in {entry.epoch for entry in mine.retained}:
+            yield f"{number=}, retained={mine.retained}"
+        if store.calls[number - 1].verb == "put_if_absent":
+            return
+
+
+def test_a_rollback_starts_again_if_the_damaged_manifest_is_restored_meanwhile() -> None:
+    assert list(restored_at_every_call()) == []
+
+
 class NoDigest(ManifestChain):
     """A mutant: where the parent cannot be read it is taken to be there."""
 
@@ -369,7 +393,22 @@ class NoDigest(ManifestChain):
 
 
 def test_a_parent_check_that_passes_over_what_cannot_be_read_is_caught() -> None:
-    assert list(slept_at_every_call(flipped, NoDigest))
+    assert list(restored_at_every_call(NoDigest))
+
+
+class SeesNothingLater(ManifestChain):
+    """A mutant: it does not look for later manifests."""
+
+    def _has_later(self, version: Version, store: RetryingStore) -> bool:
+        return False
+
+
+class ChecksNothing(NoDigest, SeesNothingLater):
+    pass
+
+
+def test_a_sleeper_that_checks_nothing_after_its_create_is_caught() -> None:
+    assert list(slept_at_every_call(flipped, ChecksNothing))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -10,14 +10,20 @@ from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.retry import Patience
 from tests.worlds.clock import StillClock
-from tests.worlds.faulty_store import Fault, FaultyStore, Scripted
+from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
 from tests.worlds.manifests import a_manifest
 from tests.worlds.streams import a_store
 
 
-def a_version(version: int, nonce: str = "n", term: int = 1) -> Manifest:
+def a_version(version: int, nonce: str = "n", term: int = 1, parent_nonce: Nonce | None = None) -> Manifest:
     parent = None if version == 1 else Version(version - 1)
-    return a_manifest(version=Version(version), parent=parent, nonce=Nonce(f"{nonce}{version}"), term=Term(term))
+    return a_manifest(
+        version=Version(version),
+        parent=parent,
+        parent_nonce=parent_nonce,
+        nonce=Nonce(f"{nonce}{version}"),
+        term=Term(term),
+    )
 
 
 def a_chain(*versions: int) -> tuple[ManifestChain, FaultyStore]:
@@ -151,7 +157,7 @@ def test_a_create_whose_reply_was_lost_is_made_durable_before_it_counts() -> Non
     script(store, ("put_if_absent", "manifest", Fault.LOST_REPLY), ("settle", "manifest", Fault.LOST_REQUEST))
     chain.create(a_version(1), a_version(2))
     verbs = [call.verb for call in store.calls]
-    assert verbs == ["put_if_absent", "put_if_absent", "get", "settle", "settle", "get"]
+    assert verbs == ["put_if_absent", "put_if_absent", "get", "settle", "settle", "get", "list"]
 
 
 def test_a_create_whose_reply_was_lost_is_fenced_if_another_was_there_first() -> None:
@@ -166,8 +172,8 @@ def test_a_create_whose_reply_was_lost_is_fenced_if_another_was_there_first() ->
 def test_a_sleeper_on_a_freed_number_takes_its_manifest_away_and_stops(fault: Fault) -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
-    script(store, ("delete", "manifest", fault), ("exists", "manifest", fault), ("get", "manifest", fault))
-    with pytest.raises(FencedError, match="slept for so long"):
+    script(store, *[("get", "manifest", fault)] * 2, ("list", "manifest", fault), ("delete", "manifest", fault))
+    with pytest.raises(FencedError, match="gone on while this one slept"):
         chain.create(a_version(40), a_version(41))
     assert not store.exists(manifest_name(Version(41)))
 
@@ -175,34 +181,80 @@ def test_a_sleeper_on_a_freed_number_takes_its_manifest_away_and_stops(fault: Fa
 def test_a_manifest_with_a_successor_is_never_deleted() -> None:
     chain, store = a_chain(*range(42, 101))
     store.put(TRIMMED, b"")
-    with pytest.raises(FencedError, match="slept for so long"):
+    with pytest.raises(FencedError, match="gone on while this one slept"):
         chain.create(a_version(40), a_version(41))
     assert store.exists(manifest_name(Version(41)))
+
+
+def takes_over(store: FaultyStore, successor: bytes) -> None:
+    """Another writer creates version 3 right after version 2 was created."""
+
+    class Creates:
+        def __call__(self, call: Call) -> Fault:
+            if call.verb == "list":
+                store.inner.put_if_absent(manifest_name(Version(3)), successor)
+            return Fault.NONE
+
+    store.decide = Creates()
+
+
+def test_a_manifest_that_another_writer_has_built_on_already_is_committed() -> None:
+    chain, store = a_chain(1)
+    mine = a_version(2)
+    takes_over(store, encode_manifest(a_version(3, term=3, parent_nonce=mine.nonce)))
+    chain.create(a_version(1), mine)
+    assert chain.read(Version(2)) == mine
+    assert not chain.is_newest(mine)
+
+
+@pytest.mark.parametrize("successor", [encode_manifest(a_version(3, term=3, parent_nonce=Nonce("other"))), b"rubbish"])
+def test_a_manifest_whose_successor_has_another_parent_is_fenced_and_stays(successor: bytes) -> None:
+    chain, store = a_chain(1)
+    takes_over(store, successor)
+    with pytest.raises(FencedError):
+        chain.create(a_version(1), a_version(2))
+    assert store.exists(manifest_name(Version(2)))
 
 
 def test_a_sleeper_does_not_take_another_sleepers_manifest_for_its_parent() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
     store.inner.put(manifest_name(Version(40)), encode_manifest(a_version(40, nonce="other")))
-    with pytest.raises(FencedError, match="slept for so long"):
+    with pytest.raises(FencedError, match="gone on while this one slept"):
         chain.create(a_version(40), a_version(41))
     assert not chain.is_newest(a_version(40))
 
 
-def test_a_sleeper_does_not_take_its_parent_for_kept_that_came_back_on_its_freed_number() -> None:
-    """The request was repeated when no answer came; the first one is done only now, after retention."""
-    chain, store = a_chain(*range(70, 101), 40)
+@pytest.mark.parametrize("restored", [1, 2, 30])
+def test_a_sleeper_is_fenced_however_many_freed_numbers_hold_its_manifests_again(restored: int) -> None:
+    """Requests were repeated because no reply came; the store executes the first ones only now, after retention."""
+    chain, store = a_chain(*range(70, 101), *range(41 - restored, 41))
     store.put(TRIMMED, b"")
-    with pytest.raises(FencedError, match="slept for so long"):
+    with pytest.raises(FencedError, match="gone on while this one slept"):
         chain.create(a_version(40), a_version(41))
     assert not store.exists(manifest_name(Version(41)))
     assert not chain.is_newest(a_version(40))
 
 
+def test_a_sleeper_is_fenced_by_the_one_manifest_that_a_late_list_still_shows() -> None:
+    chain, store = a_chain(*range(70, 101), 39, 40)
+    store.put(TRIMMED, b"")
+    store.hidden = {manifest_name(Version(version)) for version in range(71, 101)}
+    with pytest.raises(FencedError, match="gone on while this one slept"):
+        chain.create(a_version(40), a_version(41))
+
+
+def test_a_writer_whose_stream_was_removed_does_not_begin_it_anew() -> None:
+    chain, store = a_chain()
+    with pytest.raises(FencedError):
+        chain.create(a_version(40), a_version(41))
+    assert list(store.list("")) == []
+
+
 def test_version_1_of_a_trimmed_stream_created_after_a_late_list_is_deleted() -> None:
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
-    with pytest.raises(FencedError, match="saw so late a list"):
+    with pytest.raises(FencedError, match="saw a late list"):
         chain.create(None, a_version(1))
     assert not store.exists(manifest_name(Version(1)))
 
@@ -228,7 +280,7 @@ def test_a_manifest_that_vanished_while_its_writer_slept_is_not_taken_for_commit
             return Fault.LOST_REQUEST
 
     store.decide = Slept()
-    with pytest.raises(FencedError, match="slept for so long"):
+    with pytest.raises(FencedError, match="gone on while this one slept"):
         chain.create(a_version(41), a_version(42))
     assert list(store.list("")) == []
 

@@ -112,8 +112,8 @@ def test_a_list_that_breaks_off_shows_no_name_twice(far: FaultyStore, clock: Sti
     broken = iter([True, True, False])
 
     class BreaksOff(FaultyStore):
-        def list(self, prefix: str):  # type: ignore[no-untyped-def]
-            for name in self.inner.list(prefix):
+        def list(self, prefix: str, after: str = ""):  # type: ignore[no-untyped-def]
+            for name in self.inner.list(prefix, after):
                 yield name
                 if next(broken, False):
                     self._call("list", prefix, self._stop)
