@@ -29,6 +29,9 @@ _RESOURCES: Mapping[str, Any] = {
     "state": LsmStateBackendResource,
 }
 
+_KINDS = ("spark", "streaming")
+"""Shown beside the user's kinds."""
+
 
 @overload
 def streaming_asset(function: Function, /) -> dg.AssetsDefinition: ...
@@ -155,7 +158,7 @@ def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.A
         automation_condition=options.get("automation_condition"),
         freshness_policy=options.get("freshness_policy"),
         owners=options.get("owners"),
-        kinds=set(options.get("kinds") or {"spark", "streaming"}),
+        kinds={*(options.get("kinds") or ()), *_KINDS},
     )
 
 

@@ -28,26 +28,27 @@ def epoch_metadata(manifest: Manifest, committed: CommittedEpoch | None = None) 
     """The epoch that the manifest shows; `committed` adds speeds and counters, which are 0 without it.
 
     State rows, state bytes, row count and runs (of the shard that has the most) are those of the whole stream at it.
-    An interval of 0: each micro-batch is an epoch.
+    An interval of 0: each micro-batch is an epoch. The order is the one in which Dagster lists them on an event: what
+    tells first whether the stream keeps up, then what explains it. (Its Plots page sorts them by name.)
     """
     statistics = manifest.statistics
     counters = {} if committed is None else committed.counters
     numbers: dict[str, int | float] = {
+        "rows_per_second": 0.0 if committed is None else round(committed.rows_per_second, 1),
+        "lag_seconds": 0.0 if committed is None else committed.lag_seconds,
+        "epoch_milliseconds": statistics.epoch_ms,
+        "state_rows": statistics.state_rows,
+        "state_bytes": statistics.state_bytes,
+        "late_rows": statistics.late_rows,
         "epoch": manifest.epoch,
         "rows_in": statistics.rows_in,
         "rows_out": statistics.rows_out,
-        "rows_per_second": 0.0 if committed is None else round(committed.rows_per_second, 1),
-        "epoch_milliseconds": statistics.epoch_ms,
+        "dagster/row_count": row_count(manifest),
         "commit_milliseconds": 0 if committed is None else committed.commit_ms,
-        "state_rows": statistics.state_rows,
-        "state_bytes": statistics.state_bytes,
         "runs": most_runs(manifest),
         "merged_rows": statistics.merged_rows,
         "stall_milliseconds": statistics.stall_ms,
-        "late_rows": statistics.late_rows,
-        "lag_seconds": 0.0 if committed is None else committed.lag_seconds,
         "checkpoint_interval_seconds": (manifest.checkpoint_interval_ms or 0) / 1_000,
-        "dagster/row_count": row_count(manifest),
         **_consumed(manifest),
         **{name: counters.get(name, 0) for name in counters_of(manifest.pipeline)},
     }

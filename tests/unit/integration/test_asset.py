@@ -82,7 +82,7 @@ def test_what_dagster_knows_of_an_asset_is_passed_on() -> None:
     assert asset.key.path == ["flights", "eu", "late"]
     assert (spec.group_name, list(spec.owners), spec.code_version) == ("flights", ["team:ops"], "7")
     assert spec.tags["tier"] == "gold"
-    assert spec.kinds == {"kafka"}
+    assert spec.kinds == {"kafka", "spark", "streaming"}
     assert spec.description == "Delays."
     assert spec.metadata["sla"] == "1 minute"
     assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey("airports")]

@@ -315,6 +315,18 @@ def test_metadata_of_an_earlier_release_is_kept_only_where_the_manifest_lacks_it
     assert final_result(instance, KEY, "delays", committed(4).manifest, None).metadata == said.metadata
 
 
+def test_epoch_metadata_lists_first_what_shows_whether_a_stream_keeps_up() -> None:
+    first = list(epoch_metadata(a_manifest(), committed(1)))[:6]
+    assert first == [
+        "rows_per_second",
+        "lag_seconds",
+        "epoch_milliseconds",
+        "state_rows",
+        "state_bytes",
+        "late_rows",
+    ]
+
+
 def test_epoch_metadata_has_the_interval_and_a_table_of_the_slowest_shards() -> None:
     slowest = (ShardTime(Shard(3), "worker-2", 900, 70), ShardTime(Shard(0), "worker-1", 20, 5))
     metadata = epoch_metadata(a_manifest(checkpoint_interval_ms=2_500, slowest_shards=slowest))
