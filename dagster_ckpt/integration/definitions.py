@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
-from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor
@@ -26,6 +26,8 @@ def build_streaming_definitions(
     unchanged. Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
     assets = _with_distinct_ops(assets)
+    if checkpoints is not None:
+        assets = [_with_uri(asset, checkpoints) for asset in assets]
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
     return dg.Definitions(
         assets=assets,
@@ -43,6 +45,14 @@ def _with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsD
         require_streaming(asset)
     names = distinct_names({asset.key: asset.op.name for asset in assets})
     return [_with_op(asset, names[asset.key]) for asset in assets]
+
+
+def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorResource) -> dg.AssetsDefinition:
+    """The asset with the address of its folder on its page. What an environment variable has is not shown."""
+    if isinstance(checkpoints.url, dg.EnvVar):
+        return asset
+    uri = {"dagster/uri": uri_of(checkpoints.url, asset.key)}
+    return asset.map_asset_specs(lambda spec: spec.replace_attributes(metadata={**uri, **spec.metadata}))
 
 
 def _with_op(asset: dg.AssetsDefinition, name: str) -> dg.AssetsDefinition:

@@ -42,6 +42,8 @@ LABELS = {
     "checkpoint_interval_seconds",
     "slowest_shards",
     "dagster/row_count",
+    "dagster/column_schema",
+    "dagster/uri",
     "source_positions",
 }
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.quantities import milliseconds, size_bytes
 from dagster_ckpt.storage.stores.address import StoreAddress, check_url
 
@@ -181,6 +182,11 @@ def _as_it_is(option: str, value: object) -> object:
 
 def _is_absolute(folder: object) -> bool:
     return isinstance(folder, str) and "\0" not in folder and Path(folder).is_absolute()
+
+
+def uri_of(url: str, key: dg.AssetKey) -> str:
+    """The address of a stream's folder in the store at `url`. No address has credentials (`check_url`)."""
+    return f"{url.rstrip('/')}/{folder_of(key.path)}"
 
 
 def spark_session(resource: object) -> SparkSession:

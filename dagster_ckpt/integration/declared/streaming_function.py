@@ -5,6 +5,7 @@ They are an attribute of the op's function, which survives when Dagster prefixes
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -37,6 +38,10 @@ def of_asset(asset: object) -> StreamingFunction | None:
 
 def of_op(op: object) -> StreamingFunction | None:
     """The streaming function that an op computes; None for any other op."""
-    function = getattr(getattr(op, "compute_fn", None), "decorated_fn", None)
-    found = getattr(function, _ATTRIBUTE, None)
+    found = getattr(function_of_op(op), _ATTRIBUTE, None)
     return found if isinstance(found, StreamingFunction) else None
+
+
+def function_of_op(op: object) -> Any:
+    """The function that an op computes: for a stream a wrapper of the user's; None for an op without one."""
+    return getattr(getattr(op, "compute_fn", None), "decorated_fn", None)

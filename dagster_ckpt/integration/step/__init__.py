@@ -11,4 +11,5 @@ Reading order
 Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
     epoch_metadata  an epoch as Dagster metadata
+    table_metadata  the stream's table as Dagster metadata
 """

@@ -30,6 +30,7 @@ from dagster_ckpt.integration.declared.resources import (
     CheckpointCoordinatorResource,
     LsmStateBackendResource,
     spark_session,
+    uri_of,
 )
 from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
@@ -43,6 +44,7 @@ from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
+from dagster_ckpt.integration.step.table_metadata import TableMetadata
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
@@ -180,7 +182,8 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     context = step.context
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
-    event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report)
+    table = TableMetadata(uri_of(step.coordinator.url, step.key))
+    event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report, table)
     events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
@@ -205,7 +208,8 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
         events.flush()
         raise dg.DagsterExecutionInterruptedError
     events.finish()
-    return final_result(context.instance, step.key, step.stream_name, _newest(step, result.manifest), events.newest)
+    newest = _newest(step, result.manifest)
+    return final_result(context.instance, step.key, step.stream_name, newest, events.newest, table)
 
 
 def _newest(step: StreamStep, own: Manifest) -> Manifest:

@@ -20,6 +20,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
 from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, pace_of
+from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
@@ -38,7 +39,7 @@ REST = 20
 
 @dataclass(frozen=True)
 class EventLog:
-    """Where events go: their asset, and Dagster's `log_event`.
+    """Where events go: their asset, what Dagster shows of its table, and Dagster's `log_event`.
 
     `may_report` is whether the writer of an epoch is still the stream's: a fenced one must not report. It is called
     right before each event.
@@ -49,6 +50,7 @@ class EventLog:
     code_version: str | None
     log_event: Callable[[Event], None]
     may_report: Callable[[Manifest], bool]
+    table: TableMetadata = COLUMNS_ALONE
 
     def materialization(self, committed: CommittedEpoch) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster puts on a result with a data version."""
@@ -58,7 +60,7 @@ class EventLog:
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(committed.manifest, committed)
+        metadata = epoch_metadata(committed.manifest, committed) | self.table.of_event(committed.manifest)
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
 
 
@@ -156,7 +158,12 @@ class EpochEvents:
 
 
 def final_result(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, manifest: Manifest, committed: CommittedEpoch | None
+    instance: dg.DagsterInstance,
+    key: dg.AssetKey,
+    stream: str,
+    manifest: Manifest,
+    committed: CommittedEpoch | None,
+    table: TableMetadata = COLUMNS_ALONE,
 ) -> dg.MaterializeResult[Any]:
     """The newest epoch's numbers. `committed` is the newest epoch that this step committed; None if it made none."""
     version = data_version(stream, manifest)
@@ -167,7 +174,7 @@ def final_result(
         metadata = epoch_metadata(manifest) | pace_of(_reported_before(instance, key, version), manifest)
     return dg.MaterializeResult(
         asset_key=key,
-        metadata=metadata,
+        metadata=metadata | table.of_result(manifest),
         data_version=dg.DataVersion(version),
         check_results=[result_passed(key, manifest.epoch)],
     )

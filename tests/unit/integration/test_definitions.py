@@ -54,6 +54,22 @@ def test_everything_is_wired_and_the_locations_executor_is_left_alone() -> None:
     assert defs.resolve_implicit_global_asset_job_def().executor_def == dg.multi_or_in_process_executor
 
 
+def test_an_assets_page_has_the_address_of_its_folder_in_the_store() -> None:
+    streams = [a_stream("a", key_prefix="eu"), a_stream("b", metadata={"dagster/uri": "mine"})]
+    defs = build_streaming_definitions(streams, checkpoints=checkpoints(), spark=SPARK)
+    uris = {
+        key.path[-1]: defs.resolve_assets_def(key).get_asset_spec(key).metadata["dagster/uri"]
+        for key in (streams[0].key, streams[1].key)
+    }
+    assert uris == {"a": "file:///tmp/nowhere/eu.a", "b": "mine"}
+
+
+def test_an_address_from_an_environment_variable_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE", "file:///tmp/nowhere")
+    defs = build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url=dg.EnvVar("STORE")), spark=SPARK)
+    assert "dagster/uri" not in defs.resolve_assets_def("a").get_asset_spec().metadata
+
+
 def test_assets_that_dagster_spells_alike_are_at_home_in_one_location() -> None:
     flat, nested = a_stream("a__b"), a_stream("b", key_prefix="a")
     defs = build_streaming_definitions([flat, nested], checkpoints=checkpoints(), spark=SPARK)

@@ -1,5 +1,6 @@
 """A location, or `dg.materialize`, that has nothing under `state` and `epochs`."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -72,3 +73,15 @@ def test_a_missing_store_stays_an_error() -> None:
     defs = dg.Definitions(assets=[a_stream("a")], resources={"spark": NEEDED["spark"]})
     with pytest.raises(dg.DagsterInvalidDefinitionError, match="checkpoints"):
         dg.Definitions.validate_loadable(defs)
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+def test_source_code_references_lead_to_the_users_function() -> None:
+    more = dg.CodeReferencesMetadataValue(code_references=[dg.UrlCodeReference(url="https://example.org/runbook")])
+    [linked] = dg.with_source_code_references([a_stream("a", metadata={"dagster/code_references": more})])
+    assert isinstance(linked, dg.AssetsDefinition)
+    runbook, code = linked.get_asset_spec().metadata["dagster/code_references"].code_references
+    assert runbook == more.code_references[0]
+    line = inspect.getsourcelines(a_stream)[1] + 1
+    assert (code.file_path, code.line_number) == (__file__, line)
+    assert {"state", "epochs"} <= resources_of(linked).keys(), "it is still a streaming asset"

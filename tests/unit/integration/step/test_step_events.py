@@ -301,7 +301,7 @@ def test_a_step_that_committed_nothing_repeats_the_metadata_of_the_newest_epoch(
         assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
     unsaid = final_result(instance, KEY, "delays", committed(5).manifest, None)
     assert unsaid.metadata is not None
-    assert set(unsaid.metadata) == {*NUMBERS, "source_positions", "slowest_shards"}
+    assert set(unsaid.metadata) == {*NUMBERS, "source_positions", "slowest_shards", "dagster/column_schema"}
     assert data_version("delays", committed(5).manifest) == "delays@5"
 
 

@@ -1,0 +1,60 @@
+"""A stream's table as Dagster metadata: its columns and where it is stored, under the labels that Dagster knows."""
+
+from dataclasses import dataclass
+
+import dagster as dg
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+
+PRIMARY_KEY = "primary key"
+"""The constraint of a key column. Of several such columns, the values together are unique."""
+
+COLUMNS_MAX = 100
+"""Up to this many columns each event has the schema, about 200 bytes a column; a wider table's step result alone has.
+
+Dagster's page shows the columns of the newest event, so each event needs them, and its database keeps them all.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """What Dagster shows of one stream's table. `uri` is the folder of the stream in its store, None where unknown."""
+
+    uri: str | None = None
+
+    def of_event(self, manifest: Manifest) -> Metadata:
+        """The metadata of an event while the stream runs."""
+        narrow = len(manifest.pipeline.output) <= COLUMNS_MAX
+        return self.of_result(manifest) if narrow else self._place()
+
+    def of_result(self, manifest: Manifest) -> Metadata:
+        """The metadata of the step's result."""
+        return {"dagster/column_schema": column_schema(manifest.pipeline), **self._place()}
+
+    def _place(self) -> Metadata:
+        return {} if self.uri is None else {"dagster/uri": dg.MetadataValue.text(self.uri)}
+
+
+COLUMNS_ALONE = TableMetadata()
+"""Of a table whose place is unknown."""
+
+
+def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
+    """The columns of the stream's table, with Spark SQL's names of their types, and the columns of its key marked."""
+    keys = () if pipeline.appends else row_key(pipeline)
+    columns = [
+        dg.TableColumn(
+            field.name,
+            field.dataType.simpleString(),
+            constraints=dg.TableColumnConstraints(
+                nullable=field.nullable,
+                unique=keys == (field.name,),
+                other=[PRIMARY_KEY] if field.name in keys else [],
+            ),
+        )
+        for field in from_arrow_schema(pipeline.output).fields
+    ]
+    return dg.MetadataValue.table_schema(dg.TableSchema(columns))

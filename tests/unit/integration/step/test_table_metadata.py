@@ -1,0 +1,55 @@
+"""A stream's table as Dagster shows it."""
+
+from dataclasses import replace
+
+import dagster as dg
+import pyarrow as pa
+
+from dagster_ckpt.integration.step.table_metadata import COLUMNS_MAX, TableMetadata, column_schema
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+from tests.worlds.manifests import PIPELINE, a_manifest
+
+DELAYS = pa.schema(
+    [
+        pa.field("carrier", pa.string()),
+        pa.field("day", pa.date32()),
+        pa.field("flights", pa.int64(), nullable=False),
+        pa.field("fares", pa.list_(pa.decimal128(10, 2))),
+        pa.field("at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def test_columns_have_the_types_that_readers_see_and_the_key_is_marked() -> None:
+    table = StateTableSpec("groups", DELAYS, ("carrier", "day"))
+    columns = column_schema(replace(PIPELINE, output=DELAYS, tables=(table,))).schema.columns
+    assert {column.name: column.type for column in columns} == {
+        "carrier": "string",
+        "day": "date",
+        "flights": "bigint",
+        "fares": "array<decimal(10,2)>",
+        "at": "timestamp",
+    }
+    assert {column.name: column.constraints.other for column in columns if column.constraints.other} == {
+        "carrier": ["primary key"],
+        "day": ["primary key"],
+    }
+    assert [column.name for column in columns if not column.constraints.nullable] == ["flights"]
+    assert not any(column.constraints.unique for column in columns), "only both together are unique"
+
+
+def test_a_key_of_one_column_is_unique_and_an_append_only_table_has_no_key() -> None:
+    [carrier, delay] = column_schema(PIPELINE).schema.columns
+    assert (carrier.constraints.unique, delay.constraints.unique) == (True, False)
+    appends = replace(PIPELINE, operator="append", keys=(), tables=(), appends=True)
+    assert [column.constraints for column in column_schema(appends).schema.columns] == [dg.TableColumnConstraints()] * 2
+
+
+def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None:
+    shown = TableMetadata("file:///store/delays")
+    for columns, on_events in ((COLUMNS_MAX, True), (COLUMNS_MAX + 1, False)):
+        output = pa.schema([("carrier", pa.string()), *((f"c{number}", pa.int64()) for number in range(columns - 1))])
+        manifest = a_manifest(pipeline=replace(PIPELINE, output=output))
+        assert ("dagster/column_schema" in shown.of_event(manifest)) is on_events
+        assert "dagster/column_schema" in shown.of_result(manifest)
+        assert shown.of_event(manifest)["dagster/uri"].value == "file:///store/delays"
