@@ -8,30 +8,39 @@ from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_name
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
-from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor
-from dagster_ckpt.integration.streaming_assets import DEFAULT_STATE
+from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
+from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 
 
 def build_streaming_definitions(
     assets: Sequence[dg.AssetsDefinition],
     checkpoints: CheckpointCoordinatorResource | None = None,
-    state: LsmStateBackendResource | None = DEFAULT_STATE,
+    state: LsmStateBackendResource | None = None,
     spark: object | None = None,
     name: str | None = None,
 ) -> dg.Definitions:
     """The assets with their checks, a job for each, the recovery sensor and the resources under the keys they need.
 
-    A resource that is None is taken from the location's resources, by the same key: `checkpoints`, `state`, `spark`.
-    `name` prefixes the names of the jobs and the sensor, for a second call in one location. The location's executor is
-    unchanged. Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
+    A resource that is None is taken from the location's resources, by the same key: `checkpoints`, `state` (which has a
+    default), `spark`. The location's executor is unchanged.
+
+    Several calls in one location merge. The sensor of the call that has the resource `checkpoints` is
+    `streaming_recovery`. That of a call without it, or with one that another call has too, begins with the name of its
+    first stream: `delay_by_carrier_streaming_recovery`. `name` prefixes the names of the jobs and the sensor instead.
+
+    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
     assets = _with_distinct_ops(assets)
+    is_first = (
+        name is not None or not assets or (checkpoints is not None and checkpoints.claim(asset.key for asset in assets))
+    )
+    sensor_name = None if is_first else sensor_name_of(assets[0].op.name)
     if checkpoints is not None:
         assets = [_with_uri(asset, checkpoints) for asset in assets]
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
     return dg.Definitions(
         assets=assets,
-        sensors=[build_recovery_sensor(assets, name=name)],
+        sensors=[build_recovery_sensor(assets, name=name, sensor_name=sensor_name)],
         resources={key: resource for key, resource in given.items() if resource is not None},
     )
 
@@ -59,7 +68,4 @@ def _with_op(asset: dg.AssetsDefinition, name: str) -> dg.AssetsDefinition:
     if asset.op.name == name:
         return asset
     op = asset.op.with_replaced_properties(name=name)
-    renamed: dg.AssetsDefinition = dg.AssetsDefinition.dagster_internal_init(
-        **{**asset.get_attributes_dict(), "node_def": op}
-    )
-    return renamed
+    return StreamingAssetsDefinition.dagster_internal_init(**{**asset.get_attributes_dict(), "node_def": op})

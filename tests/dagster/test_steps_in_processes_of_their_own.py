@@ -30,6 +30,11 @@ def test_streams_selected_together_take_turns_and_what_is_downstream_of_both_is_
         assert len(pids) > 2, "steps were not in processes of their own"
         assert (tmp_path / "report").read_text() == "13 13"
         first, second = dict.fromkeys(turns)
+        # The job's repository has no sensor at all.
+        found = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(["one"], "has_recovery_sensor"))
+        assert found is not None
+        assert found.evaluation is not None
+        assert (found.evaluation.passed, found.evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
         assert place.history(first).latest().committed_at <= _began(place, second)
         run = instance.get_run_by_id(result.run_id)
         assert run is not None

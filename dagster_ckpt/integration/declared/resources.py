@@ -1,11 +1,19 @@
 """The two resources of a streaming location: the store and its commits, and the state engine of the workers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import ConfigDict, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -67,6 +75,7 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
         "it, and it must be backfilled.",
     )
 
+    _claimed_by: frozenset[dg.AssetKey] = PrivateAttr(default=frozenset())
     _bounds = field_validator("tolerable_failures", "retained", "max_lag", mode="wrap")(_bounded)
 
     @model_validator(mode="before")
@@ -80,6 +89,17 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
         if isinstance(url, str) and not isinstance(url, dg.EnvVar):
             check_url(url)
         return given
+
+    def claim(self, keys: Iterable[dg.AssetKey]) -> bool:
+        """Whether these streams are the first that are declared with this object, or were declared with it before.
+
+        Dagster merges definitions that share a resource only if it is one object. So this tells the calls of one
+        location apart, without a name for each.
+        """
+        streams = frozenset(keys)
+        if not self._claimed_by:
+            self._claimed_by = streams
+        return not self._claimed_by.isdisjoint(streams)
 
     @property
     def address(self) -> StoreAddress:

@@ -39,6 +39,7 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
 )
 from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
+from dagster_ckpt.integration.recovery.sensor_check import STREAMS
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
 from dagster_ckpt.integration.recovery.stream_status import (
     StatusReader,
@@ -92,22 +93,28 @@ class Judged:
 
 
 def build_recovery_sensor(
-    assets: Sequence[dg.AssetsDefinition], *, name: str | None = None, clock: Clock | None = None
+    assets: Sequence[dg.AssetsDefinition],
+    *,
+    name: str | None = None,
+    clock: Clock | None = None,
+    sensor_name: str | None = None,
 ) -> dg.SensorDefinition:
     """The sensor that keeps these streaming assets running, with a job for each; on as soon as it is deployed.
 
-    `name` prefixes the names of the sensor and its jobs. The sensor needs the location's resource `checkpoints`.
+    `name` prefixes the names of the sensor and its jobs; `sensor_name` replaces the sensor's. The sensor needs the
+    location's resource `checkpoints`.
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
     status_reader = StatusReader(own_clock)
 
     @dg.sensor(
-        name="_".join(part for part in (name, "streaming_recovery") if part),
+        name=sensor_name or sensor_name_of(name),
         jobs=[streaming_job(asset, name) for asset in assets],
         minimum_interval_seconds=TICK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Restarts a stream from its last committed epoch when its run, its process or its host died.",
+        metadata={STREAMS: [each.asset.stream for each in watched]},
     )
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
@@ -115,6 +122,11 @@ def build_recovery_sensor(
         return _evaluate(context, checkpoints.address.open(), watched, status_reader)
 
     return streaming_recovery
+
+
+def sensor_name_of(prefix: str | None) -> str:
+    """The name of a sensor with this prefix."""
+    return "_".join(part for part in (prefix, "streaming_recovery") if part)
 
 
 def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:

@@ -37,6 +37,7 @@ from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
+from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
@@ -117,6 +118,21 @@ def run_step(
 
     Raises what ended it otherwise. Dagster's interruption drains: the current epoch is committed or abandoned first.
     """
+    recovery = sensor_check(context)
+    if not recovery.passed:
+        # Now: the result may be hours away.
+        context.log.warning("%s stream=%s", recovery.description, stream_name_of(context.asset_key))
+        cast(Callable[[Event], None], context.log_event)(evaluation_of(recovery))
+    result = _run_in_turn(context, streaming, config, resources)
+    return result._replace(check_results=[*(result.check_results or ()), recovery])
+
+
+def _run_in_turn(
+    context: dg.AssetExecutionContext,
+    streaming: StreamingFunction,
+    config: dg.Config | None,
+    resources: Mapping[str, Any],
+) -> dg.MaterializeResult[Any]:
     op_name = context.op_execution_context.op.name
     streams = streams_in_run(context)
     try:

@@ -97,12 +97,12 @@ def test_the_stream_is_found_again_after_dagster_has_prefixed_its_key() -> None:
     assert streaming_function.of_asset(moved) == streaming_function.of_asset(departures)
 
 
-def test_every_stream_has_the_check_that_a_crash_loop_fails_also_under_a_prefix() -> None:
+def test_every_stream_has_its_checks_also_under_a_prefix() -> None:
     moved = departures.with_attributes(asset_key_replacements={departures.key: dg.AssetKey(["eu", "departures"])})
     for asset in (departures, moved, declared(key=["遅れ", "a/b"])):
-        [spec] = asset.check_specs
-        assert spec.key == dg.AssetCheckKey(asset.key, "no_crash_loop")
-        assert not spec.blocking
+        names = [spec.name for spec in asset.check_specs]
+        assert names == ["no_crash_loop", "has_recovery_sensor"]
+        assert all(spec.asset_key == asset.key and not spec.blocking for spec in asset.check_specs)
 
 
 def test_an_ordinary_asset_is_no_stream() -> None:

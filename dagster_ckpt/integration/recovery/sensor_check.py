@@ -1,0 +1,73 @@
+"""The check that every streaming asset has: `has_recovery_sensor`, a warning where no sensor restarts the stream.
+
+A run evaluates it at its start, if it warns, and with its result. It compares the stream with the sensors of its code
+location. A sensor that a person has stopped is there: Dagster shows it as stopped.
+"""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from dagster_ckpt.integration.dagster_names import stream_name_of
+
+CHECK = "has_recovery_sensor"
+
+STREAMS = "dagster_ckpt/streams"
+"""The sensor's metadata with the names of the streams that it restarts."""
+
+_MISSING = (
+    "No recovery sensor of this code location watches the stream: when its run, its process or its host dies, it stays "
+    "down until you start it again. Declare the stream with build_streaming_definitions(assets=[...]), or add "
+    "build_recovery_sensor([...]) to the sensors of your dg.Definitions."
+)
+_NO_LOCATION = "The run was not started from a code location, as with dg.materialize: nothing restarts such a run."
+
+
+def sensor_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
+    """The check as an asset declares it."""
+    return dg.AssetCheckSpec(
+        CHECK,
+        asset=key,
+        description="Warns when no recovery sensor of the code location watches the stream: it would not be restarted "
+        "after a crash. Evaluated by each Dagster run of the stream.",
+    )
+
+
+def sensor_check(context: dg.AssetExecutionContext) -> dg.AssetCheckResult:
+    """The check of the stream whose step this is."""
+    key: dg.AssetKey = context.asset_key
+    sensors = _sensors(context)
+    passed = sensors is None or is_watched(key, sensors)
+    description = _NO_LOCATION if sensors is None else None if passed else _MISSING
+    return dg.AssetCheckResult(
+        asset_key=key, check_name=CHECK, passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description
+    )
+
+
+def is_watched(key: dg.AssetKey, sensors: Iterable[dg.SensorDefinition]) -> bool:
+    """Whether one of these sensors is a recovery sensor of the stream with this asset key."""
+    watched = (sensor.metadata.get(STREAMS) for sensor in sensors)
+    return any(names is not None and stream_name_of(key) in names.value for names in watched)
+
+
+def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """The result as an event, for a step that has not ended."""
+    assert result.asset_key is not None
+    assert result.check_name is not None
+    return dg.AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=result.check_name,
+        passed=result.passed,
+        severity=result.severity,
+        description=result.description,
+    )
+
+
+def _sensors(context: dg.AssetExecutionContext) -> Iterable[dg.SensorDefinition] | None:
+    """The sensors of the code location; None for a run that belongs to none."""
+    try:
+        return list(context.repository_def.sensor_defs)
+    except Exception as error:
+        if type(error).__name__ != "CheckError":  # of a module that is not public
+            raise
+        return None
