@@ -65,6 +65,8 @@ def streaming_asset(
     - `recovery`: how it recovers from a crash, a `Recovery(...)`.
     - `moved`: new addresses of the folders or buckets of its sources, `{"old": "new"}`: the stream continues there.
       Needed for one start; it may stay.
+    - `sources`: what it reads outside of Dagster (a topic, a folder, a table), as external assets: a list of
+      `dg.AssetSpec`. Each is an upstream of the asset, and `build_streaming_definitions` defines it.
     - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in, 100 by default.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
@@ -111,7 +113,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         name=op_name,
         outs={"result": _output(function, made_as, options)},
         check_specs=[check_spec(made_as), sensor_check_spec(made_as)],
-        deps=options.get("deps"),
+        deps=[*(options.get("deps") or ()), *streaming.options.sources],
         ins=upstream_ins(streaming.parameters, options.get("ins")),
         config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},
         resource_defs=options.get("resource_defs"),

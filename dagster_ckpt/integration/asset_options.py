@@ -35,6 +35,7 @@ class OwnOptions(TypedDict, total=False):
     run_tags: Mapping[str, str] | None
     recovery: Recovery
     moved: Mapping[str, str] | None
+    sources: Sequence[dg.AssetSpec]
 
 
 class AssetOptions(OwnOptions, total=False):

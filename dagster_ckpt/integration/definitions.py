@@ -19,7 +19,7 @@ def build_streaming_definitions(
     spark: object | None = None,
     name: str | None = None,
 ) -> dg.Definitions:
-    """The assets with their checks, a job for each, the recovery sensor and the resources under the keys they need.
+    """The assets with checks and sources, a job for each, the recovery sensor and the resources under the right keys.
 
     A resource that is None is taken from the location's resources, by the same key: `checkpoints`, `state` (which has a
     default), `spark`. The location's executor is unchanged.
@@ -38,8 +38,10 @@ def build_streaming_definitions(
     if checkpoints is not None:
         assets = [_with_uri(asset, checkpoints) for asset in assets]
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
+    # Equal specs of several streams are one asset to Dagster; it refuses different ones with the same key.
+    sources = [spec for asset in assets for spec in require_streaming(asset).options.sources]
     return dg.Definitions(
-        assets=assets,
+        assets=[*assets, *sources],
         sensors=[build_recovery_sensor(assets, name=name, sensor_name=sensor_name)],
         resources={key: resource for key, resource in given.items() if resource is not None},
     )

@@ -1,7 +1,10 @@
 """The options of one streaming asset, checked where it is decorated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, can_be_shards
@@ -20,7 +23,7 @@ class StreamOptions:
 
     `max_epochs_per_batch` is the most epochs of an upstream that one of its epochs may take in. `tasks` is the most
     tasks that process the shards, None for as many as the cluster allows. `moved` maps the old addresses of source
-    folders to the new ones.
+    folders to the new ones. `sources` are external assets: what the stream reads outside of Dagster.
     """
 
     mode: Mode
@@ -33,6 +36,7 @@ class StreamOptions:
     max_epochs_per_batch: int
     tasks: int | None
     moved: Mapping[str, str]
+    sources: tuple[dg.AssetSpec, ...]
 
 
 def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
@@ -47,6 +51,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
     max_epochs_per_batch: int = 100,
     tasks: int | None = None,
     moved: Mapping[str, str] | None = None,
+    sources: Sequence[dg.AssetSpec] = (),
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
@@ -66,6 +71,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
         tasks=_tasks(tasks),
         moved=_moved({} if moved is None else moved),
+        sources=_sources(sources),
     )
 
 
@@ -96,6 +102,18 @@ def _moved(moved: object) -> Mapping[str, str]:
         )
     assert isinstance(moved, Mapping)
     return dict(moved)
+
+
+def _sources(sources: Any) -> tuple[dg.AssetSpec, ...]:
+    # An AssetSpec and an AssetKey are tuples too, of a kind.
+    found = tuple(sources) if type(sources) in (list, tuple) else (sources,)
+    for each in found:
+        if not isinstance(each, dg.AssetSpec):
+            raise InvalidPipelineError(
+                'sources are external assets, such as dg.AssetSpec("departures_topic", kinds={"kafka"}): put an asset '
+                f"that is defined elsewhere into deps. sources={each!r}"
+            )
+    return found
 
 
 def _epochs(epochs: object) -> int:

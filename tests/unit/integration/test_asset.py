@@ -166,6 +166,8 @@ WRONG = [
     {"run_tags": {"dagster_ckpt/may_fence": "3"}},
     {"mode": "continuous", "automation_condition": dg.AutomationCondition.eager()},
     {"key": "a", "name": "b"},
+    {"sources": ["departures_topic"]},
+    {"sources": dg.AssetKey("departures_topic")},
 ]
 
 

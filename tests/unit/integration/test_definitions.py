@@ -68,6 +68,25 @@ def test_an_address_from_an_environment_variable_is_not_shown(monkeypatch: pytes
     assert "dagster/uri" not in defs.resolve_assets_def("a").get_asset_spec().metadata
 
 
+def a_topic() -> dg.AssetSpec:
+    return dg.AssetSpec("departures_topic", kinds={"kafka"}, metadata={"dagster/uri": "kafka://broker/departures"})
+
+
+def test_sources_are_external_assets_upstream_of_the_streams_that_read_them() -> None:
+    shared = checkpoints()
+    first = build_streaming_definitions([a_stream("a", sources=[a_topic()], deps=["airports"])], checkpoints=shared)
+    second = build_streaming_definitions([a_stream("b", sources=[a_topic()])], name="eu")
+    defs = dg.Definitions.merge(first, second, dg.Definitions(resources={"spark": SPARK}))
+    dg.Definitions.validate_loadable(defs)
+    graph = defs.resolve_asset_graph()
+    topic = graph.get(dg.AssetKey("departures_topic"))
+    assert topic.is_external
+    assert topic.child_keys == {dg.AssetKey("a"), dg.AssetKey("b")}
+    assert topic.metadata["dagster/uri"] == "kafka://broker/departures"
+    assert topic.tags["dagster/kind/kafka"] == ""
+    assert graph.get(dg.AssetKey("a")).parent_keys == {dg.AssetKey("airports"), topic.key}
+
+
 def test_assets_that_dagster_spells_alike_are_at_home_in_one_location() -> None:
     flat, nested = a_stream("a__b"), a_stream("b", key_prefix="a")
     defs = build_streaming_definitions([flat, nested], checkpoints=checkpoints(), spark=SPARK)
