@@ -16,6 +16,7 @@ from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction, attach
 from dagster_ckpt.integration.declared.upstream_assets import upstream_ins
+from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
 from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
 from dagster_ckpt.integration.step.step import run_step
@@ -48,9 +49,9 @@ def streaming_asset(
     """Make an asset of a function that returns a `Stream`.
 
     Each Dagster run of it opens the stream, processes its sources in exactly-once epochs and ends with the newest one's
-    numbers. Its asset check `no_crash_loop` fails when it is no longer restarted, and `has_recovery_sensor` warns where
-    no sensor would restart it. Takes what `@dg.asset` takes, except what a stream cannot have, which it refuses with
-    the reason, and:
+    numbers. Its asset check `is_live` fails when it should run and does not, `no_crash_loop` when it is no longer
+    restarted, and `has_recovery_sensor` warns where no sensor would restart it. Takes what `@dg.asset` takes, except
+    what a stream cannot have, which it refuses with the reason, and:
 
     - `mode`: "available_now" (the default: process the available input, then end) or "continuous" (an epoch every
       interval).
@@ -112,7 +113,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
     made: dg.AssetsDefinition = dg.multi_asset(
         name=op_name,
         outs={"result": _output(function, made_as, options)},
-        check_specs=[check_spec(made_as), sensor_check_spec(made_as)],
+        check_specs=[check_spec(made_as), live_check.check_spec(made_as), sensor_check_spec(made_as)],
         deps=[*(options.get("deps") or ()), *streaming.options.sources],
         ins=upstream_ins(streaming.parameters, options.get("ins")),
         config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},

@@ -21,6 +21,7 @@ from dagster_ckpt import (
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id
+from dagster_ckpt.integration.recovery.live_check import LiveState, evaluation, facts_of_writer
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, ProcessId, encode_lease
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.protocol.object_names import folder_of, lease_name
@@ -130,13 +131,20 @@ class SensorWorld:
         self._event(run, "STEP_FAILURE", step_key=step, event_specific_data=failure.event_specific_data)
         return self.move(run, dg.DagsterRunStatus.FAILURE)
 
-    def check(self, name: str) -> dg.AssetCheckEvaluation | None:
+    def check(self, name: str, check: str = "no_crash_loop") -> dg.AssetCheckEvaluation | None:
         """What the Checks tab of the asset's page shows: None for nothing, or nothing of its newest materialization."""
-        key = dg.AssetCheckKey(dg.AssetKey(name), "no_crash_loop")
+        key = dg.AssetCheckKey(dg.AssetKey(name), check)
         record = self.instance.get_latest_asset_check_evaluation_record(key)
         if record is None or not isinstance(record.evaluation, dg.AssetCheckEvaluation):
             return None
         return record.evaluation
+
+    def reports(self, check: str) -> list[dg.AssetCheckEvaluation]:
+        """What the sensor has reported of that check, oldest first: its events belong to no run."""
+        records = self.instance.get_records_for_run("", of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
+        events = [record.event_log_entry.dagster_event for record in records]
+        evaluations = [event.asset_check_evaluation_data for event in events if event is not None]
+        return [evaluation for evaluation in evaluations if evaluation.check_name == check]
 
     def look(self, run: dg.DagsterRun) -> dg.DagsterRun:
         found = self.instance.get_run_by_id(run.run_id)
@@ -146,6 +154,12 @@ class SensorWorld:
     def _event(self, run: dg.DagsterRun, kind: str, **fields: Any) -> None:
         event = dg.DagsterEvent(event_type_value=kind, job_name=run.job_name, message=kind, **fields)
         self.instance.report_dagster_event(event, run_id=run.run_id)
+
+    def report_live(self, name: str, run: dg.DagsterRun, writer: StreamWriter) -> None:
+        """The run reports the check `is_live`, as it does once it has opened the stream."""
+        holder = LeaseHolder(run.run_id, instance_id(self.instance), ELSEWHERE)
+        facts = facts_of_writer(LiveState.LIVE, writer.manifest, holder, 0.0)
+        self._event(run, "ASSET_CHECK_EVALUATION", event_specific_data=evaluation(dg.AssetKey(name), facts))
 
     # What happens in the store
 

@@ -28,6 +28,15 @@ def status_of(place: Place, result: Any) -> dg.DagsterRunStatus:
     return run.status
 
 
+def is_live(place: Place) -> dg.AssetCheckEvaluation:
+    """What the check of that name shows."""
+    key = dg.AssetCheckKey(dg.AssetKey("counts"), "is_live")
+    record = place.instance.get_latest_asset_check_evaluation_record(key)
+    assert record is not None
+    assert isinstance(record.evaluation, dg.AssetCheckEvaluation)
+    return record.evaluation
+
+
 def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(place: Place) -> None:
     counts = place.counts(mode="continuous", code_version="7")
     place.drop(("a", 1))
@@ -37,12 +46,17 @@ def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(pl
     place.drop(("a", 2))
     until("the second epoch", lambda: place.epochs() == 2)
     [run] = place.instance.get_runs()
+    live_check = is_live(place)
+    assert (live_check.passed, live_check.metadata["state"].value) == (True, "live")
+    assert live_check.metadata["dagster_run"].value == run.run_id
+    assert live_check.metadata["term"].value == place.history().manifest().term
     assert run.tags["dagster_ckpt/code_version"] == "7"
     assert run.tags["dagster_ckpt/stream"] == "counts"
     place.instance.add_run_tags(run.run_id, {"dagster_ckpt/drain": "a new deploy"})
     result = live.end()
     assert result.success
     assert closed_because(place) == "it was asked to end at the next epoch"
+    assert is_live(place).metadata["state"].value == "ended"
     versions = [(event.tags or {})["dagster/data_version"] for event in place.events()]
     newest = place.history().latest().epoch
     assert versions[-1] == f"counts@{newest}"

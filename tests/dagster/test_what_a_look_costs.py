@@ -104,11 +104,11 @@ def test_streams_are_looked_at_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     list_ = MemoryObjectStore.list
     waited: set[str] = set()
 
-    def slow(store: MemoryObjectStore, prefix: str) -> Iterator[str]:
+    def slow(store: MemoryObjectStore, prefix: str, after: str = "") -> Iterator[str]:
         if threading.current_thread().name not in waited:
             waited.add(threading.current_thread().name)
             together.wait()
-        return list_(store, prefix)
+        return list_(store, prefix, after)
 
     monkeypatch.setattr(MemoryObjectStore, "list", slow)
     result = world.tick()

@@ -12,4 +12,5 @@ Reading order. A killed run is judged in `decision`.
     crash_loop        whether a stream fails again and again with the same error
     crash_loop_check  the asset check `no_crash_loop`
     sensor_check      the asset check `has_recovery_sensor`
+    live_check        the asset check `is_live`
 """

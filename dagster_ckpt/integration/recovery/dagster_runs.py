@@ -148,6 +148,11 @@ def newest_run(
     return youngest
 
 
+def runs_on_their_way(asset: StreamAsset, unfinished: Sequence[dg.RunRecord]) -> list[str]:
+    """The ids of the unfinished Dagster runs that work on the stream, or will."""
+    return [record.dagster_run.run_id for record in unfinished if _works_on(record.dagster_run, asset)]
+
+
 def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, status: StreamStatus) -> RunView:
     """The run as the decision sees it; `same_ms` is for the sensor to fill in."""
     state, lease = _STATES[run.status], status.lease

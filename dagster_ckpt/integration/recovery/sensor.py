@@ -35,9 +35,11 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
     instance_id,
     newest_run,
     run_view,
+    runs_on_their_way,
     unfinished_runs,
 )
 from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
+from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_look, live_state
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.recovery.sensor_check import STREAMS
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
@@ -70,6 +72,7 @@ class Tick:
     instance_id: str
     unfinished: Sequence[dg.RunRecord]
     status_reader: StatusReader
+    live_reports: LiveReports
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,14 @@ class Case:
     """One stream as the decision sees it, and what it decided."""
 
     status: StreamStatus
-    run: dg.DagsterRun | None
+    record: dg.RunRecord | None
     seen: LeaseSeen
     view: StreamView
     verdict: Verdict
+
+    @property
+    def run(self) -> dg.DagsterRun | None:
+        return None if self.record is None else self.record.dagster_run
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def build_recovery_sensor(
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
-    status_reader = StatusReader(own_clock)
+    status_reader, live_reports = StatusReader(own_clock), LiveReports()
 
     @dg.sensor(
         name=sensor_name or sensor_name_of(name),
@@ -119,7 +126,7 @@ def build_recovery_sensor(
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
     ) -> dg.SensorResult:
-        return _evaluate(context, checkpoints.address.open(), watched, status_reader)
+        return _evaluate(context, checkpoints.address.open(), watched, status_reader, live_reports)
 
     return streaming_recovery
 
@@ -139,7 +146,11 @@ def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
 
 
 def _evaluate(
-    context: dg.SensorEvaluationContext, store: ObjectStore, watched: Sequence[Watched], status_reader: StatusReader
+    context: dg.SensorEvaluationContext,
+    store: ObjectStore,
+    watched: Sequence[Watched],
+    status_reader: StatusReader,
+    live_reports: LiveReports,
 ) -> dg.SensorResult:
     memory = Memory.read(context.cursor, status_reader.clock.now_ms())
     instance = context.instance
@@ -150,6 +161,7 @@ def _evaluate(
         instance_id=instance_id(instance),
         unfinished=unfinished_runs(instance),
         status_reader=status_reader,
+        live_reports=live_reports,
     )
     looks = _look_at_all(tick, watched, memory)
     requests, reasons = [], []
@@ -194,6 +206,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     after = memory.remember(asset.stream, case.seen)
     if run is not None and verdict.declare_failed and not declare_failed(instance, run, verdict.reason):
         return Judged(after, f"{verdict.reason}; the run ended meanwhile, or Dagster retries it", None)
+    _report_liveness(tick, asset, case)
     if run is not None:
         _drain_old_code(instance, run, case.view, watched.code_version)
         _report(tick, asset, run, case.status, verdict)
@@ -227,7 +240,16 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
         pool=full_pool(instance, asset, run.run_id) if run is not None and may_wait else None,
         start=start_view(start, seen.start_since_ms, memory.watched_ms, recovery),
     )
-    return Case(status, run, seen, stream_view, decide(stream_view, recovery))
+    return Case(status, record, seen, stream_view, decide(stream_view, recovery))
+
+
+def _report_liveness(tick: Tick, asset: StreamAsset, case: Case) -> None:
+    """Report the check `is_live` where Dagster shows another state of the stream."""
+    state = live_state(case.view, case.verdict)
+    if state is not None and case.record is not None:
+        facts = facts_of_look(state, case.status, case.record, case.verdict)
+        unfinished = runs_on_their_way(asset, tick.unfinished)
+        tick.live_reports.report(tick.context.instance, asset.key, facts, unfinished, tick.clock.now_ms())
 
 
 def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamStatus, verdict: Verdict) -> None:

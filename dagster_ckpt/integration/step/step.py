@@ -36,7 +36,9 @@ from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, r
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
+from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
+from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_writer
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
@@ -204,11 +206,18 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
+    holder, began_s = _holder(step), step.clock.now_ms() / 1000
+
+    def opened(manifest: Manifest) -> None:
+        on_open()
+        facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
+        events.report(manifest, live_check.evaluation(step.key, facts))
+
     hooks = JobHooks(
         on_commit=events.committed,
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
-        on_open=on_open,
+        on_open=opened,
     )
     try:
         result = run_stream(_job(step, stream), hooks, step.clock)
@@ -225,7 +234,9 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
         raise dg.DagsterExecutionInterruptedError
     events.finish()
     newest = _newest(step, result.manifest)
-    return final_result(context.instance, step.key, step.stream_name, newest, events.newest, table)
+    ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
+    shown = final_result(context.instance, step.key, step.stream_name, newest, events.newest, table)
+    return shown._replace(check_results=[*(shown.check_results or ()), ended])
 
 
 def _newest(step: StreamStep, own: Manifest) -> Manifest:

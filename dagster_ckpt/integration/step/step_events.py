@@ -86,12 +86,18 @@ class EpochEvents:
         """The newest epoch committed in this step."""
         return self._newest
 
+    def report(self, manifest: Manifest, event: Event) -> None:
+        """Log one more event, about the stream at this manifest."""
+        with self._lock:
+            self._send(manifest, event)
+
     def committed(self, committed: CommittedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if it is due."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if self._newest is None:
-                self._send(committed, evaluation_passed(self._event_log.asset_key, committed.manifest.epoch))
+                manifest = committed.manifest
+                self._send(manifest, evaluation_passed(self._event_log.asset_key, manifest.epoch))
             held = None if self._newest_is_logged else self._newest
             self._newest, self._newest_is_logged, self._newest_since_ms = committed, False, self._clock.monotonic_ms()
             if held is not None and self._is_due(now_ms):
@@ -123,7 +129,7 @@ class EpochEvents:
     def _log_late_rows(self, committed: CommittedEpoch) -> bool:
         logged = True
         for late in late_materializations(self._event_log.asset_key, committed.manifest, self._late_rows_logged):
-            logged = self._send(committed, late) and logged
+            logged = self._send(committed.manifest, late) and logged
         self._late_rows_logged = committed.manifest.statistics.total_late_rows
         return logged
 
@@ -132,24 +138,25 @@ class EpochEvents:
 
     def _log(self, committed: CommittedEpoch) -> None:
         began_ms = self._clock.monotonic_ms()
-        logged = self._send(committed, self._event_log.materialization(committed))
+        logged = self._send(committed.manifest, self._event_log.materialization(committed))
         logged = self._log_late_rows(committed) and logged
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if logged else max(self._interval_ms, REST * cost_ms))
 
-    def _send(self, committed: CommittedEpoch, event: Event) -> bool:
+    def _send(self, manifest: Manifest, event: Event) -> bool:
         """Whether the event is done: Dagster stored it, or another writer reports instead."""
         for trial in range(1, TRIES + 1):
             began_ms = self._clock.monotonic_ms()
             try:
-                if self._event_log.may_report(committed.manifest):
+                if self._event_log.may_report(manifest):
                     self._event_log.log_event(event)
                 return True
             except Exception as error:  # noqa: BLE001 (events only inform: the epoch is safe either way)
                 text = (
-                    "Dagster did not store the event of an epoch; the epoch is safe. epoch=%s, try=%s of %s, error=%r"
+                    "Dagster did not store an event of the stream; its epochs are safe. "
+                    "epoch=%s, try=%s of %s, error=%r"
                 )
-                _LOG.warning(text, committed.manifest.epoch, trial, TRIES, error)
+                _LOG.warning(text, manifest.epoch, trial, TRIES, error)
                 if self._clock.monotonic_ms() - began_ms >= SLOW_MS:
                     return False
                 if trial < TRIES:

@@ -82,16 +82,17 @@ def _ignore(epoch: CommittedEpoch) -> None: ...
 
 @dataclass(frozen=True)
 class JobHooks:
-    """What a run calls: `on_commit` after every epoch, in a Spark thread, and `on_open` once the stream is open.
+    """What a run calls: `on_commit` after every epoch, in a Spark thread.
 
-    The others are called about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly
-    after the epoch in progress, None to continue.
+    `on_open` gets the newest manifest once the stream is open: the one that began the term. The others are called about
+    every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after the epoch in progress,
+    None to continue.
     """
 
     on_commit: Callable[[CommittedEpoch], None] = _ignore
     stop_reason: Callable[[], str | None] = lambda: None
     on_idle: Callable[[], None] = lambda: None
-    on_open: Callable[[], None] = lambda: None
+    on_open: Callable[[Manifest], None] = lambda _: None
 
 
 class Ending(StrEnum):

@@ -146,7 +146,7 @@ class _Run:
             opened
         )  # no line between this and the try: an interrupt there would leave the heartbeat on
         try:
-            self._hooks.on_open()
+            self._hooks.on_open(self._writer.manifest)
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
             self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())

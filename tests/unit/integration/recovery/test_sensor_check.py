@@ -68,14 +68,15 @@ def test_an_ordinary_sensor_restarts_no_stream() -> None:
 
 def test_a_run_outside_of_a_code_location_passes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_work(*arguments: object) -> dg.MaterializeResult[Any]:
-        earlier = dg.AssetCheckResult(asset_key=a.key, check_name="no_crash_loop", passed=True)
-        return dg.MaterializeResult(asset_key=a.key, check_results=[earlier])
+        names = ("no_crash_loop", "is_live")
+        earlier = [dg.AssetCheckResult(asset_key=a.key, check_name=name, passed=True) for name in names]
+        return dg.MaterializeResult(asset_key=a.key, check_results=earlier)
 
     monkeypatch.setattr(step, "_run_in_turn", no_work)
     given = {**RESOURCES, "spark": dg.ResourceDefinition.none_resource()}
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([a], resources=given, instance=instance)
     found = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
-    assert found.keys() == {"no_crash_loop", "has_recovery_sensor"}
+    assert found.keys() == {"no_crash_loop", "is_live", "has_recovery_sensor"}
     assert found["has_recovery_sensor"].passed
     assert "not started from a code location" in (found["has_recovery_sensor"].description or "")
