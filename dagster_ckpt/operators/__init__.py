@@ -3,9 +3,10 @@
 Reading order. Begin with `operator`, then `aggregates/aggregate`. No room of operators imports from another, only what
 is in `shared/`.
 
-    operator     what an operator is
-    registry     from the pipeline in a manifest back to its operator
-    agg          the aggregates that users name: `agg.count()`, `agg.sum("column")`
+    operator        what an operator is
+    registry        from the pipeline in a manifest back to its operator
+    column_lineage  which input columns the table's columns are made from
+    agg             the aggregates that users name: `agg.count()`, `agg.sum("column")`
 
 Rooms of operators
     aggregates/  one row for each key, updated as rows arrive

@@ -1,5 +1,7 @@
 """Streaming assets that read streaming assets, run by Dagster on real Spark."""
 
+import dagster as dg
+
 from dagster_ckpt import Stream, streaming_asset
 from tests.dagster.place import Place, failure_of, until
 
@@ -24,6 +26,9 @@ def test_a_chain_in_one_run_works_in_order_and_reports_consumed_epochs(place: Pl
     assert totals(place) == {"a": 11, "b": 21}
     consumed = [event.metadata["consumed_epoch/counts"].value for event in place.events("large")]
     assert consumed == [info.epoch for info in reversed(place.history().epochs())]
+    lineage = place.events("large")[-1].metadata["dagster/column_lineage"].value
+    total = dg.TableColumnDep(asset_key=counts.key, column_name="total")
+    assert lineage.deps_by_column["total"] == [total]  # type: ignore[union-attr]
 
 
 def test_each_runs_by_itself_and_the_downstream_fails_alone(place: Place) -> None:

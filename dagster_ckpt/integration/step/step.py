@@ -200,7 +200,7 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     context = step.context
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
-    table = TableMetadata(uri_of(step.coordinator.url, step.key))
+    table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream))
     event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report, table)
     events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
@@ -237,6 +237,12 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
     ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
     shown = final_result(context.instance, step.key, step.stream_name, newest, events.newest, table)
     return shown._replace(check_results=[*(shown.check_results or ()), ended])
+
+
+def _upstream_keys(step: StreamStep, stream: Stream) -> tuple[dg.AssetKey | None, ...]:
+    """For each input of the stream the asset whose table it reads; None for a source, or a DataFrame of the user's."""
+    keys = {stream_name_of(key): key for key in step.context.assets_def.keys_by_input_name.values()}
+    return tuple(None if each.upstream is None else keys.get(each.upstream.name) for each in stream.inputs)
 
 
 def _newest(step: StreamStep, own: Manifest) -> Manifest:

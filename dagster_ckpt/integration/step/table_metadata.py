@@ -6,6 +6,7 @@ import dagster as dg
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
@@ -13,7 +14,7 @@ PRIMARY_KEY = "primary key"
 """The constraint of a key column. Of several such columns, the values together are unique."""
 
 COLUMNS_MAX = 100
-"""Up to this many columns each event has the schema, about 200 bytes a column; a wider table's step result alone has.
+"""Up to this many columns each event has schema and lineage, some 200 bytes a column each; else the result alone has.
 
 Dagster's page shows the columns of the newest event, so each event needs them, and its database keeps them all.
 """
@@ -21,9 +22,14 @@ Dagster's page shows the columns of the newest event, so each event needs them, 
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """What Dagster shows of one stream's table. `uri` is the folder of the stream in its store, None where unknown."""
+    """What Dagster shows of one stream's table.
+
+    `uri` is the folder of the stream in its store, None where unknown. `upstreams` has for each input the asset whose
+    table it is, with all columns as they are there; None for any other input.
+    """
 
     uri: str | None = None
+    upstreams: tuple[dg.AssetKey | None, ...] = ()
 
     def of_event(self, manifest: Manifest) -> Metadata:
         """The metadata of an event while the stream runs."""
@@ -32,7 +38,24 @@ class TableMetadata:
 
     def of_result(self, manifest: Manifest) -> Metadata:
         """The metadata of the step's result."""
-        return {"dagster/column_schema": column_schema(manifest.pipeline), **self._place()}
+        pipeline = manifest.pipeline
+        return {"dagster/column_schema": column_schema(pipeline), **self._lineage(pipeline), **self._place()}
+
+    def _lineage(self, pipeline: Pipeline) -> Metadata:
+        """Where the columns come from, as far as they come from other streams."""
+        if not any(self.upstreams) or len(self.upstreams) != len(pipeline.inputs):
+            return {}  # the second: another run, of other code, has opened the stream since this one closed it
+        deps = {
+            column: [
+                dg.TableColumnDep(asset_key=key, column_name=name)
+                for number, name in read
+                if (key := self.upstreams[number]) is not None
+            ]
+            for column, read in columns_read(pipeline).items()
+        }
+        known = {column: of_column for column, of_column in deps.items() if of_column}
+        lineage = dg.TableColumnLineage(deps_by_column=known)
+        return {"dagster/column_lineage": dg.MetadataValue.column_lineage(lineage)} if known else {}
 
     def _place(self) -> Metadata:
         return {} if self.uri is None else {"dagster/uri": dg.MetadataValue.text(self.uri)}

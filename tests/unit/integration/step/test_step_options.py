@@ -23,7 +23,8 @@ def job_of(monkeypatch: pytest.MonkeyPatch, **options: object) -> StreamJob:
         raise NoSparkError
 
     monkeypatch.setattr(step_module, "run_stream", run_stream)
-    monkeypatch.setattr(step_module, "_stream", lambda *_: None)
+    frame: Any = None
+    monkeypatch.setattr(step_module, "_stream", lambda *_: Stream(frame))
 
     def departures() -> Stream:
         raise NotImplementedError

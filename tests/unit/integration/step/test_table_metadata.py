@@ -6,7 +6,8 @@ import dagster as dg
 import pyarrow as pa
 
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_MAX, TableMetadata, column_schema
-from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
 from tests.worlds.manifests import PIPELINE, a_manifest
 
 DELAYS = pa.schema(
@@ -53,3 +54,20 @@ def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None
         assert ("dagster/column_schema" in shown.of_event(manifest)) is on_events
         assert "dagster/column_schema" in shown.of_result(manifest)
         assert shown.of_event(manifest)["dagster/uri"].value == "file:///store/delays"
+
+
+def test_a_column_has_the_columns_of_upstream_streams_that_it_is_made_from() -> None:
+    upstream = pa.schema([("carrier", pa.string()), ("day", pa.date32()), ("delay", pa.int64())])
+    aggregates = {"flights": agg.count(), "mean_delay": agg.avg("delay"), "first_day": agg.min("day")}
+    operator = RunningAggregate.build(("carrier",), aggregates, InputSpec((), upstream), None, None)
+    manifest, delays = a_manifest(pipeline=operator.pipeline), dg.AssetKey(["eu", "delays"])
+    shown = TableMetadata(upstreams=(delays,)).of_event(manifest)["dagster/column_lineage"]
+    assert isinstance(shown, dg.TableColumnLineageMetadataValue)
+    assert shown.column_lineage.deps_by_column == {
+        "carrier": [dg.TableColumnDep(asset_key=delays, column_name="carrier")],
+        "mean_delay": [dg.TableColumnDep(asset_key=delays, column_name="delay")],
+        "first_day": [dg.TableColumnDep(asset_key=delays, column_name="day")],
+    }
+    assert "dagster/column_lineage" not in TableMetadata(upstreams=(None,)).of_event(manifest)
+    of_other_code = TableMetadata(upstreams=(delays, delays))
+    assert "dagster/column_lineage" not in of_other_code.of_result(manifest)

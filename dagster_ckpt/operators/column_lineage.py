@@ -1,0 +1,38 @@
+"""Which columns of its inputs the columns of a stream's table are made from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dagster_ckpt.operators import process
+from dagster_ckpt.operators.joins.appending_join import AppendingJoin
+from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+InputColumn = tuple[int, str]
+"""The number of an input, from 0, and one of its columns."""
+
+
+def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
+    """For each column of the table the input columns whose values it has, or is computed from.
+
+    A count of rows has none. Columns that only select rows (in a condition, an order, a watermark) do not count. Empty
+    for a process function: only the user's code knows. Raises as `from_pipeline` does.
+    """
+    if pipeline.operator == process.NAME:
+        return {}
+    parameters: Mapping[str, Any] = pipeline.parameters
+    read: dict[str, Sequence[InputColumn]] = {name: [(0, name)] for name in pipeline.output.names}
+    operator = from_pipeline(pipeline)
+    if isinstance(operator, AppendingJoin):
+        for column in operator.output.columns:
+            sides = enumerate(column.of_sides)
+            read[column.field.name] = [(number, name) for number, name in sides if name is not None]
+    elif "aggregates" in parameters:
+        for name, one in aggregations_of(parameters).items():
+            read[name] = [] if one.column is None else [(0, one.column)]
+    if parameters.get("window") is not None:
+        times = parameters.get("event_times", [parameters.get("event_time")])
+        read[WINDOW_START] = read[WINDOW_END] = list(enumerate(times))
+    return read

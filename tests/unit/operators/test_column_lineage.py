@@ -1,0 +1,70 @@
+"""Which input columns the columns of each operator's table are made from."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from dagster_ckpt.operators import AppendOnly, agg, process
+from dagster_ckpt.operators.column_lineage import columns_read
+from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
+from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from tests.unit.operators.joined_streams import KEYS, SCHEMAS, TIMES, inputs
+from tests.unit.operators.streams import build
+
+ROWS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+SOURCE = InputSpec((), ROWS)
+MINUTE_US = 60_000_000
+
+
+def test_an_aggregate_is_made_from_its_column_and_a_count_of_rows_from_none() -> None:
+    aggregates: Any = {"n": agg.count(), "some": agg.count("v"), "v": agg.sum("v"), "last": agg.last("v", by="at")}
+    assert columns_read(build(ROWS, ("k",), **aggregates).pipeline) == {
+        "k": [(0, "k")],
+        "n": [],
+        "some": [(0, "v")],
+        "v": [(0, "v")],
+        "last": [(0, "v")],
+    }
+
+
+def test_the_bounds_of_a_window_are_made_from_the_event_time() -> None:
+    options = (("k",), {"total": agg.sum("v")}, SOURCE, "at")
+    expected = {
+        "k": [(0, "k")],
+        "window_start": [(0, "at")],
+        "window_end": [(0, "at")],
+        "total": [(0, "v")],
+    }
+    assert columns_read(WindowAggregate.build(*options, Tumbling(MINUTE_US)).pipeline) == expected
+    assert columns_read(SessionAggregate.build(*options, Session(MINUTE_US)).pipeline) == expected
+
+
+def test_rows_that_pass_whole_keep_their_columns() -> None:
+    whole = {name: [(0, name)] for name in ROWS.names}
+    assert columns_read(AppendOnly.build(SOURCE).pipeline) == whole
+    assert columns_read(Deduplicate.build(("k",), SOURCE, "first", "at", None).pipeline) == whole
+    changes = InputSpec((), ROWS.append(pa.field("_change_type", pa.string())))
+    assert columns_read(Mirror.build(("k",), changes, None).pipeline) == whole
+
+
+def test_columns_of_a_join_are_of_the_side_that_they_come_from_and_a_shared_key_of_both() -> None:
+    joined = {"k": [(0, "k"), (1, "k")], "at": [(0, "at")], "v": [(0, "v")], "bt": [(1, "bt")], "w": [(1, "w")]}
+    interval = IntervalJoin.build(inputs(), KEYS, TIMES, 0, MINUTE_US, "inner")
+    assert columns_read(interval.pipeline) == joined
+    instant = WindowedJoin.build(inputs(), KEYS, TIMES, None)
+    assert columns_read(instant.pipeline) == joined
+    windowed = WindowedJoin.build(inputs(), KEYS, TIMES, Tumbling(MINUTE_US))
+    bounds = [(0, "at"), (1, "bt")]
+    assert columns_read(windowed.pipeline) == {**joined, "window_start": bounds, "window_end": bounds}
+    semi = IntervalJoin.build(inputs(), KEYS, TIMES, 0, MINUTE_US, "semi")
+    assert columns_read(semi.pipeline) == {name: [(0, name)] for name in SCHEMAS[0].names}
+
+
+def test_only_the_users_code_knows_what_a_process_function_reads() -> None:
+    assert columns_read(replace(AppendOnly.build(SOURCE).pipeline, operator=process.NAME)) == {}
