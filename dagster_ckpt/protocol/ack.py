@@ -32,11 +32,12 @@ class FilesMerged:
 class ShardAck:
     """A shard's reply that its part of the epoch is durable: every file named here was fsynced, or its put confirmed.
 
-    `state_rows` is the change in live rows of the state tables; `event_times_us` the greatest event time that each
-    input saw in this epoch, None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake
-    of rows waited for it; `counters` the operator's counters by name. A task processes its shards together:
-    `milliseconds` is its time for all of them, and all counts but `rows_in` are in the ACK of its first shard. One
-    task of an append-only stream may also have merged files of the table.
+    `state_rows` is the change in live rows of the state tables, `table_rows` that of the one which the stream's table
+    is made of (0 for an append-only table); `event_times_us` the greatest event time that each input saw in this epoch,
+    None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake of rows waited for it;
+    `counters` the operator's counters by name. A task processes its shards together: `milliseconds` is its time for all
+    of them, and all counts but `rows_in` are in the ACK of its first shard. One task of an append-only stream may also
+    have merged files of the table.
     """
 
     shard: Shard
@@ -53,3 +54,4 @@ class ShardAck:
     stall_ms: int = 0
     counters: tuple[tuple[str, int], ...] = ()
     files_merged: FilesMerged | None = None
+    table_rows: int = 0

@@ -205,6 +205,7 @@ class Engine(RuleBasedStateMachine):
         manifest = self.epochs.commit(*self.tasks.states)
         if self.epochs.logged is not None:
             self._check_net(changes_of(self.epochs.store, [manifest], GROUPS.name), self.committed[-1], self.now)
+            assert manifest.table_rows == len(self.now.groups)
         self.committed.append(self.now)
         self._check(len(self.committed) - 1)
         if not (self.has_times or self.has_rolled_back):

@@ -28,8 +28,9 @@ def epoch_metadata(manifest: Manifest, committed: CommittedEpoch | None = None) 
     """The epoch that the manifest shows; `committed` adds speeds and counters, which are 0 without it.
 
     State rows, state bytes, row count and runs (of the shard that has the most) are those of the whole stream at it.
-    An interval of 0: each micro-batch is an epoch. The order is the one in which Dagster lists them on an event: what
-    tells first whether the stream keeps up, then what explains it. (Its Plots page sorts them by name.)
+    The row count is absent where it is unknown. An interval of 0: each micro-batch is an epoch. The order is the one in
+    which Dagster lists them on an event: what tells first whether the stream keeps up, then what explains it. (Its
+    Plots page sorts them by name.)
     """
     statistics = manifest.statistics
     counters = {} if committed is None else committed.counters
@@ -43,7 +44,7 @@ def epoch_metadata(manifest: Manifest, committed: CommittedEpoch | None = None) 
         "epoch": manifest.epoch,
         "rows_in": statistics.rows_in,
         "rows_out": statistics.rows_out,
-        "dagster/row_count": row_count(manifest),
+        **({} if manifest.table_rows is None else {"dagster/row_count": manifest.table_rows}),
         "commit_milliseconds": 0 if committed is None else committed.commit_ms,
         "runs": most_runs(manifest),
         "merged_rows": statistics.merged_rows,
@@ -81,12 +82,6 @@ def _consumed(manifest: Manifest) -> dict[str, int]:
     upstreams = sorted({source.address for source in sources if source.format == FORMAT})
     consumed = {entry.stream: entry.epoch for entry in manifest.consumed}
     return {f"consumed_epoch/{stream}": consumed.get(stream, 0) for stream in upstreams}
-
-
-def row_count(manifest: Manifest) -> int:
-    """The rows of the stream's table: one for each live key, or without keys one for each row ever read."""
-    statistics = manifest.statistics
-    return statistics.total_rows_out if manifest.pipeline.appends else statistics.state_rows
 
 
 def data_version(stream: str, manifest: Manifest) -> str:

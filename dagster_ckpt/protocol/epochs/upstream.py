@@ -78,8 +78,8 @@ PARTS_MAX = 4096
 
 def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
     """The number of parts in which to read a manifest's table, so that each has about `rows_max` rows at most."""
-    statistics, appends = snapshot.statistics, snapshot.pipeline.appends
-    rows = statistics.total_rows_out if appends else statistics.state_rows
+    statistics = snapshot.statistics
+    rows = statistics.state_rows if snapshot.table_rows is None else snapshot.table_rows
     return min(max(-(-rows // rows_max), -(-statistics.state_bytes // BYTES_A_PART), 1), PARTS_MAX)
 
 

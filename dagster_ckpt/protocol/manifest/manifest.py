@@ -293,6 +293,7 @@ class Statistics:
 
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
+    `table_rows` is None where an older release wrote the stream: see `Manifest.table_rows`.
     """
 
     rows_in: int = 0
@@ -308,6 +309,7 @@ class Statistics:
     stall_ms: int = 0
     total_rows_out: int = 0
     total_late_rows: int = 0
+    table_rows: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,3 +386,12 @@ class Manifest:
     harvested_us: int | None = None
     checkpoint_interval_ms: int | None = None
     slowest_shards: tuple[ShardTime, ...] = ()
+
+    @property
+    def table_rows(self) -> int | None:
+        """The rows of the stream's table. None: older releases did not count them beside those of other tables."""
+        counts = self.statistics
+        if self.pipeline.appends:
+            return counts.total_rows_out
+        alone = len(self.pipeline.tables) == 1 or counts.total_epochs == 0
+        return counts.state_rows if counts.table_rows is None and alone else counts.table_rows

@@ -250,7 +250,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         sources=edit.sources,
         consumed=consumed_of(edit.sources),
         backfill=backfill_of(edit.sources),
-        statistics=_statistics(parent.statistics, edit, runs),
+        statistics=_statistics(parent, edit, runs),
         retained=bounded((*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained),
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
@@ -374,10 +374,12 @@ def _within_reach(time_us: int) -> int:
     return max(-WATERMARK_US_MAX, min(time_us, WATERMARK_US_MAX))
 
 
-def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
+def _statistics(parent: Manifest, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
+    before, table_rows = parent.statistics, parent.table_rows
     rows_in = sum(ack.rows_in for ack in edit.acks)
     rows_out = sum(ack.rows_out for ack in edit.acks)
     late_rows = sum(ack.late_rows for ack in edit.acks)
+    more_rows = rows_out if parent.pipeline.appends else sum(ack.table_rows for ack in edit.acks)
     return Statistics(
         rows_in=rows_in,
         rows_out=rows_out,
@@ -393,6 +395,7 @@ def _statistics(before: Statistics, edit: EpochEdit, runs: dict[str, tuple[tuple
         stall_ms=max((ack.stall_ms for ack in edit.acks), default=0),
         total_rows_out=before.total_rows_out + rows_out,
         total_late_rows=before.total_late_rows + late_rows,
+        table_rows=None if table_rows is None else max(0, table_rows + more_rows),
     )
 
 

@@ -328,6 +328,7 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
         and after.total_late_rows == before.total_late_rows + after.late_rows
         and after.total_epochs == before.total_epochs + 1
         and after.state_rows >= 0
+        and (after.table_rows is None) == (parent.table_rows is None)
     )
 
 

@@ -44,6 +44,7 @@ _ACK = Record(
         "stall_ms": COUNT,
         "counters": sequence(pair(TEXT, COUNT)),
         "files_merged": optional(_FILES_MERGED),
+        "table_rows": WHOLE,
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()

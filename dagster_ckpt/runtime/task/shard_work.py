@@ -118,6 +118,7 @@ class ShardWork:
                 stall_ms=state.metrics.stall_ms,
                 counters=tuple((name, context.counters[name]) for name in operator.counters),
                 files_merged=merged,
+                table_rows=state.metrics.table_rows,
             )
         return [whole, *others]
 

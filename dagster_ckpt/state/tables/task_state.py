@@ -32,13 +32,15 @@ _COPIES = 2
 class StateMetrics:
     """What the state did in the epoch so far, all shards together; for the ACK.
 
-    `state_rows` is the change in live rows (an estimate for tables whose rows expire), `merged_rows` what compaction
-    wrote, `stall_ms` how long the intake of rows waited for it because the depth grew too great.
+    `state_rows` is the change in live rows (an estimate for tables whose rows expire), `table_rows` that of the logged
+    table (exact), `merged_rows` what compaction wrote, `stall_ms` how long the intake of rows waited for it because the
+    depth grew too great.
     """
 
     state_rows: int = 0
     merged_rows: int = 0
     stall_ms: int = 0
+    table_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ class TaskState:
             for part in self._parts_of(spec):
                 refs, more_rows = part.table.finished()
                 self._metrics = replace(self._metrics, state_rows=self._metrics.state_rows + more_rows)
+                if spec.name == self._logged:
+                    self._metrics = replace(self._metrics, table_rows=more_rows)
                 for shard, its_refs in zip(part.shards, refs, strict=True):
                     lists[shard].append(ShardRuns(spec.name, its_refs))
         merged_rows = sum(part.runs.merged_rows for part in self._all_parts())

@@ -112,7 +112,12 @@ class Epochs:
         for _, tables in sorted(ack for each in acks for ack in each.items()):
             for table in tables:
                 runs[table.table].append(table.runs)
-        state_rows = self.newest.statistics.state_rows + sum(task.metrics.state_rows for task in tasks)
+        before = self.newest.statistics
+        statistics = replace(
+            before,
+            state_rows=before.state_rows + sum(task.metrics.state_rows for task in tasks),
+            table_rows=(before.table_rows or 0) + sum(task.metrics.table_rows for task in tasks),
+        )
         manifest = replace(
             self.newest,
             kind=ManifestKind.EPOCH,
@@ -120,7 +125,7 @@ class Epochs:
             epoch=Epoch(version),
             runs={name: tuple(lists) for name, lists in runs.items()},
             changes=tuple(change for task in tasks for change in task.log),
-            statistics=replace(self.newest.statistics, state_rows=state_rows),
+            statistics=statistics,
         )
         for task in tasks:
             task.close()

@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata, row_count
+from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
 from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
@@ -257,11 +257,12 @@ def test_every_number_is_reported_every_time_because_each_is_a_plot(manifest: Ma
     assert isinstance(metadata["rows_in"], dg.IntMetadataValue)
 
 
-def test_a_keyed_table_has_a_row_a_key_and_an_append_only_one_a_row_each() -> None:
-    statistics = Statistics(state_rows=12, total_rows_out=3_000)
-    assert row_count(a_manifest(statistics=statistics)) == 12
-    append_only = replace(PIPELINE, operator="append", keys=(), tables=(), appends=True)
-    assert row_count(a_manifest(statistics=statistics, pipeline=append_only)) == 3_000
+def test_a_row_count_that_an_older_release_did_not_write_is_left_out() -> None:
+    counted = a_manifest(statistics=Statistics(state_rows=12, total_epochs=1, table_rows=5))
+    assert epoch_metadata(counted)["dagster/row_count"].value == 5
+    two_tables = replace(PIPELINE, tables=(*PIPELINE.tables, *PIPELINE.tables))
+    uncounted = Statistics(state_rows=12, total_epochs=1, table_rows=None)
+    assert "dagster/row_count" not in epoch_metadata(a_manifest(statistics=uncounted, pipeline=two_tables))
 
 
 def test_source_positions_are_json_with_how_many_files_were_seen() -> None:

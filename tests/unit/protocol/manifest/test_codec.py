@@ -22,9 +22,11 @@ from dagster_ckpt.protocol.manifest.codec import (
     encode_manifest,
     encode_pieces,
 )
-from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition, Statistics
 from dagster_ckpt.protocol.object_names import FileId, state_name
 from tests.worlds.manifests import SOURCE, a_change, a_manifest, a_run
+
+RUNS_THEN = {"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())}
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def _json(data: bytes) -> dict[str, Any]:
 
 def _edited(edit: Callable[[dict[str, Any]], object]) -> bytes:
     """The bytes of a good manifest, edited by hand."""
-    manifest = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    manifest = a_manifest(runs=RUNS_THEN)
     fields = _json(encode_manifest(manifest))
     edit(fields)
     return gzip.compress(json.dumps(fields).encode())
@@ -61,12 +63,12 @@ def test_a_column_of_numbers_with_another_value_in_it_is_damage(wrong: list[obje
 def test_a_manifest_of_the_first_release_is_read() -> None:
     written = (Path(__file__).parent / "manifest-of-0.1.0.json.gz").read_bytes()
     assert _json(written)["format"] == 1
-    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None))
     assert decode_manifest(written, "m") == expected
 
 
 def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
-    expected = a_manifest(runs={"total": ((a_run(1, 2, 0), a_run(1, 3, 0)), (a_run(1, 2, 1),), (), ())})
+    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None))
     written = (Path(__file__).parent / "manifest-of-format-2.json.gz").read_bytes()
     assert _json(written)["format"] == 2
     assert decode_manifest(written, "m") == expected

@@ -26,6 +26,7 @@ ACK = ShardAck(
     stall_ms=4,
     counters=(("keys_touched", 2),),
     files_merged=MERGED,
+    table_rows=-1,
 )
 DECLINE = ShardDecline(Shard(3), "worker-2", "OSError", "the disk is full. path=/data")
 

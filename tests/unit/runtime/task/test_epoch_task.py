@@ -85,6 +85,7 @@ def test_the_first_shards_ack_has_the_counts_of_the_task(setup: TaskSetup, write
     two, three = acks_of(replies_of(setup, order_of(writer), 1, 77, iter(batches)))
     assert (two.shard, two.rows_in, two.rows_out, two.state_rows, two.event_times_us) == (2, 3, 3, 3, (99,))
     assert two.counters == (("keys_touched", 3),)
+    assert (two.table_rows, three.table_rows) == (3, 0)
     assert (three.shard, three.rows_in, three.rows_out, three.state_rows, three.event_times_us) == (3, 1, 0, 0, (None,))
 
 
