@@ -122,6 +122,10 @@ def test_a_stream_without_any_input_ends_with_the_empty_epoch(place: Place) -> N
     assert event.metadata["epoch"].value == 0
     assert set(event.metadata) == LABELS
     assert place.table() == {}
+    [record] = place.instance.fetch_observations(dg.AssetKey("counts"), limit=10).records
+    waits = record.asset_observation
+    assert waits is not None
+    assert waits.metadata["waits_for"].value == f"the first parquet file in file:{place.inbox}"
 
 
 def test_the_past_is_read_by_input_metadata(place: Place) -> None:

@@ -12,4 +12,5 @@ Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
     epoch_metadata  an epoch as Dagster metadata
     table_metadata  the stream's table as Dagster metadata
+    awaited_input   what a stream without an epoch waits for
 """

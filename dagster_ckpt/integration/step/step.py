@@ -16,7 +16,7 @@ from dagster_ckpt.errors import (
     StoreUnavailableError,
     naming,
 )
-from dagster_ckpt.ids import Epoch, Term
+from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.dagster_names import (
     CODE_VERSION_TAG,
     DRAIN_TAG,
@@ -42,6 +42,7 @@ from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_wri
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
+from dagster_ckpt.integration.step import awaited_input
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
@@ -212,6 +213,10 @@ def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.M
         on_open()
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
+        if manifest.epoch == EMPTY:
+            waits = awaited_input.observation(step.key, manifest.pipeline)
+            context.log.info(waits.description)
+            events.report(manifest, waits)
 
     hooks = JobHooks(
         on_commit=events.committed,

@@ -26,7 +26,7 @@ from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
 _LOG = logging.getLogger(__name__)
 
-Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 TRIES = 3
 RETRY_MS = 200
