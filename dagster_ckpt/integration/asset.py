@@ -71,7 +71,9 @@ def streaming_asset(
     - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in, 100 by default.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
-    `DataFrame` that asset's change log; `ins={"parameter": AssetIn(key=...)}` names an asset with another key.
+    `DataFrame` that asset's change log; `ins={"parameter": AssetIn(key=...)}` names an asset with another key. Any
+    other annotation, such as `pd.DataFrame` or `pa.Table`, is an ordinary asset, loaded by its IO manager when the
+    Dagster run starts; a Spark `DataFrame` is one with `ins={"parameter": AssetIn(metadata={"static": True})}`.
 
     Raises `InvalidPipelineError` for options and parameters that cannot work.
     """
@@ -100,7 +102,8 @@ def _key(function: Function, options: AssetOptions) -> dg.AssetKey:
 def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetsDefinition:
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise InvalidPipelineError(f"a streaming function returns its Stream; it cannot yield or await. function={key}")
-    streaming = StreamingFunction(function, read_parameters(function), stream_options(**own_options(options)))
+    parameters = read_parameters(function, options.get("ins") or {})
+    streaming = StreamingFunction(function, parameters, stream_options(**own_options(options)))
     _check(streaming, options)
     # A resource may start Spark before the step's first line runs: from here on, a new JVM has the settings it needs.
     announce_settings(os.environ)
@@ -129,6 +132,11 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
 def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
     parameters = streaming.parameters
     for name, expected in _RESOURCES.items():
+        if name in parameters.inputs:
+            raise InvalidPipelineError(
+                f"the name {name!r} is reserved by streaming assets: rename the parameter, and name its asset by "
+                f"ins={{...: dg.AssetIn({name!r})}}. parameter={name}"
+            )
         given = parameters.resources.get(name, expected)
         if name != "spark" and given is not expected:
             raise InvalidPipelineError(
@@ -178,7 +186,7 @@ def _compute(streaming: StreamingFunction, config_type: type[dg.Config] | None) 
     annotations: dict[str, Any] = {"context": dg.AssetExecutionContext}
     if config_type is not None:
         annotations["config"] = config_type
-    annotations |= {**_RESOURCES, **streaming.parameters.resources}
+    annotations |= {**_RESOURCES, **streaming.parameters.resources, **streaming.parameters.inputs}
     by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature(
         [inspect.Parameter(name, by_name, annotation=each) for name, each in annotations.items()]

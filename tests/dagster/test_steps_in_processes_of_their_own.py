@@ -31,7 +31,9 @@ def test_streams_selected_together_take_turns_and_what_is_downstream_of_both_is_
         assert (tmp_path / "report").read_text() == "13 13"
         first, second = dict.fromkeys(turns)
         # The job's repository has no sensor at all.
-        found = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(dg.AssetKey("one"), "has_recovery_sensor"))
+        found = instance.get_latest_asset_check_evaluation_record(
+            dg.AssetCheckKey(dg.AssetKey("one"), "has_recovery_sensor")
+        )
         assert found is not None
         assert found.evaluation is not None
         assert (found.evaluation.passed, found.evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)

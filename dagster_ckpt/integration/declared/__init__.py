@@ -7,6 +7,7 @@ Reading order
     streaming_function  the user's function and options, attached to the Dagster asset
     parameters          the parameters of that function
     upstream_assets     upstream streaming assets as parameters
+    ordinary_inputs     ordinary assets as parameters
     run_config          the run config of a streaming asset
     resources           the two resources of a streaming location
     stream_jobs         one job for each stream

@@ -12,6 +12,12 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _RESOURCE_MARK = get_args(dg.ResourceParam[object])[1]
+STATIC = "static"
+"""The metadata of an `AssetIn` that declares a parameter annotated as a Spark DataFrame as an ordinary asset."""
+
+_NO_INPUT = (None, dg.AssetExecutionContext, dg.OpExecutionContext)
+_SCALARS = (bool, int, float, str, bytes)
+"""Most likely an option of the function, which belongs into its Config: an asset only if `ins` names it."""
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -19,8 +25,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 class Parameters:
     """A streaming function's parameters by the kind of their arguments.
 
-    `resources` maps a resource key to its annotation, `upstreams` the name of an upstream to its annotation: `Stream`
-    or `DataFrame`.
+    `resources` maps a resource key to its annotation, `upstreams` the name of an upstream stream to its annotation:
+    `Stream` or `DataFrame`, and `inputs` the name of an ordinary asset to its annotation.
     """
 
     context: str | None
@@ -29,6 +35,7 @@ class Parameters:
     config_type: type[dg.Config] | None
     resources: Mapping[str, Any]
     upstreams: Mapping[str, type[Stream] | type[DataFrame]]
+    inputs: Mapping[str, Any]
 
     def arguments(
         self,
@@ -37,9 +44,11 @@ class Parameters:
         config: dg.Config | None,
         resources: Mapping[str, object],
         upstreams: Mapping[str, object],
+        inputs: Mapping[str, object],
     ) -> dict[str, object]:
         """The arguments of the function's call."""
         arguments: dict[str, object] = {name: resources[name] for name in self.resources}
+        arguments.update({name: inputs[name] for name in self.inputs})
         arguments.update({name: upstreams[name] for name in self.upstreams})
         arguments.update(dict.fromkeys(self.sparks, spark))
         if self.context is not None:
@@ -49,14 +58,18 @@ class Parameters:
         return arguments
 
 
-def read_parameters(function: Callable[..., object]) -> Parameters:
-    """The parameters of a streaming function. Raises `InvalidPipelineError` for an unsupported one."""
+def read_parameters(function: Callable[..., object], ins: Mapping[str, dg.AssetIn]) -> Parameters:
+    """The parameters of a streaming function. Raises `InvalidPipelineError` for an unsupported one.
+
+    `ins` are those of the decorator. A Spark DataFrame is an upstream's change log, unless they declare it as static.
+    """
     hints = _hints(function)
     context: str | None = None
     config: tuple[str, type[dg.Config]] | None = None
     sparks: list[str] = []
     resources: dict[str, Any] = {}
     upstreams: dict[str, type[Stream | DataFrame]] = {}
+    inputs: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _BY_NAME:
             raise InvalidPipelineError(
@@ -66,7 +79,7 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
         if is_resource(hint) and name not in {"context", "config"}:
             # First: a ConfigurableResource is a Config as well.
             resources[name] = hint
-        elif hint is Stream or hint is DataFrame:
+        elif hint is Stream or (hint is DataFrame and not is_static(ins.get(name))):
             upstreams[name] = hint
         elif hint is SparkSession or (name == "spark" and hint is None):
             sparks.append(name)
@@ -78,10 +91,17 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
                     f"a streaming function takes one Config: put the fields together. parameters={config[0]}, {name}"
                 )
             config = (name, hint)
-        else:
+        elif name == "config" or hint in _NO_INPUT or (hint in _SCALARS and name not in ins):
             raise InvalidPipelineError(_unsupported(name, hint))
+        else:
+            inputs[name] = hint
     config_name, config_type = config or (None, None)
-    return Parameters(context, tuple(sparks), config_name, config_type, resources, upstreams)
+    return Parameters(context, tuple(sparks), config_name, config_type, resources, upstreams, inputs)
+
+
+def is_static(given: dg.AssetIn | None) -> bool:
+    """Whether an `AssetIn` declares a Spark DataFrame as an ordinary asset: `AssetIn(metadata={"static": True})`."""
+    return given is not None and (given.metadata or {}).get(STATIC) is True
 
 
 def is_resource(hint: object) -> bool:
@@ -105,10 +125,11 @@ def _unsupported(name: str, hint: object) -> str:
     if hint is None:
         return (
             "a parameter has no annotation: name it `context` or `spark`, or annotate it as SparkSession, a resource, "
-            f"a dg.Config, or, for an upstream streaming asset, Stream (its table) or DataFrame (its change log). For "
-            f"an upstream asset that is not read here use deps=[...]. parameter={name}"
+            "a dg.Config, for an upstream streaming asset Stream (its table) or DataFrame (its change log), or for an "
+            "ordinary asset the type that its IO manager loads. For an upstream asset that is not read here use "
+            f"deps=[...]. parameter={name}"
         )
     return (
-        "unsupported parameter annotation: use SparkSession, Stream, DataFrame, a ConfigurableResource, a "
-        f"dg.ResourceParam or a dg.Config. parameter={name}, annotation={hint}"
+        "unsupported parameter annotation: put options into a dg.Config, name the context `context`, and name an asset "
+        f"of this type by ins={{{name!r}: dg.AssetIn(...)}}. parameter={name}, annotation={hint}"
     )

@@ -7,28 +7,33 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.integration.declared.parameters import Parameters
+from dagster_ckpt.integration.declared.parameters import STATIC, Parameters
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
 
 
 def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None) -> dict[str, dg.AssetIn]:
-    """Each upstream as an input of the op: an edge in the asset graph. No value is passed, so no IO manager is called.
+    """Each upstream as an input of the op: an edge in the asset graph.
 
-    Raises `InvalidPipelineError` if `given`, the decorator's `ins`, has more than a key, or names another parameter.
+    A stream passes no value, so no IO manager is called; an ordinary asset is loaded as its `AssetIn` says. Raises
+    `InvalidPipelineError` if `given`, the decorator's `ins`, has more than a key for a stream, or names another
+    parameter.
     """
-    ins = {}
+    ins = {name: (given or {}).get(name, dg.AssetIn()) for name in parameters.inputs}
     for name, one in (given or {}).items():
+        if name in parameters.inputs:
+            continue
         if name not in parameters.upstreams:
+            there = [*parameters.upstreams, *parameters.inputs]
             raise InvalidPipelineError(
-                f"no parameter of this name reads an upstream: annotate it `Stream` or `DataFrame`."
-                f"{did_you_mean(name, parameters.upstreams)} ins={name}, parameters={list(parameters.upstreams)}"
+                f"no parameter of this name reads an upstream: annotate it `Stream` or `DataFrame`, or with the type "
+                f"that an ordinary asset is loaded as.{did_you_mean(name, there)} ins={name}, parameters={there}"
             )
         if one != dg.AssetIn(key=one.key, key_prefix=one.key_prefix):
             raise InvalidPipelineError(
-                f"an upstream stream is read by its epochs, so its AssetIn can have only a key: leave out the rest. "
-                f"ins={name}"
+                f"an upstream stream is read by its epochs, so its AssetIn can have only a key: leave out the rest, or "
+                f'declare a DataFrame of an ordinary asset by metadata={{"{STATIC}": True}}. ins={name}'
             )
     for name in parameters.upstreams:
         prefix = given[name].key_prefix if given and name in given else None
@@ -55,7 +60,15 @@ def read_upstreams(
     keys = context.assets_def.keys_by_input_name  # with the prefixes that Dagster has given them since
     read: dict[str, Stream | DataFrame] = {}
     for name, kind in parameters.upstreams.items():
-        newest = newest_of(downstream, keys[name].path, clock, wait_ms)
+        try:
+            newest = newest_of(downstream, keys[name].path, clock, wait_ms)
+        except InvalidPipelineError as error:
+            if kind is Stream:
+                raise
+            raise InvalidPipelineError(
+                "a parameter annotated DataFrame is the change log of an upstream stream; if the asset is an ordinary "
+                f'one, declare it by ins={{"{name}": dg.AssetIn(metadata={{"{STATIC}": True}})}}. reason={error}'
+            ) from error
         read[name] = (
             read_table(spark, downstream, newest) if kind is Stream else read_changes(spark, downstream, newest)
         )

@@ -26,6 +26,7 @@ from dagster_ckpt.integration.dagster_names import (
     stream_name_of,
     unfit,
 )
+from dagster_ckpt.integration.declared.ordinary_inputs import read_inputs, versions_of_inputs
 from dagster_ckpt.integration.declared.resources import (
     CheckpointCoordinatorResource,
     LsmStateBackendResource,
@@ -43,6 +44,7 @@ from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
 from dagster_ckpt.integration.step import awaited_input
+from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
@@ -160,8 +162,10 @@ def _run_in_turn(
 def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
     folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
+    # First: what Dagster has loaded is a moment old, and starting Spark takes seconds.
+    inputs = versions_of_inputs(step.context, step.streaming.parameters)
     with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as on_open:
-        return _work(step, _stream(step, config, resources), on_open)
+        return _work(step, _stream(step, config, resources), inputs, on_open)
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
@@ -174,7 +178,10 @@ def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, 
     with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
         wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
-        made = step.streaming.function(**parameters.arguments(step.context, spark, config, resources, upstreams))
+        inputs = read_inputs(parameters, spark, resources)
+        made = step.streaming.function(
+            **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
+        )
     if not isinstance(made, Stream):
         raise InvalidPipelineError(
             "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
@@ -197,11 +204,11 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
     return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
-def _work(step: StreamStep, stream: Stream, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
+def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
     context = step.context
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
-    table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream))
+    table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream), inputs)
     event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report, table)
     events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)

@@ -1,6 +1,6 @@
 """A stream's table as Dagster metadata: its columns and where it is stored, under the labels that Dagster knows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import dagster as dg
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -25,11 +25,13 @@ class TableMetadata:
     """What Dagster shows of one stream's table.
 
     `uri` is the folder of the stream in its store, None where unknown. `upstreams` has for each input the asset whose
-    table it is, with all columns as they are there; None for any other input.
+    table it is, with all columns as they are there; None for any other input. `inputs` are the data versions of the
+    ordinary assets that the stream joins.
     """
 
     uri: str | None = None
     upstreams: tuple[dg.AssetKey | None, ...] = ()
+    inputs: Metadata = field(default_factory=dict)
 
     def of_event(self, manifest: Manifest) -> Metadata:
         """The metadata of an event while the stream runs."""
@@ -58,7 +60,8 @@ class TableMetadata:
         return {"dagster/column_lineage": dg.MetadataValue.column_lineage(lineage)} if known else {}
 
     def _place(self) -> Metadata:
-        return {} if self.uri is None else {"dagster/uri": dg.MetadataValue.text(self.uri)}
+        place: Metadata = {} if self.uri is None else {"dagster/uri": dg.MetadataValue.text(self.uri)}
+        return place | self.inputs
 
 
 COLUMNS_ALONE = TableMetadata()
@@ -70,14 +73,14 @@ def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
     keys = () if pipeline.appends else row_key(pipeline)
     columns = [
         dg.TableColumn(
-            field.name,
-            field.dataType.simpleString(),
+            each.name,
+            each.dataType.simpleString(),
             constraints=dg.TableColumnConstraints(
-                nullable=field.nullable,
-                unique=keys == (field.name,),
-                other=[PRIMARY_KEY] if field.name in keys else [],
+                nullable=each.nullable,
+                unique=keys == (each.name,),
+                other=[PRIMARY_KEY] if each.name in keys else [],
             ),
         )
-        for field in from_arrow_schema(pipeline.output).fields
+        for each in from_arrow_schema(pipeline.output).fields
     ]
     return dg.MetadataValue.table_schema(dg.TableSchema(columns))

@@ -3,6 +3,8 @@
 from typing import Any
 
 import dagster as dg
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -240,6 +242,32 @@ def test_the_asset_in_of_an_upstream_can_have_only_a_key(ins: dict[str, dg.Asset
         streaming_asset(ins=ins)(follows)
 
 
+def joins(spark: SparkSession, airlines: pd.DataFrame, rates: pa.Table, log: DataFrame) -> Stream:
+    raise NotImplementedError
+
+
+def test_an_ordinary_asset_is_an_input_that_its_io_manager_loads() -> None:
+    ins = {
+        "rates": dg.AssetIn(key=["eu", "rates"], input_manager_key="files"),
+        "log": dg.AssetIn(metadata={"static": True}),
+    }
+    asset = streaming_asset(ins=ins)(joins)
+    assert dict(asset.keys_by_input_name) == {
+        "airlines": dg.AssetKey("airlines"),
+        "rates": dg.AssetKey(["eu", "rates"]),
+        "log": dg.AssetKey("log"),
+    }
+    types = {name: each.dagster_type.typing_type for name, each in asset.op.ins.items()}
+    assert types == {"airlines": pd.DataFrame, "rates": pa.Table, "log": DataFrame}
+    assert "files" in asset.required_resource_keys
+    assert streaming_asset(joins).op.ins["log"].dagster_type.is_nothing, "a change log is read by the stream"
+
+
+def test_a_number_is_an_input_only_if_it_is_named() -> None:
+    asset = streaming_asset(ins={"limit": dg.AssetIn("limits")})(wants_number)
+    assert dict(asset.keys_by_input_name) == {"limit": dg.AssetKey("limits")}
+
+
 class Greedy(dg.Config):
     mode: str = "mine"
 
@@ -251,12 +279,25 @@ def wants_some(*things: object) -> Stream: ...  # type: ignore[empty-body]
 def wants_two(a: Threshold, b: Threshold) -> Stream: ...  # type: ignore[empty-body]
 def wants_reserved(config: Greedy) -> Stream: ...  # type: ignore[empty-body]
 def wants_our_key(state: Clicks) -> Stream: ...  # type: ignore[empty-body]
+def wants_our_name(checkpoints: pd.DataFrame) -> Stream: ...  # type: ignore[empty-body]
+def wants_context(ctx: dg.AssetExecutionContext) -> Stream: ...  # type: ignore[empty-body]
 def wants_ghost(spark: "Ghost") -> Stream: ...  # type: ignore[name-defined, empty-body]  # noqa: F821
 
 
 @pytest.mark.parametrize(
     "function",
-    [wants_unknown, wants_number, wants_all, wants_some, wants_two, wants_reserved, wants_our_key, wants_ghost],
+    [
+        wants_unknown,
+        wants_number,
+        wants_all,
+        wants_some,
+        wants_two,
+        wants_reserved,
+        wants_our_key,
+        wants_our_name,
+        wants_context,
+        wants_ghost,
+    ],
 )
 def test_an_unsupported_parameter_is_refused(function: object) -> None:
     with pytest.raises(InvalidPipelineError, match=f"asset={function.__name__}$"):  # type: ignore[attr-defined]
