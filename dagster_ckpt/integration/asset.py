@@ -10,6 +10,7 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, is_plain, op_name_of
+from dagster_ckpt.integration.declared.function_source import check_source
 from dagster_ckpt.integration.declared.parameters import read_parameters
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
@@ -102,6 +103,7 @@ def _key(function: Function, options: AssetOptions) -> dg.AssetKey:
 def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetsDefinition:
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise InvalidPipelineError(f"a streaming function returns its Stream; it cannot yield or await. function={key}")
+    check_source(function)
     parameters = read_parameters(function, options.get("ins") or {})
     streaming = StreamingFunction(function, parameters, stream_options(**own_options(options)))
     _check(streaming, options)

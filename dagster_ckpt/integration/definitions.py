@@ -1,9 +1,10 @@
 """Everything a code location needs to run streams, in one call."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
@@ -28,9 +29,12 @@ def build_streaming_definitions(
     `streaming_recovery`. That of a call without it, or with one that another call has too, begins with the name of its
     first stream: `delay_by_carrier_streaming_recovery`. `name` prefixes the names of the jobs and the sensor instead.
 
-    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
+    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset, for two with one key, and for a
+    store that Spark's workers cannot reach.
     """
     assets = _with_distinct_ops(assets)
+    if checkpoints is not None:
+        _check_reach(checkpoints.url, spark)
     is_first = (
         name is not None or not assets or (checkpoints is not None and checkpoints.claim(asset.key for asset in assets))
     )
@@ -54,8 +58,33 @@ def _with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsD
     """
     for asset in assets:
         require_streaming(asset)
+    keys = [asset.key for asset in assets]
+    if twice := sorted({key.to_user_string() for key in keys if keys.count(key) > 1}):
+        raise InvalidPipelineError(f"each stream needs a key of its own: rename one of these assets. keys={twice}")
     names = distinct_names({asset.key: asset.op.name for asset in assets})
     return [_with_op(asset, names[asset.key]) for asset in assets]
+
+
+def _check_reach(url: object, spark: object) -> None:
+    """Raise `InvalidPipelineError` for a store that Spark's workers cannot reach, as far as it is known without Spark.
+
+    What an environment variable has is checked when a stream starts; so is all of a master that is not known here.
+    """
+    if not isinstance(url, str) or isinstance(url, dg.EnvVar):
+        return
+    scheme = url.split(":", maxsplit=1)[0].lower()
+    if scheme == "memory":
+        raise InvalidPipelineError(
+            "Spark's workers are other processes and cannot reach a memory: store: write file:///some/folder or "
+            f"s3://bucket/folder. url={url!r}"
+        )
+    config = getattr(spark, "spark_config", None)
+    master = config.get("spark.master") if isinstance(config, Mapping) else None
+    if scheme == "file" and type(master) is str and master.split("[", maxsplit=1)[0] != "local":
+        raise InvalidPipelineError(
+            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
+            f"store. url={url!r}, spark.master={master!r}"
+        )
 
 
 def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorResource) -> dg.AssetsDefinition:

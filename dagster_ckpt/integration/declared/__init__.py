@@ -6,6 +6,7 @@ Reading order
     stream_options      the options of one streaming asset
     streaming_function  the user's function and options, attached to the Dagster asset
     parameters          the parameters of that function
+    function_source     what its source shows without a run
     upstream_assets     upstream streaming assets as parameters
     ordinary_inputs     ordinary assets as parameters
     run_config          the run config of a streaming asset

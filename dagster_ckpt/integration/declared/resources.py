@@ -20,7 +20,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.quantities import milliseconds, size_bytes
-from dagster_ckpt.storage.stores.address import StoreAddress, check_url
+from dagster_ckpt.storage.stores.address import StoreAddress, check_options, check_url
 
 _NO_OPTIONS: Any = Field(default_factory=dict, repr=False)
 _DURATIONS = ("checkpoint_interval", "event_interval", "timeout", "grace_period")
@@ -88,6 +88,9 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
         url = given.get("url")
         if isinstance(url, str) and not isinstance(url, dg.EnvVar):
             check_url(url)
+            options = given.get("storage_options")
+            if isinstance(options, Mapping):
+                check_options(url, _without_variables(options))
         return given
 
     def claim(self, keys: Iterable[dg.AssetKey]) -> bool:
@@ -198,6 +201,15 @@ def _as_it_is(option: str, value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _as_it_is(f"{option}.{name}", inner) for name, inner in value.items()}
     return value
+
+
+def _without_variables(options: Mapping[str, object]) -> dict[str, object]:
+    """The options without those that are environment variables, whose values are known where the resource is used."""
+    return {
+        name: _without_variables(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+        if not isinstance(value, dg.EnvVar)
+    }
 
 
 def _is_absolute(folder: object) -> bool:

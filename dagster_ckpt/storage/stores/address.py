@@ -37,13 +37,11 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
     Raises `InvalidPipelineError` for a kind of store whose atomic create has not been proved.
     """
     check_url(url)
+    options = storage_options or {}
+    check_options(url, options)
     scheme, rest = _split(url)
     if scheme == "s3":
-        return _s3(rest, storage_options or {})
-    if storage_options:
-        raise InvalidPipelineError(
-            f"a {scheme} store takes no storage options: remove them. options={sorted(storage_options)}"
-        )
+        return _s3(rest, options)
     if scheme == "memory":
         return MemoryObjectStore(rest.strip("/"))
     return LocalObjectStore(_folder(rest), SystemClock().unique)
@@ -71,6 +69,15 @@ def check_url(url: str) -> None:
                 "needs an atomic create that was proved against a real server, and an imitated one loses data. "
                 f"scheme={scheme}"
             )
+
+
+def check_options(url: str, options: Mapping[str, object]) -> None:
+    """Raise `InvalidPipelineError` for options that this store does not take. Nothing is opened, no library loaded."""
+    scheme, _ = _split(url)
+    if scheme == "s3":
+        s3_options(options)
+    elif options:
+        raise InvalidPipelineError(f"a {scheme} store takes no storage options: remove them. options={sorted(options)}")
 
 
 def _s3(rest: str, options: Mapping[str, object]) -> ObjectStore:
@@ -102,4 +109,7 @@ def _folder(rest: str) -> Path:
             f"a local store needs an absolute folder: write file:///some/folder with three slashes. "
             f"url={f'file:{rest}'!r}"
         )
-    return Path(os.path.normpath("/" + rest.lstrip("/")))
+    folder = Path(os.path.normpath("/" + rest.lstrip("/")))
+    if folder == Path("/"):
+        raise InvalidPipelineError(f"this is the root of the disk: name a folder below it. url={f'file:{rest}'!r}")
+    return folder

@@ -1,5 +1,6 @@
 """`@streaming_asset` as Dagster sees it, without running anything."""
 
+import inspect
 from typing import Any
 
 import dagster as dg
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt import InvalidPipelineError, Recovery, Stream, streaming_asset
+from dagster_ckpt import InvalidPipelineError, Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.integration.declared import streaming_function
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.runtime.run_mode import Mode
@@ -302,6 +303,29 @@ def wants_ghost(spark: "Ghost") -> Stream: ...  # type: ignore[name-defined, emp
 def test_an_unsupported_parameter_is_refused(function: object) -> None:
     with pytest.raises(InvalidPipelineError, match=f"asset={function.__name__}$"):  # type: ignore[attr-defined]
         streaming_asset(function)  # type: ignore[call-overload]
+
+
+def keyless(spark: SparkSession) -> Stream:
+    readings = Stream(spark.readStream.parquet("readings"))
+    return readings.key_by(expire_after="1 day").aggregate(n=agg.count())
+
+
+def keyed(spark: SparkSession) -> Stream:
+    keys = ["a", "b"]
+    return Stream(spark.readStream.parquet("readings")).key_by(*keys).aggregate(n=agg.count())
+
+
+def test_key_by_without_a_column_is_refused_when_decorated() -> None:
+    line = inspect.getsourcelines(keyless)[1] + 2
+    with pytest.raises(InvalidPipelineError, match=f"at least one column.*test_asset.py, line={line}, asset=keyless"):
+        streaming_asset(keyless)
+    assert streaming_asset(keyed).key == dg.AssetKey("keyed")
+
+
+def test_a_function_without_source_is_checked_when_it_is_called() -> None:
+    made: dict[str, Any] = {"SparkSession": SparkSession, "Stream": Stream, "__name__": "made"}
+    exec("def made_up(spark: SparkSession) -> Stream:\n    return Stream(spark).key_by()", made)
+    assert streaming_asset(made["made_up"]).key == dg.AssetKey("made_up")
 
 
 def test_a_function_that_yields_is_refused() -> None:

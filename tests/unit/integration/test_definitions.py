@@ -149,11 +149,57 @@ def test_a_length_of_time_that_makes_no_sense_is_refused_when_the_resource_is_ma
         ("s3:///checkpoints", "s3://bucket/folder"),
         ("file://relative/folder", "absolute folder"),
         ("/data/checkpoints", "named by a URL"),
+        ("data/checkpoints", "named by a URL"),
+        ("file:data/checkpoints", "absolute folder"),
+        ("", "named by a URL"),
+        ("file:///", "absolute folder"),
+        ("file:///data/..", "root of the disk"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused_when_the_resource_is_made(url: str, reason: str) -> None:
     with pytest.raises(InvalidPipelineError, match=reason):
         CheckpointCoordinatorResource(url=url)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "reason"),
+    [
+        ("file:///data/checkpoints", {"key": "id"}, r"takes no storage options.*options=\['key'\]"),
+        ("s3://bucket/checkpoints", {"timeout": 3}, r"no such options.*options=\['timeout'\]"),
+        ("s3://bucket/checkpoints", {"secret": dg.EnvVar("SECRET"), "endpoint_url": "host:9000"}, "endpoint_url"),
+    ],
+)
+def test_storage_options_that_the_store_does_not_take_are_refused_when_the_resource_is_made(
+    url: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InvalidPipelineError, match=reason):
+        CheckpointCoordinatorResource(url=url, storage_options=options)
+
+
+def test_storage_options_in_environment_variables_are_checked_where_they_are_used() -> None:
+    given = {"endpoint_url": dg.EnvVar("ENDPOINT"), "client_kwargs": {"region_name": dg.EnvVar("REGION")}}
+    assert CheckpointCoordinatorResource(url="s3://bucket/checkpoints", storage_options=given).url
+
+
+@pytest.mark.parametrize(
+    ("url", "master", "reason"),
+    [
+        ("memory://streams", "local[2]", "memory: store"),
+        ("file:///data/checkpoints", "spark://host:7077", r"spark\.master='spark://host:7077'"),
+        ("file:///data/checkpoints", "yarn", r"spark\.master='yarn'"),
+    ],
+)
+def test_a_store_that_sparks_workers_cannot_reach_is_refused_when_the_location_loads(
+    url: str, master: str, reason: str
+) -> None:
+    spark = LazyPySparkResource(spark_config={"spark.master": master})
+    with pytest.raises(InvalidPipelineError, match=reason):
+        build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url=url), spark=spark)
+
+
+def test_two_streams_of_one_key_are_refused_when_the_location_loads() -> None:
+    with pytest.raises(InvalidPipelineError, match=r"keys=\['a'\]"):
+        build_streaming_definitions([a_stream("a"), a_stream("a")], checkpoints=checkpoints(), spark=SPARK)
 
 
 def test_a_url_in_an_environment_variable_is_refused_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,12 +319,12 @@ def test_defaults_are_those_of_the_documentation() -> None:
 def test_secrets_are_neither_in_a_repr_nor_in_dagsters_ui(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_SECRET", "from the environment")
     options = {"key": "plain secret", "secret": dg.EnvVar("STORE_SECRET")}
-    given = checkpoints(storage_options=options)
+    given = checkpoints(url="s3://bucket/checkpoints", storage_options=options)
     assert given.address.options == {"key": "plain secret", "secret": "from the environment"}
     field = given.get_resource_definition().config_field
     assert field is not None
     told = field.default_value_as_json_str
-    assert "file:///tmp/nowhere" in told
+    assert "s3://bucket/checkpoints" in told
     for text in (told, repr(given), str(given), repr(given.address)):
         assert "plain secret" not in text
         assert "from the environment" not in text
@@ -286,7 +332,7 @@ def test_secrets_are_neither_in_a_repr_nor_in_dagsters_ui(monkeypatch: pytest.Mo
 
 def test_a_secret_may_be_nested_and_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     deeper = {"client_kwargs": {"aws_session_token": dg.EnvVar("STORE_TOKEN"), "verify": False}}
-    given = checkpoints(storage_options=deeper)
+    given = checkpoints(url="s3://bucket/checkpoints", storage_options=deeper)
     monkeypatch.delenv("STORE_TOKEN", raising=False)
     with pytest.raises(InvalidPipelineError, match=r"option=client_kwargs\.aws_session_token, variable=STORE_TOKEN"):
         _ = given.address
