@@ -114,20 +114,14 @@ class SensorWorld:
     def step(self, run: dg.DagsterRun, step: str, event: str) -> None:
         self._event(run, event, step_key=step)
 
+    def succeed(self, run: dg.DagsterRun, step: str) -> None:
+        """The step ends with success; the run goes on."""
+        success = _event_of_step(step, None)
+        self._event(run, "STEP_SUCCESS", step_key=step, event_specific_data=success.event_specific_data)
+
     def fail(self, run: dg.DagsterRun, step: str, error: BaseException) -> dg.DagsterRun:
         """The step raises, and Dagster writes of it what it writes of a step that raised; then the run fails."""
-
-        @dg.op(name=step)
-        def raises() -> None:
-            raise error
-
-        @dg.job
-        def one_step() -> None:
-            raises()
-
-        # Dagster alone can make the record of an exception: let it, elsewhere.
-        elsewhere = one_step.execute_in_process(instance=_elsewhere(), raise_on_error=False)
-        [failure] = [event for event in elsewhere.all_events if event.is_step_failure]
+        failure = _event_of_step(step, error)
         self._event(run, "STEP_FAILURE", step_key=step, event_specific_data=failure.event_specific_data)
         return self.move(run, dg.DagsterRunStatus.FAILURE)
 
@@ -237,6 +231,23 @@ class SensorWorld:
         return self.instance.create_run_for_job(
             self.definitions.resolve_job_def(request.job_name), run_config=request.run_config, tags=tags, status=WAITS
         )
+
+
+def _event_of_step(name: str, error: BaseException | None) -> dg.DagsterEvent:
+    """The last event of a step that raises this error, or none. Dagster alone can make it: let it, elsewhere."""
+
+    @dg.op(name=name)
+    def step() -> None:
+        if error is not None:
+            raise error
+
+    @dg.job
+    def one_step() -> None:
+        step()
+
+    elsewhere = one_step.execute_in_process(instance=_elsewhere(), raise_on_error=False)
+    [event] = [event for event in elsewhere.all_events if event.is_step_failure or event.is_step_success]
+    return event
 
 
 @cache

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import dagster as dg
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,23 +22,37 @@ from tests.dagster.place import Place, failure_of, until
 CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
 
 
-def test_a_second_materialize_waits_then_fails_and_the_live_one_goes_on_unharmed(place: Place) -> None:
-    counts = place.counts()
+def test_a_second_materialize_succeeds_with_the_newest_epoch_and_the_live_run_goes_on(place: Place) -> None:
+    counts, read = place.counts(), []
+
+    @dg.asset
+    def report(counts: pd.DataFrame) -> None:
+        read.append(counts.set_index("k")["n"].to_dict())
+
     place.drop(("a", 1))
     live = place.run_beside(counts, run_config=CONTINUOUS)
     until("the live one works", lambda: place.epochs() == 1)
     [live_run] = place.instance.get_runs()
-    began_s = time.monotonic()
-    refused = place.run(counts)
-    waited_s = time.monotonic() - began_s
-    assert not refused.success
-    message = failure_of(refused)
-    assert f"dagster_run={live_run.run_id}" in message
-    assert "host=" in message
-    assert "instance=" in message
-    assert waited_s >= 2
+    epoch = place.history().latest().epoch
+    second = place.run(counts, others=(report,))
+    assert second.success
+    assert read == [{"a": 1}], "what is downstream goes on with that epoch"
+    [event] = second.asset_materializations_for_node("counts")
+    assert event.metadata["already_live"].value == f"already live, epoch {epoch}, run {live_run.run_id}"
+    assert event.metadata["live_run"] == dg.MetadataValue.dagster_run(live_run.run_id)
+    assert event.tags["dagster/data_version"] == f"counts@{epoch}"
+    shown = {each.check_name: each for each in second.get_asset_check_evaluations()}
+    assert shown["no_crash_loop"].passed
+    assert shown["is_live"].passed
+    assert shown["is_live"].metadata["dagster_run"].value == live_run.run_id
     place.drop(("a", 2))
     until("the live one goes on", lambda: place.table() == {"a": (2, 3)})
+    back = {"ops": {"counts": {"config": {"from_epoch": epoch}}}}
+    refused = failure_of(place.run(counts, run_config=back))
+    assert "another Dagster run is writing this stream" in refused
+    assert f"dagster_run={live_run.run_id}" in refused
+    assert "host=" in refused
+    assert "instance=" in refused
     place.instance.report_run_canceling(live_run)
     live.end()
     assert place.instance.get_run_by_id(live_run.run_id).status is dg.DagsterRunStatus.CANCELED  # type: ignore[union-attr]
@@ -67,14 +82,16 @@ def test_a_fenced_writer_that_took_over_itself_does_not_fence_the_newer_one_at_i
     newer = place.run_beside(place.counts(), run_config=insists)
     until("the newer one has taken over", lambda: place.history().manifest().term > term)
     newest_term = place.history().manifest().term
+    [newer_run] = [run for run in place.instance.get_runs() if not run.is_finished][:1]
     place.drop(("a", 2))
     fenced = older.end()
     assert [event.event_type_value for event in fenced.all_events].count("STEP_RESTARTED") == 1
-    assert "another Dagster run is writing this stream" in failure_of(fenced)
+    assert fenced.success, "its retry leaves the stream to the newer one"
+    [left] = fenced.asset_materializations_for_node("counts")[-1:]
+    assert f"run {newer_run.run_id}" in left.metadata["already_live"].value
     place.drop(("a", 3))
     until("the newer one goes on", lambda: place.table() == {"a": (3, 6)})
     assert place.history().manifest().term == newest_term
-    [newer_run] = [run for run in place.instance.get_runs() if not run.is_finished]
     place.instance.report_run_canceling(newer_run)
     newer.end()
 

@@ -54,6 +54,21 @@ def _run_that_fails(instance: Any) -> None:
     assert not job.execute_in_process(instance=instance, tags=TAGS, raise_on_error=False).success
 
 
+def _run_that_succeeds(instance: Any) -> None:
+    if isinstance(instance, SimulatedInstance):
+        run = dg.DagsterRun(STREAM.job_name, run_id="two", execution_plan_snapshot_id=STREAM.op_name)
+        instance.create(run, STREAM.key)
+        instance.set_status("two", dg.DagsterRunStatus.SUCCESS)
+        return
+
+    @dg.asset(key=STREAM.key)
+    def carriers() -> None: ...
+
+    jobs = [dg.define_asset_job(STREAM.job_name, selection=[carriers])]
+    job = dg.Definitions(assets=[carriers], jobs=jobs).resolve_job_def(STREAM.job_name)
+    assert job.execute_in_process(instance=instance).success
+
+
 def _run_that_is_killed(instance: Any) -> str:
     run = dg.DagsterRun(STREAM.job_name, run_id=_id(2), tags=TAGS, status=dg.DagsterRunStatus.STARTED)
     if isinstance(instance, SimulatedInstance):
@@ -107,3 +122,15 @@ def test_a_failed_check_is_reported_once(real: dg.DagsterInstance, simulated: An
         failed = evaluation_failed(STREAM.key, run, EMPTY, GaveUp(5, None, same=False))
         assert report(instance, run, failed)
         assert not report(instance, run, failed)
+
+
+def test_a_run_that_found_the_stream_live_is_not_the_streams(real: dg.DagsterInstance, simulated: Any) -> None:
+    for instance in (real, simulated):
+        _run_that_fails(instance)
+        named = newest_run(instance, STREAM, (), None)
+        assert named is not None
+        _run_that_succeeds(instance)
+        last = newest_run(instance, STREAM, (), None)
+        assert last is not None
+        assert last.dagster_run.status is dg.DagsterRunStatus.SUCCESS
+        assert newest_run(instance, STREAM, (), named.dagster_run.run_id) == named

@@ -28,9 +28,12 @@ from dagster_ckpt.integration.declared.run_config import op_config, read_choice
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.recovery import sensor
 from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset, may_fence_tag
+from dagster_ckpt.integration.recovery.live_check import LiveReports
 from dagster_ckpt.integration.recovery.relaunch import Watched
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
-from dagster_ckpt.integration.recovery.stream_status import StatusReader
+from dagster_ckpt.integration.recovery.stream_status import StatusReader, read_status
+from dagster_ckpt.integration.step.already_live import Beside, live_run
+from dagster_ckpt.integration.step.run_watch import goes_on
 from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import Owner
@@ -200,9 +203,10 @@ class Dagster:
         status = dg.DagsterRunStatus.FAILURE
         try:
             timeout_ms = world.character.lease_timeout_ms
-            with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as on_open:
-                self._fail_in_a_crash_loop(stream, process)
-                stream.driver(process, opening).live(on_open)
+            if not self._is_left_to_another(run, process, opening):
+                with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as on_open:
+                    self._fail_in_a_crash_loop(stream, process)
+                    stream.driver(process, opening).live(on_open)
             status = dg.DagsterRunStatus.SUCCESS
         except (*_FAILURES, IncompatibleStateError, CrashLoopError) as error:
             self._failed(run, opening, error)
@@ -210,6 +214,22 @@ class Dagster:
         if status is dg.DagsterRunStatus.FAILURE:
             self._retry(run)
         process.end()
+
+    def _is_left_to_another(self, run: Run, process: "Process", opening: Opening) -> bool:
+        """Whether it finds the stream live, as a step does before Spark starts."""
+        stream, clock = run.stream, self.world.clock_of(process)
+        if opening.take_over is Takeover.ALWAYS:
+            return False
+        beside = Beside(run.id, opening.owner, opening.may_fence, opening.lease_timeout_ms)
+        live = live_run(
+            lambda: read_status(self.world.root_of(process), stream.asset.key, clock, None),
+            beside,
+            None if opening.from_epoch is None else opening.root_run,
+            lambda run_id: goes_on(self.instance.get_run_by_id(run_id)),
+            clock,
+        )
+        self.counts["left to a live run"] += live is not None
+        return live is not None
 
     def _failed(self, run: Run, opening: Opening, error: Exception) -> None:
         world, stream = self.world, run.stream
@@ -361,7 +381,7 @@ class _InstanceOfTick:
         self.dagster.instance.report_run_failed(run, message)
 
     def report_runless_asset_event(self, event: dg.AssetCheckEvaluation) -> None:
-        self.dagster.counts["checks failed"] += 1
+        self.dagster.counts["checks failed"] += not event.passed
         self.dagster.instance.report_runless_asset_event(event)
 
 
@@ -403,7 +423,7 @@ class InTurn:
 def evaluate_the_sensor(world: "World", process: "Process") -> None:
     """The daemon: evaluates the product's sensor over and over, launches what it requests, then keeps its cursor."""
     dagster, clock, chance = world.dagster, world.clock_of(process), world.chance
-    status_reader = StatusReader(clock)
+    status_reader, live_reports = StatusReader(clock), LiveReports()
     while True:
         clock.sleep_ms(TICK_MS)
         epochs = {stream.name: stream.oracle.counts["epoch"] for stream in world.all_streams}
@@ -411,7 +431,7 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
         instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
         context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log())
         result = sensor._evaluate(
-            cast(dg.SensorEvaluationContext, context), world.root_of(process), watched, status_reader
+            cast(dg.SensorEvaluationContext, context), world.root_of(process), watched, status_reader, live_reports
         )
         requests: Sequence[dg.RunRequest] = result.run_requests or ()
         for request in requests:

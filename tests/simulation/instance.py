@@ -49,7 +49,11 @@ class SimulatedInstance:
         ]
 
     def get_records_for_run(self, run_id: str, of_type: Collection[dg.DagsterEventType]) -> Any:
-        """The failure of its step, where it has reported one. No other event of a run is kept."""
+        """The success of its step, or the failure where it has reported one. No other event of a run is kept."""
+        run = self.records[run_id].dagster_run
+        if run.status is dg.DagsterRunStatus.SUCCESS and dg.DagsterEventType.STEP_SUCCESS in of_type:
+            entry = SimpleNamespace(dagster_event=None, step_key=run.execution_plan_snapshot_id)
+            return SimpleNamespace(records=[SimpleNamespace(event_log_entry=entry)])
         step, error = self.errors.get(run_id, (None, None))
         if step is None or dg.DagsterEventType.STEP_FAILURE not in of_type:
             return SimpleNamespace(records=[])

@@ -16,6 +16,8 @@ CHECK = "no_crash_loop"
 
 _RUN, _LAST_EPOCH, _FAILURES, _ERROR = "dagster_run", "last_epoch", "failures", "error"
 _ERROR_LENGTH_MAX = 2_000
+_HISTORY_MAX = 20
+"""Runs that have planned the check and not evaluated it: those that wait in Dagster's queue, at most a few."""
 
 
 def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -37,6 +39,20 @@ def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation
 def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
     """The check in the result of a run that has ended. `epoch` is the stream's newest."""
     return dg.AssetCheckResult(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+
+
+def result_as_before(instance: dg.DagsterInstance, key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
+    """The check in the result of a run that left the stream to a live one: it neither ends a failure nor begins one."""
+    check_key = dg.AssetCheckKey(key, CHECK)
+    # This run's check is the newest, and only planned.
+    history = instance.event_log_storage.get_asset_check_execution_history(check_key, limit=_HISTORY_MAX)
+    evaluations = (record.evaluation for record in history)
+    shown = next((each for each in evaluations if isinstance(each, dg.AssetCheckEvaluation)), None)
+    if shown is None or shown.passed:
+        return result_passed(key, epoch)
+    return dg.AssetCheckResult(
+        asset_key=key, check_name=CHECK, passed=False, description=shown.description, metadata=shown.metadata
+    )
 
 
 def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_up: GaveUp) -> dg.AssetCheckEvaluation:

@@ -134,15 +134,24 @@ def newest_run(
     """The Dagster run that decides what happens to the stream.
 
     That is the run which the newest term's lease names while Dagster has it unfinished; else the youngest of the
-    asset's last run and the unfinished ones. Dagster's `last_run_id` alone is not enough: any event sets it.
+    asset's last run and the unfinished ones. Dagster's `last_run_id` alone is not enough: any event sets it. A run that
+    found the stream live, or that another has followed, is not the stream's, however long its other steps take.
     """
     named = None if lease_run_id is None else instance.get_run_record_by_id(lease_run_id)
     if named is not None and not named.dagster_run.is_finished:
         return named
     on_their_way = [record for record in unfinished if _works_on(record.dagster_run, asset)]
     candidates = [record for record in (named, _last_run(instance, asset.key), *on_their_way) if record is not None]
-    youngest = max(candidates, key=lambda record: record.storage_id, default=None)
-    if named is not None and youngest is not None and youngest.dagster_run.is_finished:
+    youngest_first = sorted(candidates, key=lambda record: record.storage_id, reverse=True)
+    if named is None:
+        return next(iter(youngest_first), None)
+    # A run whose step has succeeded, although the lease names another, has left the stream to it.
+    youngest = next(
+        each
+        for each in youngest_first
+        if each.storage_id == named.storage_id or not _has_left(instance, each.dagster_run, asset)
+    )
+    if youngest.dagster_run.is_finished:
         # A second run that was refused beside a live one ended first: the live one's end is the newer fact.
         return max(named, youngest, key=lambda record: record.end_time or 0)
     return youngest
@@ -263,6 +272,12 @@ def _last_run(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.RunRecord | 
 def _begins_with(run: dg.DagsterRun, asset: StreamAsset) -> bool:
     """Whether the stream's step is the first: the run has no other steps, or only checks of its table."""
     return run.job_name == asset.job_name or run.asset_selection == {asset.key}
+
+
+def _has_left(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    """Whether the stream's step of this run has ended with success."""
+    records = instance.get_records_for_run(run.run_id, of_type={dg.DagsterEventType.STEP_SUCCESS}).records
+    return any(record.event_log_entry.step_key == asset.op_name for record in records)
 
 
 def _works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:

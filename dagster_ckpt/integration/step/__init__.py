@@ -4,6 +4,7 @@ Reading order
 
     step            one stream opened, run and closed
     selection       which streams a Dagster run works on
+    already_live    a run beside a live one of the same stream
     run_mutex       streams of one run work one after another
     run_watch       whether Dagster still wants the run
     parent_watch    a step must not outlive its run's worker

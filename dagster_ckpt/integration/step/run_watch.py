@@ -69,3 +69,8 @@ def stop_of(run: dg.DagsterRun | None) -> Stop | None:
         case dg.DagsterRunStatus.CANCELING | dg.DagsterRunStatus.CANCELED:
             return Stop.CANCELED
     return Stop.DRAIN if run.tags.get(DRAIN_TAG) else None
+
+
+def goes_on(run: dg.DagsterRun | None) -> bool:
+    """Whether Dagster has the run unfinished, and nothing has asked it to end."""
+    return run is not None and not run.is_finished and stop_of(run) is None

@@ -1,5 +1,6 @@
 """One step of a Dagster run: one stream opened, run and closed. It translates between Dagster and the runtime."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -44,10 +45,11 @@ from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
 from dagster_ckpt.integration.step import awaited_input
+from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.parent_watch import die_with_parent
 from dagster_ckpt.integration.step.run_mutex import run_mutex
-from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
+from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.integration.step.table_metadata import TableMetadata
@@ -160,12 +162,51 @@ def _run_in_turn(
 
 
 def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> dg.MaterializeResult[Any]:
+    # First: what Dagster has loaded is a moment old, and what follows takes seconds.
+    inputs = versions_of_inputs(step.context, step.streaming.parameters)
+    live = _live_run(step)  # before Spark starts
+    if live is not None:
+        return _left_to(live, step)
     folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
-    # First: what Dagster has loaded is a moment old, and starting Spark takes seconds.
-    inputs = versions_of_inputs(step.context, step.streaming.parameters)
-    with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as on_open:
-        return _work(step, _stream(step, config, resources), inputs, on_open)
+    opened = threading.Event()
+    try:
+        with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as end_beat:
+
+            def on_open() -> None:
+                opened.set()
+                end_beat()
+
+            return _work(step, _stream(step, config, resources), inputs, on_open)
+    except FencedError:
+        # Another run may have opened the stream while Spark started here.
+        live = None if opened.is_set() else _live_run(step)
+        if live is None:
+            raise
+        return _left_to(live, step)
+
+
+def _live_run(step: StreamStep) -> LiveRun | None:
+    """The live run that this one leaves the stream to; None where this one must open it, or be refused."""
+    run, choice = step.context.run, step.choice
+    if choice.take_over and _is_first_try(step):
+        return None
+    instance = step.context.instance
+    owner = Owner(instance_id(instance), step.stream_name)
+    beside = Beside(run.run_id, owner, may_fence_tag(run), step.streaming.options.recovery.lease_timeout_ms)
+    root_run = None if choice.from_epoch is None else run.root_run_id or run.run_id
+    return live_run(
+        step.read_status, beside, root_run, lambda run_id: goes_on(instance.get_run_by_id(run_id)), step.clock
+    )
+
+
+def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
+    text = (
+        "%s: this run has nothing to do. To replace the live one, terminate it first, or fence it (take_over in the "
+        "run config). stream=%s"
+    )
+    step.context.log.info(text, live, step.stream_name)
+    return result_beside(step.context.instance, step.key, step.stream_name, live)
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
