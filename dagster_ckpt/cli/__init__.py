@@ -6,6 +6,7 @@ Reading order
     queries          commands that only read
     actions          commands that change a store
     request          what all commands share: options and output
+    project/         `init`: a project that runs as it is
 
 Command lines
     argument_values  values of arguments

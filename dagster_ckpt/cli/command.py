@@ -3,6 +3,8 @@
 Exit status: 0 done, 1 failed (a short message on stderr gives the reason) or `verify` found damage, 2 usage error.
 """
 
+from pathlib import Path
+
 import click
 
 from dagster_ckpt.cli import actions, queries
@@ -22,6 +24,24 @@ def main(url: str | None, output: str | None) -> None:
 
     All commands can be used while the streams run. Those that change history ask first, and refuse if a writer is live.
     """  # noqa: D301  (click's mark of a paragraph that keeps its lines is a backspace character)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Make a project with two streams in FOLDER, with data to try them with.
+
+    FOLDER must be new or empty. The project runs as it is: `dagster dev` in it starts the streams.
+    """
+    from dagster_ckpt.cli.progress import shown_wait
+    from dagster_ckpt.cli.project import create, missing
+
+    with shown_wait("Making the project and its first data"):
+        create(folder)
+    click.echo(f"Made {folder}: two streams in definitions.py, their first rows in data.\n")
+    for each in missing():
+        click.echo(f"Missing: {each}")
+    click.echo(f"Start it with\n\n    cd {folder}\n    dagster dev\n\nand open http://localhost:3000.")
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""The README's code, taken from the README, run as a new user would: in a file, with Dagster's own command."""
+"""The README's first example, the project that `dagster-ckpt init` makes, run by Dagster with the installed wheel."""
 
 import os
 import re
@@ -6,43 +6,33 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-CARRIERS = {"AA": [2.0], "UA": [1.0, 5.0, 6.0]}
 
 
-def test_the_example_has_at_most_15_lines() -> None:
-    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
-    assert len(lines) <= 15
+def test_the_example_is_the_projects() -> None:
+    template = ROOT / "dagster_ckpt" / "cli" / "project" / "template"
+    assert BLOCKS[0] == (template / "definitions.py").read_text()
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 36
 
 
 @pytest.mark.dagster
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_example_makes_a_table_that_the_second_one_reads(tmp_path: Path) -> None:
-    departures, checkpoints = tmp_path / "departures", (tmp_path / "checkpoints").as_uri()
-    departures.mkdir()
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    pairs = [(carrier, delay) for carrier, delays in CARRIERS.items() for delay in delays]
-    carriers, delays = zip(*pairs, strict=True)
-    pq.write_table(pa.table({"carrier": carriers, "dep_delay": delays}), departures / "day.parquet")
+def test_the_project_from_the_wheel_makes_tables_that_the_second_example_reads(tmp_path: Path) -> None:
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    installed, project = tmp_path / "installed", tmp_path / "shop"
 
-    def written(block: str, name: str) -> Path:
-        for there, here in {"data/departures": str(departures), "file:///data/checkpoints": checkpoints}.items():
-            block = block.replace(f'"{there}"', f'"{here}"')
-        (tmp_path / name).write_text(block)
-        return tmp_path / name
-
-    def run(*words: str) -> str:
-        environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "DAGSTER_CKPT_STORE": checkpoints}
+    def run(*words: str, folder: Path) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(installed), "DAGSTER_HOME": str(project / ".dagster")}
         ran = subprocess.run(
             [sys.executable, *words],
-            cwd=tmp_path,
+            cwd=folder,
             env=environment,
             timeout=500,
             capture_output=True,
@@ -52,10 +42,19 @@ def test_the_example_makes_a_table_that_the_second_one_reads(tmp_path: Path) -> 
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
-    example = written(BLOCKS[0], "example.py")
-    run("-m", "dagster", "asset", "materialize", "-f", str(example), "--select", "delay_by_carrier")
-    reading = written(BLOCKS[1].replace("\nCheckpointStore", "\ntable = CheckpointStore"), "reading.py")
-    reading.write_text(reading.read_text() + "\nprint(sorted(table.to_pylist(), key=str))\n")
-    expected = [{"carrier": "AA", "flights": 1, "mean_delay": 2.0}, {"carrier": "UA", "flights": 3, "mean_delay": 4.0}]
-    assert run(str(reading)).strip() == str(expected)
-    assert "2 rows of delay_by_carrier" in run("-m", "dagster_ckpt.cli", "read", "delay_by_carrier")
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", f"--target={installed}", wheel, folder=tmp_path)
+    assert str(installed) in run("-c", "import dagster_ckpt; print(dagster_ckpt.__file__)", folder=tmp_path)
+    assert "dagster dev" in run("-m", "dagster_ckpt.cli", "init", "shop", folder=tmp_path)
+    streams = "delay_by_carrier,late_carriers,delay_report"
+    run("-m", "dagster", "asset", "materialize", "-m", "definitions", "--select", streams, folder=project)
+    reading = (
+        BLOCKS[1]
+        .replace("\nCheckpointStore", "\ntable = CheckpointStore")
+        .replace("file:///shop/checkpoints", (project / "checkpoints").as_uri())
+    )
+    (project / "reading.py").write_text(reading + "\nprint(sum(table['flights'].to_pylist()), table.num_rows)\n")
+    assert run("reading.py", folder=project).split() == ["1000", "5"]
+    store = (project / "checkpoints").as_uri()
+    assert "of late_carriers" in run(
+        "-m", "dagster_ckpt.cli", "--store", store, "read", "late_carriers", folder=project
+    )

@@ -62,7 +62,10 @@ def test_the_pages_show_every_command() -> None:
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if NEEDS_SPARK not in line])
-def test_a_line_of_the_pages_does_what_it_says(line: str, store: CheckpointStore) -> None:
+def test_a_line_of_the_pages_does_what_it_says(
+    line: str, store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     words = shlex.split(as_of_now(line, store), comments=True)[1:]
     ran = CliRunner().invoke(main, words, input="y\n", env={"DAGSTER_CKPT_STORE": store.url})
     assert ran.exit_code == 0, ran.output

@@ -72,7 +72,11 @@ COMMANDS = [
     Line("rollback STREAM --epoch EPOCH --yes", stopped_by=(RETAINED_MANIFEST,), beside_a_writer=False),
     Line("reshard STREAM --shards 8 --yes", stopped_by=(NEWEST_MANIFEST,), beside_a_writer=False),
 ]
-OTHERWISE = {"class-archive": "no store", "streams": "no stream: tests/unit/cli/test_command_mistakes.py"}
+OTHERWISE = {
+    "class-archive": "no store",
+    "init": "no store",
+    "streams": "no stream: tests/unit/cli/test_command_mistakes.py",
+}
 """Commands that none of it concerns, and why."""
 
 
