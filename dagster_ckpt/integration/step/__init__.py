@@ -7,7 +7,7 @@ Reading order
     already_live    a run beside a live one of the same stream
     run_mutex       streams of one run work one after another
     run_watch       whether Dagster still wants the run
-    parent_watch    a step must not outlive its run's worker
+    parent_watch    a step must not outlive its run's worker, or `dagster dev`
 
 Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`

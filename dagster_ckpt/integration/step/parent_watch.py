@@ -1,7 +1,12 @@
-"""A step in a child process must not outlive its Dagster run's worker.
+"""What a step must not outlive: its Dagster run's worker, and `dagster dev`.
 
 Dagster's multiprocess executor runs each step in a child. When the worker is killed, Dagster marks the run failed at
 once and the sensor relaunches the stream, while the child would run forever. The fence makes it harmless; this ends it.
+
+Ctrl-C in a terminal reaches the run workers of `dagster dev` too. Where only `dagster dev` is ended (by an IDE, by
+`kill`), its code server waits for its runs, and a stream would go on without Dagster for hours. So a step interrupts
+its process then, as Ctrl-C does: the epoch ends, the lease is closed, and the next start's sensor relaunches the
+stream. In all other deployments a stream outlives webserver, daemon and code server.
 """
 
 import ctypes
@@ -11,12 +16,25 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.protocol.lease import ProcessId
+from dagster_ckpt.storage.leases.process_identity import is_gone, process_of
 
 _LOG = logging.getLogger(__name__)
 
+_PROC = Path("/proc")
+
 _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
+
+_IN_DAGSTER_DEV = "DAGSTER_IS_DEV_CLI"
+"""Set by `dagster dev` for all that it starts. It is not in the environment that it was started with itself."""
+
+_END_MS_MAX = 60_000
+"""How long an interrupted step may take to end its epoch; then it is killed, and its lease shows a dead process."""
 
 
 class Parent(Protocol):
@@ -48,6 +66,46 @@ def die_with_parent(parent: Parent | None = None, die: Callable[[], None] = kill
     watch = threading.Thread(target=_watch, args=(parent, born_to, die), name="parent-watch", daemon=True)
     watch.start()
     return True
+
+
+def end_with_dagster_dev(clock: Clock) -> bool:
+    """From now on this process is interrupted when the `dagster dev` that it belongs to ends. False if there is none.
+
+    Looks every second. Only on Linux; elsewhere the process goes on, and the next start's sensor adopts its run.
+    """
+    dev = _dagster_dev()
+    if dev is None:
+        return False
+    _LOG.debug("the step ends with dagster dev. pid=%s", dev.pid)
+    threading.Thread(target=_interrupt_after, args=(dev, clock), name="dagster-dev-watch", daemon=True).start()
+    return True
+
+
+def _dagster_dev() -> ProcessId | None:
+    """The first process above this one that `dagster dev` has not started."""
+    if _IN_DAGSTER_DEV not in os.environ:
+        return None
+    try:
+        pid = os.getppid()
+        while pid > 1 and f"{_IN_DAGSTER_DEV}=".encode() in (_PROC / str(pid) / "environ").read_bytes():
+            pid = _parent_of(pid)
+        return process_of(pid) if pid > 1 else None
+    except OSError:
+        return None  # no such file system, a process that has just ended, or one of another user
+
+
+def _parent_of(pid: int) -> int:
+    """Field 4 of `/proc/<pid>/stat` (man 5 proc); the name before it may hold blanks and brackets."""
+    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _interrupt_after(dev: ProcessId, clock: Clock) -> None:
+    while not is_gone(dev):
+        clock.sleep_ms(round(_LOOK_S * 1000))
+    _LOG.warning("dagster dev has ended: its stream ends with it, and the next start continues it. pid=%s", dev.pid)
+    os.kill(os.getpid(), signal.SIGINT)
+    clock.sleep_ms(_END_MS_MAX)
+    kill_this_process()
 
 
 def _watch(parent: Parent, born_to: int, die: Callable[[], None]) -> None:

@@ -47,7 +47,7 @@ from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_s
 from dagster_ckpt.integration.step import awaited_input
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
-from dagster_ckpt.integration.step.parent_watch import die_with_parent
+from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
@@ -146,6 +146,7 @@ def _run_in_turn(
         choice = read_choice(op_config(context.run.run_config, op_name))
         mode = mode_of_run(choice.mode, streaming.options.mode, streams)
         step = StreamStep(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+        end_with_dagster_dev(step.clock)
         if not works_in_a_child(context):
             return _run(step, config, resources)
         die_with_parent()

@@ -11,7 +11,11 @@ _PROC = Path("/proc")
 
 def this_process() -> ProcessId:
     """The identity of the calling process."""
-    pid = os.getpid()
+    return process_of(os.getpid())
+
+
+def process_of(pid: int) -> ProcessId:
+    """The identity of a process of this host. Raises OSError for one that has ended, or is hidden from this user."""
     _, started_ticks = _state_and_start(pid)
     return ProcessId(socket.gethostname(), _boot(), _namespace(), pid, started_ticks)
 

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -6,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.integration.step.parent_watch import die_with_parent
+from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
+from tests.worlds.clock import StillClock
 
 FAMILY = """
 import multiprocessing, os, sys, time
-from dagster_ckpt.integration.step.parent_watch import die_with_parent
+from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
+from tests.worlds.clock import StillClock
 
 def child(pid_file):
     assert die_with_parent()
@@ -57,7 +60,8 @@ def test_a_process_that_multiprocessing_did_not_start_watches_no_parent() -> Non
 
 ORPHAN = """
 import os, sys, time
-from dagster_ckpt.integration.step.parent_watch import die_with_parent
+from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
+from tests.worlds.clock import StillClock
 
 class DeadSoon:
     joined = 0
@@ -74,3 +78,53 @@ time.sleep(60)
 
 def test_the_thread_alone_notices_a_dead_parent() -> None:
     assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=Path.cwd(), check=False, timeout=45).returncode == 3
+
+
+DEV = """
+import os, subprocess, sys, time
+os.environ["DAGSTER_IS_DEV_CLI"] = "1"
+subprocess.Popen([sys.executable, sys.argv[1], sys.argv[2]])
+time.sleep(60)
+"""
+
+CODE_SERVER = """
+import multiprocessing, os, signal, sys, time
+from pathlib import Path
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.integration.step.parent_watch import end_with_dagster_dev
+
+def worker(file):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert end_with_dagster_dev(SystemClock())
+    Path(file).write_text("works")
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        Path(file).write_text("interrupted")
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=worker, args=(sys.argv[1],))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_step_is_interrupted_when_dagster_dev_alone_is_ended(tmp_path: Path, how: signal.Signals) -> None:
+    dev_script, server_script, file = tmp_path / "dev.py", tmp_path / "server.py", tmp_path / "state"
+    dev_script.write_text(DEV)
+    server_script.write_text(CODE_SERVER)
+    environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_IS_DEV_CLI"}
+    with subprocess.Popen([sys.executable, dev_script, server_script, file], cwd=Path.cwd(), env=environment) as dev:
+        wait_until(lambda: file.exists() and file.read_text() == "works", "the step works")
+        dev.send_signal(how)
+        wait_until(lambda: file.read_text() == "interrupted", "the step is interrupted", seconds=20)
+
+
+def test_a_step_outside_dagster_dev_ends_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_IS_DEV_CLI", raising=False)
+    assert not end_with_dagster_dev(StillClock())
+    # Below a process that was itself started with the variable, up to the first of all, there is no dagster dev.
+    monkeypatch.setenv("DAGSTER_IS_DEV_CLI", "1")
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert not end_with_dagster_dev(StillClock())
