@@ -29,6 +29,7 @@ from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.recovery import sensor
 from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset, may_fence_tag
 from dagster_ckpt.integration.recovery.live_check import LiveReports
+from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
 from dagster_ckpt.integration.recovery.relaunch import Watched
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StatusReader, read_status
@@ -380,7 +381,10 @@ class _InstanceOfTick:
         self.dagster.declared_failed(run.run_id, self.began_ms)
         self.dagster.instance.report_run_failed(run, message)
 
-    def report_runless_asset_event(self, event: dg.AssetCheckEvaluation) -> None:
+    def report_runless_asset_event(self, event: dg.AssetCheckEvaluation | dg.AssetObservation) -> None:
+        if isinstance(event, dg.AssetObservation):
+            self.dagster.counts["changes reported"] += 1
+            return
         self.dagster.counts["checks failed"] += not event.passed
         self.dagster.instance.report_runless_asset_event(event)
 
@@ -423,7 +427,7 @@ class InTurn:
 def evaluate_the_sensor(world: "World", process: "Process") -> None:
     """The daemon: evaluates the product's sensor over and over, launches what it requests, then keeps its cursor."""
     dagster, clock, chance = world.dagster, world.clock_of(process), world.chance
-    status_reader, live_reports = StatusReader(clock), LiveReports()
+    status_reader, live_reports, change_watch = StatusReader(clock), LiveReports(), ChangeWatch()
     while True:
         clock.sleep_ms(TICK_MS)
         epochs = {stream.name: stream.oracle.counts["epoch"] for stream in world.all_streams}
@@ -431,7 +435,12 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
         instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
         context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log())
         result = sensor._evaluate(
-            cast(dg.SensorEvaluationContext, context), world.root_of(process), watched, status_reader, live_reports
+            cast(dg.SensorEvaluationContext, context),
+            world.root_of(process),
+            watched,
+            status_reader,
+            live_reports,
+            change_watch,
         )
         requests: Sequence[dg.RunRequest] = result.run_requests or ()
         for request in requests:

@@ -13,4 +13,5 @@ Reading order. A killed run is judged in `decision`.
     crash_loop_check  the asset check `no_crash_loop`
     sensor_check      the asset check `has_recovery_sensor`
     live_check        the asset check `is_live`
+    manual_changes    rollbacks, pins and other changes by hand, as events
 """

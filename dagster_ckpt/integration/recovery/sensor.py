@@ -40,12 +40,14 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
 )
 from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
 from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_look, live_state
+from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.recovery.sensor_check import STREAMS
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
 from dagster_ckpt.integration.recovery.stream_status import (
     StatusReader,
     StreamStatus,
+    chain_of,
     lease_view,
     read_start,
     start_view,
@@ -73,6 +75,7 @@ class Tick:
     unfinished: Sequence[dg.RunRecord]
     status_reader: StatusReader
     live_reports: LiveReports
+    change_watch: ChangeWatch
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def build_recovery_sensor(
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
-    status_reader, live_reports = StatusReader(own_clock), LiveReports()
+    status_reader, live_reports, change_watch = StatusReader(own_clock), LiveReports(), ChangeWatch()
 
     @dg.sensor(
         name=sensor_name or sensor_name_of(name),
@@ -126,7 +129,7 @@ def build_recovery_sensor(
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
     ) -> dg.SensorResult:
-        return _evaluate(context, checkpoints.address.open(), watched, status_reader, live_reports)
+        return _evaluate(context, checkpoints.address.open(), watched, status_reader, live_reports, change_watch)
 
     return streaming_recovery
 
@@ -151,6 +154,7 @@ def _evaluate(
     watched: Sequence[Watched],
     status_reader: StatusReader,
     live_reports: LiveReports,
+    change_watch: ChangeWatch,
 ) -> dg.SensorResult:
     memory = Memory.read(context.cursor, status_reader.clock.now_ms())
     instance = context.instance
@@ -162,19 +166,21 @@ def _evaluate(
         unfinished=unfinished_runs(instance),
         status_reader=status_reader,
         live_reports=live_reports,
+        change_watch=change_watch,
     )
     looks = _look_at_all(tick, watched, memory)
     requests, reasons = [], []
     for each in watched:
         stream = each.asset.stream
         try:
-            judged = _judge(tick, each, memory, looks[stream].result())
+            status, before = looks[stream].result(), memory.streams.get(stream)
+            judged = _judge(tick, each, memory, status)
         except Exception:
             # One stream that cannot be checked (its store does not answer, say) must not stop the others' recovery.
             context.log.exception("a stream could not be checked; the next tick tries again. stream=%s", stream)
             reasons.append(f"{stream}: could not be checked")
             continue
-        memory = judged.memory
+        memory = _report_changes(tick, each.asset, status, before, judged.memory)
         reasons.append(f"{stream}: {judged.reason}")
         if judged.request is not None:
             context.log.info("launching a Dagster run. stream=%s, reason=%s", stream, judged.reason)
@@ -216,6 +222,24 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
         request = run_request(watched, launch, run, case.status, tick.clock)
     return Judged(after, verdict.reason, request)
+
+
+def _report_changes(
+    tick: Tick, asset: StreamAsset, status: StreamStatus, before: LeaseSeen | None, memory: Memory
+) -> Memory:
+    """Put what people have changed in the store since the last tick into Dagster's history of the asset."""
+    seen = memory.streams[asset.stream]
+    try:
+        chain = chain_of(tick.store, asset.key, tick.clock)
+        look = tick.change_watch.look(chain, status, seen if before is None else before, seen)
+        for change in look.changes:
+            tick.context.instance.report_runless_asset_event(change.observation(asset.key))
+            tick.context.log.info("a stream was changed. stream=%s, change=%s", asset.stream, change.text)
+    except Exception:
+        # History only informs: it must not delay recovery.
+        tick.context.log.exception("changes of a stream could not be reported yet. stream=%s", asset.stream)
+        return memory
+    return memory.remember(asset.stream, look.seen)
 
 
 def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -> Case:

@@ -19,6 +19,7 @@ class LeaseSeen:
     """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
     `start` is the heartbeat of that run while it has not opened the stream: the run and the heartbeat's counter.
+    `version` is the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown.
     """
 
     term: int
@@ -28,6 +29,8 @@ class LeaseSeen:
     run_since_ms: int
     start: str = ""
     start_since_ms: int = 0
+    version: int = 0
+    pins_ms: int = 0
 
     @property
     def lease(self) -> Watch:
@@ -71,4 +74,5 @@ class Memory:
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
         same_start = before is not None and before.start == start
         start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
-        return LeaseSeen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms)
+        reported = (0, 0) if before is None else (before.version, before.pins_ms)
+        return LeaseSeen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms, *reported)

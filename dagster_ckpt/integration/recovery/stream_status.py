@@ -9,7 +9,7 @@ further manifests and a grace period. So a stream is read in full at least every
 acts on what it remembers, it reads in full again.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import dagster as dg
 
@@ -48,12 +48,13 @@ _NO_WRITER = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
 class StreamStatus:
     """The newest manifest (None: the stream was never opened) and the lease of its term (None: it has none).
 
-    `remembered`: only manifests after the remembered one were requested.
+    `remembered`: only manifests after the remembered one were requested; `walked` are those that were read.
     """
 
     newest: Manifest | None
     lease: Lease | None
     remembered: bool = False
+    walked: tuple[Manifest, ...] = ()
 
     @property
     def epoch(self) -> Epoch:
@@ -123,13 +124,18 @@ class StatusReader:
             status = _look_on(store, key, self.clock, last)
         if status is None:
             full_ms, status = now_ms, read_status(store, key, self.clock, before)
-        self._seen[name] = full_ms, status
+        self._seen[name] = full_ms, replace(status, walked=())
         return status
 
     def read_status_in_full(self, store: ObjectStore, key: dg.AssetKey, before: LeaseSeen | None) -> StreamStatus:
         """The status now, without what was remembered."""
         self._seen.pop(_place(store, key), None)
         return self.read_status(store, key, before)
+
+
+def chain_of(store: ObjectStore, key: dg.AssetKey, clock: Clock) -> ManifestChain:
+    """The stream's manifests, with a tick's patience."""
+    return ManifestChain(folder_store(store, folder_of(key.path)), clock, _PATIENCE)
 
 
 def read_start(store: ObjectStore, key: dg.AssetKey, run_id: str) -> Lease | None:
@@ -160,6 +166,7 @@ def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamSta
         return None
     folder = folder_store(store, folder_of(key.path))
     chain = ManifestChain(folder, clock, _PATIENCE)
+    walked: list[Manifest] = []
     for _ in range(_STEPS_MAX):
         try:
             following = chain.find(Version(newest.version + 1))
@@ -167,8 +174,10 @@ def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamSta
             return None
         if following is None:
             closed = last.lease is not None and last.lease.term == newest.term and last.lease.closed is not None
-            return StreamStatus(newest, last.lease if closed else read_lease(folder, newest.term), remembered=True)
+            lease = last.lease if closed else read_lease(folder, newest.term)
+            return StreamStatus(newest, lease, remembered=True, walked=tuple(walked))
         newest = following
+        walked.append(following)
     return None
 
 

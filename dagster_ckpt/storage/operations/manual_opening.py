@@ -8,6 +8,7 @@ from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
+ROLLBACK = "rollback"
 LEASE_TIMEOUT_MS = 30_000
 """How long to wait for a writer without a readable lease. A lease names its time-out."""
 
@@ -24,6 +25,11 @@ def opening_by_hand(chain: ManifestChain, newest: Manifest, what_for: str, take_
         lease_timeout_ms=LEASE_TIMEOUT_MS,
         take_over=take_over,
     )
+
+
+def is_by_hand(root_run: str) -> bool:
+    """Whether a rollback was requested by hand; if not, `root_run` is the root Dagster run that requested it."""
+    return root_run.startswith(f"{ROLLBACK}-")
 
 
 def close_by_hand(store: ObjectStore, manifest: Manifest, why: str) -> None:

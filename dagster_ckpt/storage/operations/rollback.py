@@ -7,7 +7,7 @@ from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.operations.manual_opening import close_by_hand, opening_by_hand
+from dagster_ckpt.storage.operations.manual_opening import ROLLBACK, close_by_hand, opening_by_hand
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
 from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
 
@@ -23,7 +23,7 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     assert end is not None, "the stream exists"
     newest = known(end)
     opening = replace(
-        opening_by_hand(chain, newest, "rollback", take_over),
+        opening_by_hand(chain, newest, ROLLBACK, take_over),
         pipeline=_pipeline_at(chain, newest, epoch),
         from_epoch=epoch,
     )
