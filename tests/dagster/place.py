@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,19 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
+from dagster_ckpt.integration.step.event_totals import Totals
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from tests.spark.input_files import drop
 
 LABELS = {
     "epoch",
     "rows_in",
     "rows_out",
+    "epochs",
+    "rows_in_total",
+    "rows_out_total",
+    "late_rows_total",
+    "epochs_total",
     "rows_per_second",
     "epoch_milliseconds",
     "commit_milliseconds",
@@ -133,6 +140,13 @@ class Place:
         """What Dagster heard, oldest first."""
         records = self.instance.fetch_materializations(dg.AssetKey(name), limit=1000).records
         return [record.asset_materialization for record in reversed(records) if record.asset_materialization]
+
+
+def add_up(events: list[dg.AssetMaterialization], manifest: Manifest) -> bool:
+    """Whether the events of a stream, which are all there are, add up to its totals at this manifest."""
+    labels = ("rows_in", "rows_out", "late_rows", "epochs")
+    sums = [sum(int(str(event.metadata[label].value)) for event in events) for label in labels]
+    return tuple(sums) == astuple(Totals.of(manifest))
 
 
 class Beside:

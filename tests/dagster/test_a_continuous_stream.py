@@ -10,7 +10,7 @@ from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
-from tests.dagster.place import Place, failure_of, until
+from tests.dagster.place import Place, add_up, failure_of, until
 
 
 def closed_because(place: Place) -> str | None:
@@ -62,6 +62,7 @@ def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(pl
     assert versions[-1] == f"counts@{newest}"
     assert len(versions) in {2, 3}
     assert versions[0] != versions[-1]
+    assert add_up(place.events(), place.history().manifest())
 
 
 def test_run_for_ends_it_cleanly(place: Place) -> None:

@@ -17,7 +17,7 @@ from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from tests.dagster.loadable_jobs import PLACE, a_stream_of_two_instances, one_stream
-from tests.dagster.place import Place, failure_of, until
+from tests.dagster.place import Place, add_up, failure_of, until
 
 CONTINUOUS = {"ops": {"counts": {"config": {"mode": "continuous"}}}}
 
@@ -161,6 +161,7 @@ def test_from_epoch_rolls_back_once_although_the_step_is_tried_again(place: Plac
     assert place.table() == {"a": (3, 114)}
     newest = place.history().manifest()
     assert newest.rollbacks == (result.run_id,)
+    assert add_up(place.events(), newest)
     [left_behind] = newest.abandoned
     assert left_behind.first <= wrong <= left_behind.last
     # Another Dagster run that asks for the same is another wish.

@@ -11,7 +11,7 @@ from dagster_pyspark import PySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, EpochIOManager, Stream, streaming_asset
-from tests.dagster.place import LABELS, Place, failure_of
+from tests.dagster.place import LABELS, Place, add_up, failure_of
 
 
 def test_two_batches_are_two_epochs_and_an_asset_downstream_is_executed_and_reads_them(place: Place) -> None:
@@ -106,13 +106,15 @@ def test_missing_input_folder_is_named_with_the_asset(place: Place) -> None:
     assert failure.strip().endswith(f"asset=counts, path={place.folder / 'nowhere'}")
 
 
-def test_a_run_that_finds_nothing_new_repeats_the_newest_epoch(place: Place) -> None:
+def test_a_run_that_finds_nothing_new_reports_no_epoch_twice(place: Place) -> None:
     counts = place.counts()
     place.drop(("a", 1))
     for _ in range(2):
         assert place.run(counts).success
     first, second = place.events()
-    assert first.metadata == second.metadata
+    assert (first.metadata["rows_in"].value, second.metadata["rows_in"].value) == (1, 0)
+    assert add_up([first, second], place.history().manifest())
+    assert (first.tags or {})["dagster/data_version"] == (second.tags or {})["dagster/data_version"]
     assert place.epochs() == 1
 
 

@@ -11,6 +11,7 @@ Reading order
 
 Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
+    event_totals    what the events of a stream add up to
     epoch_metadata  an epoch as Dagster metadata
     table_metadata  the stream's table as Dagster metadata
     awaited_input   what a stream without an epoch waits for

@@ -1,57 +1,52 @@
 """An epoch as Dagster metadata: always the same labels, because each number is a plot in Dagster's UI."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
 from dagster_ckpt.history.info.epoch_info import most_runs
+from dagster_ckpt.integration.step.event_totals import NO_WORK, Totals, Work
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
 Metadata = dict[str, dg.MetadataValue[Any]]
 
-_PACE_LABELS = ("rows_per_second", "commit_milliseconds", "lag_seconds")
 
+def epoch_metadata(manifest: Manifest, work: Work = NO_WORK, before: Totals | None = None) -> Metadata:
+    """The event of the epoch that the manifest shows: what happened since the last event, and how the stream is now.
 
-def pace_of(reported: Mapping[str, dg.MetadataValue[Any]], manifest: Manifest) -> Metadata:
-    """The part of this epoch's earlier metadata that the manifest does not have: its speeds and counters."""
-    labels = (*_PACE_LABELS, *counters_of(manifest.pipeline))
-    return {label: reported[label] for label in labels if label in reported}
-
-
-def epoch_metadata(manifest: Manifest, committed: CommittedEpoch | None = None) -> Metadata:
-    """The epoch that the manifest shows; `committed` adds speeds and counters, which are 0 without it.
-
-    State rows, state bytes, row count and runs (of the shard that has the most) are those of the whole stream at it.
-    The row count is absent where it is unknown. An interval of 0: each micro-batch is an epoch. The order is the one in
-    which Dagster lists them on an event: what tells first whether the stream keeps up, then what explains it. (Its
-    Plots page sorts them by name.)
+    `work` is how the epochs since then went, as far as this step committed them; `before` are the totals of that event.
+    Without `before` the difference is to the totals before `work`; without both, nothing happened. State rows, state
+    bytes, row count and runs (of the shard that has the most) are those of the whole stream at the epoch. The row count
+    is absent where it is unknown. An interval of 0: each micro-batch is an epoch. The order is the one in which Dagster
+    lists them on an event: what tells first whether the stream keeps up, then what explains it. (Its Plots page sorts
+    them by name.)
     """
-    statistics = manifest.statistics
-    counters = {} if committed is None else committed.counters
+    statistics, totals = manifest.statistics, Totals.of(manifest)
+    since = totals.since(before or work.began or totals)
     numbers: dict[str, int | float] = {
-        "rows_per_second": 0.0 if committed is None else round(committed.rows_per_second, 1),
-        "lag_seconds": 0.0 if committed is None else committed.lag_seconds,
-        "epoch_milliseconds": statistics.epoch_ms,
+        "rows_per_second": round(work.rows_per_second, 1),
+        "lag_seconds": work.lag_seconds,
+        "epoch_milliseconds": work.slowest_ms,
         "state_rows": statistics.state_rows,
         "state_bytes": statistics.state_bytes,
-        "late_rows": statistics.late_rows,
+        "late_rows": since.late_rows,
         "epoch": manifest.epoch,
-        "rows_in": statistics.rows_in,
-        "rows_out": statistics.rows_out,
+        "rows_in": since.rows_in,
+        "rows_out": since.rows_out,
+        "epochs": since.epochs,
+        **totals.labels(),
         **({} if manifest.table_rows is None else {"dagster/row_count": manifest.table_rows}),
-        "commit_milliseconds": 0 if committed is None else committed.commit_ms,
+        "commit_milliseconds": work.commit_ms,
         "runs": most_runs(manifest),
-        "merged_rows": statistics.merged_rows,
-        "stall_milliseconds": statistics.stall_ms,
+        "merged_rows": work.merged_rows,
+        "stall_milliseconds": work.stall_ms,
         "checkpoint_interval_seconds": (manifest.checkpoint_interval_ms or 0) / 1_000,
         **_consumed(manifest),
-        **{name: counters.get(name, 0) for name in counters_of(manifest.pipeline)},
+        **{name: work.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
     }
     metadata: Metadata = {
         label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)

@@ -47,6 +47,7 @@ from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_s
 from dagster_ckpt.integration.step import awaited_input
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.integration.step.event_totals import Reported, reported
 from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
@@ -104,6 +105,10 @@ class StreamStep:
     def read_status(self) -> StreamStatus:
         """The stream's status in the store now."""
         return read_status(self.coordinator.address.open(), self.key, self.clock, None)
+
+    def reported(self) -> Reported | None:
+        """What Dagster's events have reported of the stream."""
+        return reported(self.context.instance, self.key)
 
     def may_report(self, manifest: Manifest) -> bool:
         """Whether no other Dagster run has opened the stream since this one committed that manifest.
@@ -251,7 +256,9 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
     table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream), inputs)
-    event_log = EventLog(step.key, step.stream_name, step.code_version, log_event, step.may_report, table)
+    event_log = EventLog(
+        step.key, step.stream_name, step.code_version, log_event, step.may_report, step.reported, table
+    )
     events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
@@ -260,6 +267,7 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
 
     def opened(manifest: Manifest) -> None:
         on_open()
+        events.opened(manifest)
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
         if manifest.epoch == EMPTY:
@@ -289,7 +297,7 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
     events.finish()
     newest = _newest(step, result.manifest)
     ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
-    shown = final_result(context.instance, step.key, step.stream_name, newest, events.newest, table)
+    shown = final_result(context.instance, step.key, step.stream_name, newest, events.work, table)
     return shown._replace(check_results=[*(shown.check_results or ()), ended])
 
 

@@ -1,7 +1,8 @@
 """The events of a stream at work: its newest epoch, at most every `event_interval`, without slowing the stream.
 
 The newest epoch's event is held back, because the step's result will report it; the one before is logged instead. When
-a stream goes quiet, the held event is logged, so Dagster's UI is never much more than one interval behind. The first
+a stream goes quiet, the held event is logged, so Dagster's UI is never much more than one interval behind. An event
+reports what happened since the last one; an epoch that moved the watermark alone waits for the next event. The first
 epoch also passes the stream's check, at once: it shows there that a crash loop has ended.
 
 The step ends with exactly one `MaterializeResult`, with the newest epoch. Without a result, Dagster would skip what is
@@ -19,7 +20,8 @@ import dagster as dg
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
-from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, pace_of
+from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
+from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -42,7 +44,7 @@ class EventLog:
     """Where events go: their asset, what Dagster shows of its table, and Dagster's `log_event`.
 
     `may_report` is whether the writer of an epoch is still the stream's: a fenced one must not report. It is called
-    right before each event.
+    right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.reported`).
     """
 
     asset_key: dg.AssetKey
@@ -50,17 +52,18 @@ class EventLog:
     code_version: str | None
     log_event: Callable[[Event], None]
     may_report: Callable[[Manifest], bool]
+    reported: Callable[[], Reported | None]
     table: TableMetadata = COLUMNS_ALONE
 
-    def materialization(self, committed: CommittedEpoch) -> dg.AssetMaterialization:
+    def materialization(self, manifest: Manifest, work: Work, before: Totals | None) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster puts on a result with a data version."""
         tags = {
-            "dagster/data_version": data_version(self.stream, committed.manifest),
+            "dagster/data_version": data_version(self.stream, manifest),
             "dagster/data_version_is_user_provided": "true",
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(committed.manifest, committed) | self.table.of_event(committed.manifest)
+        metadata = epoch_metadata(manifest, work, before) | self.table.of_event(manifest)
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
 
 
@@ -75,16 +78,22 @@ class EpochEvents:
         self._interval_ms = interval_ms
         self._clock = clock
         self._lock = threading.Lock()
-        self._newest: CommittedEpoch | None = None
+        self._newest: Manifest | None = None
         self._newest_is_logged = False
+        self._read_to: tuple[str | None, ...] = ()
+        self._work = NO_WORK
         self._newest_since_ms = 0
         self._next_ms: int | None = None
         self._late_rows_logged = 0
 
     @property
-    def newest(self) -> CommittedEpoch | None:
-        """The newest epoch committed in this step."""
-        return self._newest
+    def work(self) -> Work:
+        """How the epochs went that this step has committed and not reported."""
+        return self._work
+
+    def opened(self, manifest: Manifest) -> None:
+        """The stream is open, at this manifest."""
+        self._read_to = _read_to(manifest)
 
     def report(self, manifest: Manifest, event: Event) -> None:
         """Log one more event, about the stream at this manifest."""
@@ -94,14 +103,16 @@ class EpochEvents:
     def committed(self, committed: CommittedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if it is due."""
         with self._lock:
-            now_ms = self._clock.monotonic_ms()
+            now_ms, manifest = self._clock.monotonic_ms(), committed.manifest
             if self._newest is None:
-                manifest = committed.manifest
                 self._send(manifest, evaluation_passed(self._event_log.asset_key, manifest.epoch))
-            held = None if self._newest_is_logged else self._newest
-            self._newest, self._newest_is_logged, self._newest_since_ms = committed, False, self._clock.monotonic_ms()
-            if held is not None and self._is_due(now_ms):
-                self._log(held)
+            held, work = None if self._newest_is_logged else self._newest, self._work
+            self._newest, self._newest_is_logged, self._work = manifest, False, work.plus(committed)
+            if held is not None and not _has_news(held, manifest):
+                return  # one event for both
+            self._newest_since_ms = self._clock.monotonic_ms()
+            if held is not None and self._is_due(now_ms) and self._log(held, work):
+                self._work = NO_WORK.plus(committed)
 
     def idle(self) -> None:
         """The stream is idle: log the held event once it was held for the whole interval."""
@@ -118,7 +129,8 @@ class EpochEvents:
     def _flush(self) -> None:
         if self._newest is not None and not self._newest_is_logged:
             self._newest_is_logged = True
-            self._log(self._newest)
+            if self._log(self._newest, self._work):
+                self._work = NO_WORK
 
     def finish(self) -> None:
         """The step ends with a result that carries the newest epoch, but not its late rows: those are reported here."""
@@ -126,29 +138,54 @@ class EpochEvents:
             if self._newest is not None:
                 self._log_late_rows(self._newest)
 
-    def _log_late_rows(self, committed: CommittedEpoch) -> bool:
+    def _log_late_rows(self, manifest: Manifest) -> bool:
         logged = True
-        for late in late_materializations(self._event_log.asset_key, committed.manifest, self._late_rows_logged):
-            logged = self._send(committed.manifest, late) and logged
-        self._late_rows_logged = committed.manifest.statistics.total_late_rows
+        for late in late_materializations(self._event_log.asset_key, manifest, self._late_rows_logged):
+            logged = self._send(manifest, late) and logged
+        self._late_rows_logged = manifest.statistics.total_late_rows
         return logged
 
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms
 
-    def _log(self, committed: CommittedEpoch) -> None:
+    def _log(self, manifest: Manifest, work: Work) -> bool:
+        """Log the event of this epoch and of those before it, if there is news; `work` are those of this step.
+
+        Returns whether all of it is reported: in an event that Dagster has stored, or by another writer.
+        """
         began_ms = self._clock.monotonic_ms()
-        logged = self._send(committed.manifest, self._event_log.materialization(committed))
-        logged = self._log_late_rows(committed) and logged
+        is_reported = True
+
+        def event() -> dg.AssetMaterialization | None:
+            nonlocal is_reported
+            before = self._event_log.reported()
+            if before == Reported.of(manifest):
+                return None  # by a try that was not answered
+            totals = work.began if before is None else before.totals
+            no_rows = totals is not None and totals.rows == Totals.of(manifest).rows
+            is_reported = not no_rows or self._read_to != _read_to(manifest)
+            return self._event_log.materialization(manifest, work, totals) if is_reported else None
+
+        logged = self._try(manifest, event)
+        logged = self._log_late_rows(manifest) and logged
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if logged else max(self._interval_ms, REST * cost_ms))
+        if logged and is_reported:
+            self._read_to = _read_to(manifest)
+        return logged and is_reported
 
     def _send(self, manifest: Manifest, event: Event) -> bool:
-        """Whether the event is done: Dagster stored it, or another writer reports instead."""
+        return self._try(manifest, lambda: event)
+
+    def _try(self, manifest: Manifest, make: Callable[[], Event | None]) -> bool:
+        """Whether the event is done: Dagster stored it, or another writer reports instead.
+
+        `make` is called for each try; None: there is nothing to log.
+        """
         for trial in range(1, TRIES + 1):
             began_ms = self._clock.monotonic_ms()
             try:
-                if self._event_log.may_report(manifest):
+                if self._event_log.may_report(manifest) and (event := make()) is not None:
                     self._event_log.log_event(event)
                 return True
             except Exception as error:  # noqa: BLE001 (events only inform: the epoch is safe either way)
@@ -169,28 +206,24 @@ def final_result(
     key: dg.AssetKey,
     stream: str,
     manifest: Manifest,
-    committed: CommittedEpoch | None,
+    work: Work,
     table: TableMetadata = COLUMNS_ALONE,
 ) -> dg.MaterializeResult[Any]:
-    """The newest epoch's numbers. `committed` is the newest epoch that this step committed; None if it made none."""
-    version = data_version(stream, manifest)
-    if committed is not None and committed.manifest.epoch == manifest.epoch:
-        metadata = epoch_metadata(manifest, committed)
-    else:
-        # Not the event's: it may be of an earlier release, which had fewer labels.
-        metadata = epoch_metadata(manifest) | pace_of(_reported_before(instance, key, version), manifest)
+    """What happened since the last event, at the newest epoch. `work` is what the step did and did not report."""
+    before = reported(instance, key)
+    metadata = epoch_metadata(manifest, work, None if before is None else before.totals)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata | table.of_result(manifest),
-        data_version=dg.DataVersion(version),
+        data_version=dg.DataVersion(data_version(stream, manifest)),
         check_results=[result_passed(key, manifest.epoch)],
     )
 
 
-def _reported_before(instance: dg.DagsterInstance, key: dg.AssetKey, version: str) -> Metadata:
-    """The metadata that an earlier Dagster run reported for this epoch, if any: the manifest has no speeds."""
-    entry = instance.get_latest_materialization_event(key)
-    event = None if entry is None else entry.asset_materialization
-    if event is None or (event.tags or {}).get("dagster/data_version") != version:
-        return {}
-    return dict(event.metadata)
+def _has_news(before: Manifest, after: Manifest) -> bool:
+    """Whether more changed than the watermark."""
+    return Totals.of(before).rows != Totals.of(after).rows or _read_to(before) != _read_to(after)
+
+
+def _read_to(manifest: Manifest) -> tuple[str | None, ...]:
+    return tuple(position.current for position in manifest.sources)

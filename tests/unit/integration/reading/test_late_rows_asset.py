@@ -10,6 +10,7 @@ from dagster_ckpt import Stream, late_rows, streaming_asset
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, stream_of_late_key
+from dagster_ckpt.integration.step.event_totals import NOTHING
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
@@ -57,7 +58,7 @@ def keeping(epoch: int, total_late_rows: int) -> Manifest:
         epoch=Epoch(epoch),
         pipeline=replace(PIPELINE, tables=tables, inputs=(SOURCE,)),
         runs={tables[0].name: ((), (), (), ())},
-        statistics=Statistics(total_late_rows=total_late_rows),
+        statistics=Statistics(total_rows_in=epoch, total_late_rows=total_late_rows),
     )
 
 
@@ -69,7 +70,9 @@ def test_dagster_hears_of_late_rows_when_there_are_more_of_them() -> None:
             total = event.metadata.get("total_late_rows")
             heard.append((event.asset_key.path[-1], total and total.value))
 
-    events = EpochEvents(EventLog(KEY, "flights/delays", None, listen, lambda manifest: True), 0, StillClock())
+    events = EpochEvents(
+        EventLog(KEY, "flights/delays", None, listen, lambda manifest: True, lambda: NOTHING), 0, StillClock()
+    )
     for epoch, total in [(2, 0), (3, 5), (4, 5), (5, 7)]:
         events.committed(CommittedEpoch(keeping(epoch, total), 0, 0, 0.0, 0.0, {}))
     # The newest epoch's own event is the result's; what came too late is told here.

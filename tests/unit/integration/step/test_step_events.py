@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
+from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
+from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Totals
 from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
@@ -42,7 +44,14 @@ NUMBERS = {
     "checkpoint_interval_seconds",
     "dagster/row_count",
     "keys_touched",
+    "epochs",
+    "rows_in_total",
+    "rows_out_total",
+    "late_rows_total",
+    "epochs_total",
 }
+SINCE = ("rows_in", "rows_out", "late_rows", "epochs")
+TOTALS = tuple(f"{label}_total" for label in SINCE)
 
 
 class Listener:
@@ -52,6 +61,7 @@ class Listener:
         self.deaf = deaf
         self.tries = 0
         self.heard: list[object] = []
+        self.rows_in: list[object] = []
         self.passed: list[object] = []
 
     def __call__(self, event: Event) -> None:
@@ -64,15 +74,28 @@ class Listener:
         if self.tries <= self.deaf:
             raise OSError("database is locked")
         self.heard.append(event.metadata["epoch"].value)
+        self.rows_in.append(event.metadata["rows_in"].value)
 
 
 def committed(epoch: int) -> CommittedEpoch:
-    manifest = a_manifest(epoch=Epoch(epoch), version=Version(epoch))
+    did = Statistics(10, 5, epoch_ms=40, total_rows_in=10 * epoch, total_rows_out=5 * epoch, total_epochs=epoch)
+    manifest = a_manifest(epoch=Epoch(epoch), version=Version(epoch), statistics=did)
     return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, rows_per_second=10.5, lag_seconds=0.5, counters={})
 
 
+def event_of(epoch: CommittedEpoch, code_version: str | None = None) -> dg.AssetMaterialization:
+    event_log = EventLog(KEY, "delays", code_version, Listener(), lambda manifest: True, lambda: NOTHING)
+    return event_log.materialization(epoch.manifest, NO_WORK.plus(epoch), None)
+
+
+def numbers_of(metadata: Any, *labels: str) -> list[object]:
+    return [metadata[label].value for label in labels]
+
+
 def events_for(listener: Listener, clock: StillClock, interval_s: int = 30) -> EpochEvents:
-    return EpochEvents(EventLog(KEY, "delays", "7", listener, lambda manifest: True), interval_s * 1000, clock)
+    return EpochEvents(
+        EventLog(KEY, "delays", "7", listener, lambda manifest: True, lambda: NOTHING), interval_s * 1000, clock
+    )
 
 
 def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_held_back() -> None:
@@ -82,7 +105,7 @@ def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_
         events.committed(committed(epoch))
         clock.sleep_ms(10_000)
     assert listener.heard == [1, 4, 7]
-    assert events.newest == committed(10)
+    assert events.work.began == Totals.of(committed(7).manifest)
 
 
 def test_a_quiet_stream_logs_its_newest_epoch_after_one_interval_and_only_once() -> None:
@@ -139,7 +162,9 @@ def test_a_locked_database_costs_the_stream_a_twentieth_of_its_time() -> None:
             raise OSError("database is locked")
         listener(event)
 
-    events = EpochEvents(EventLog(KEY, "delays", "7", waits_and_gives_up, lambda manifest: True), 2_000, clock)
+    events = EpochEvents(
+        EventLog(KEY, "delays", "7", waits_and_gives_up, lambda manifest: True, lambda: NOTHING), 2_000, clock
+    )
     began_ms = clock.monotonic_ms()
     for epoch in range(1, 3_600):
         events.committed(committed(epoch))
@@ -157,7 +182,9 @@ def test_a_locked_database_costs_the_stream_a_twentieth_of_its_time() -> None:
 
 def test_a_fenced_writer_reports_nothing() -> None:
     listener = Listener()
-    events = EpochEvents(EventLog(KEY, "delays", None, listener, lambda manifest: False), 1, StillClock())
+    events = EpochEvents(
+        EventLog(KEY, "delays", None, listener, lambda manifest: False, lambda: NOTHING), 1, StillClock()
+    )
     events.committed(committed(1))
     events.flush()
     assert (listener.tries, listener.passed) == (0, [])
@@ -171,7 +198,7 @@ def test_a_writer_fenced_between_two_events_reports_no_more_and_each_check_is_fo
         return not fenced
 
     clock = StillClock()
-    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report), 1_000, clock)
+    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report, lambda: NOTHING), 1_000, clock)
     events.committed(committed(1))
     clock.sleep_ms(1_000)
     events.committed(committed(2))
@@ -220,7 +247,7 @@ def test_a_store_that_does_not_answer_is_asked_again_and_never_fails_the_stream(
             raise StoreUnavailableError("later")
         return True
 
-    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report), 1_000, StillClock())
+    events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report, lambda: NOTHING), 1_000, StillClock())
     events.committed(committed(1))
     assert listener.passed == [1]
 
@@ -232,20 +259,22 @@ def test_an_interruption_while_an_event_is_logged_is_not_swallowed() -> None:
         if isinstance(event, dg.AssetMaterialization):
             raise Interruption
 
-    events = EpochEvents(EventLog(KEY, "delays", None, interrupted, lambda manifest: True), 1, StillClock())
+    events = EpochEvents(
+        EventLog(KEY, "delays", None, interrupted, lambda manifest: True, lambda: NOTHING), 1, StillClock()
+    )
     events.committed(committed(1))
     with pytest.raises(Interruption):
         events.flush()
 
 
 def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
-    event = EventLog(KEY, "delays", "7", Listener(), lambda manifest: True).materialization(committed(4))
+    event = event_of(committed(4), "7")
     assert event.tags == {
         "dagster/data_version": "delays@4",
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": "7",
     }
-    without = EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
+    without = event_of(committed(4))
     assert "dagster/code_version" not in (without.tags or {})
 
 
@@ -283,41 +312,50 @@ def test_source_positions_are_json_with_how_many_files_were_seen() -> None:
 
 def test_the_result_is_the_epoch_that_the_step_committed() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    result = final_result(instance, KEY, "delays", committed(4).manifest, committed(4))
-    assert result.metadata is not None
-    assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
+    result = final_result(instance, KEY, "delays", committed(4).manifest, NO_WORK.plus(committed(4)))
+    assert numbers_of(result.metadata, "rows_per_second", *SINCE, *TOTALS) == [250, 40, 20, 0, 4, 40, 20, 0, 4]
     assert result.data_version == dg.DataVersion("delays@4")
     [check] = result.check_results or []
     assert (check.check_name, check.passed, check.metadata["last_epoch"].value) == (CHECK, True, 4)
 
 
-def test_a_step_that_committed_nothing_repeats_the_metadata_of_the_newest_epoch() -> None:
+def test_a_step_without_news_reports_no_epoch_twice() -> None:
     instance = dg.DagsterInstance.ephemeral()
-    instance.report_runless_asset_event(
-        EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
-    )
-    for before in (None, committed(3)):
-        result = final_result(instance, KEY, "delays", committed(4).manifest, before)
-        assert result.metadata is not None
-        assert result.metadata["rows_per_second"].value == 10.5  # type: ignore[union-attr]
-    unsaid = final_result(instance, KEY, "delays", committed(5).manifest, None)
-    assert unsaid.metadata is not None
-    assert set(unsaid.metadata) == {*NUMBERS, "source_positions", "slowest_shards", "dagster/column_schema"}
-    assert data_version("delays", committed(5).manifest) == "delays@5"
+    instance.report_runless_asset_event(event_of(committed(4)))
+    result = final_result(instance, KEY, "delays", committed(4).manifest, NO_WORK)
+    assert numbers_of(result.metadata, *SINCE, "rows_per_second", "epoch_milliseconds") == [0, 0, 0, 0, 0, 0]
+    assert numbers_of(result.metadata, *TOTALS) == [40, 20, 0, 4]
+    assert result.data_version == dg.DataVersion("delays@4")
+    assert set(result.metadata or {}) == {*NUMBERS, "source_positions", "slowest_shards", "dagster/column_schema"}
 
 
-def test_metadata_of_an_earlier_release_is_kept_only_where_the_manifest_lacks_it() -> None:
-    instance = dg.DagsterInstance.ephemeral()
-    said = EventLog(KEY, "delays", None, Listener(), lambda manifest: True).materialization(committed(4))
-    metadata = {label: value for label, value in said.metadata.items() if label not in {"runs", "stall_milliseconds"}}
-    wrong = {"rows_in": dg.MetadataValue.int(-1), "of_long_ago": dg.MetadataValue.int(1)}
-    old = dg.AssetMaterialization(asset_key=KEY, metadata={**metadata, **wrong}, tags=said.tags)
-    instance.report_runless_asset_event(old)
-    assert final_result(instance, KEY, "delays", committed(4).manifest, None).metadata == said.metadata
+def test_an_event_reports_how_all_epochs_since_the_last_one_went() -> None:
+    first, slow = committed(1), committed(2)
+    did = replace(slow.manifest.statistics, epoch_ms=900, merged_rows=7, stall_ms=3)
+    slow = replace(slow, manifest=replace(slow.manifest, statistics=did), epoch_ms=960, counters={"keys_touched": 4})
+    work = NO_WORK.plus(slow).plus(replace(committed(3), counters={"keys_touched": 5}))
+    metadata = epoch_metadata(committed(3).manifest, work, Totals.of(first.manifest))
+    assert numbers_of(metadata, *SINCE) == [20, 10, 0, 2]
+    labels = ("rows_per_second", "epoch_milliseconds", "merged_rows", "stall_milliseconds", "keys_touched")
+    assert numbers_of(metadata, *labels) == [20, 900, 7, 3, 9]
+    assert numbers_of(epoch_metadata(committed(3).manifest, work), *SINCE) == [20, 10, 0, 2], "nothing known before"
+
+
+def test_an_epoch_of_the_watermark_alone_waits_for_the_next_event() -> None:
+    clock, listener = StillClock(), Listener()
+    events = events_for(listener, clock)
+    one, two = committed(1), committed(2)
+    did = replace(one.manifest.statistics, rows_in=0, rows_out=0, total_epochs=2)
+    events.committed(one)
+    events.committed(replace(two, manifest=replace(two.manifest, statistics=did)))
+    assert listener.heard == [], "one event for both"
+    clock.sleep_ms(30_000)
+    events.idle()
+    assert (listener.heard, listener.rows_in) == ([2], [10])
 
 
 def test_epoch_metadata_lists_first_what_shows_whether_a_stream_keeps_up() -> None:
-    first = list(epoch_metadata(a_manifest(), committed(1)))[:6]
+    first = list(epoch_metadata(a_manifest()))[:6]
     assert first == [
         "rows_per_second",
         "lag_seconds",

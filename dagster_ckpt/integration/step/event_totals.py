@@ -1,0 +1,130 @@
+"""What the events of a stream add up to: each has running totals, and their difference to those of the event before.
+
+The event before is the newest that Dagster has stored, whatever Dagster run logged it. So the sum over all events is
+the total of the newest one: a crash between a commit and its event is made up for by the next event, and an event whose
+storing was not confirmed is not repeated. A rollback takes totals back: the next difference may be negative.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass, field, replace
+from typing import Self
+
+import dagster as dg
+
+from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+
+_EVENTS_MAX = 100
+"""How many events are searched for the newest with totals: people can report events without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Since the stream began, or the difference of two such totals. The names are labels of events."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    epochs: int = 0
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """The stream's totals at the manifest's epoch."""
+        counts = manifest.statistics
+        return cls(counts.total_rows_in, counts.total_rows_out, counts.total_late_rows, counts.total_epochs)
+
+    def since(self, before: "Totals") -> "Totals":
+        """What these totals have more than those."""
+        return Totals(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """The totals of rows alone."""
+        return self.rows_in, self.rows_out, self.late_rows
+
+    def labels(self) -> dict[str, int]:
+        """The totals by their labels."""
+        return {f"{name}_total": number for name, number in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What Dagster's events have reported of a stream: the epoch of the newest one, and its totals."""
+
+    epoch: Epoch
+    totals: Totals
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """What is reported after an event of the manifest's epoch."""
+        return cls(manifest.epoch, Totals.of(manifest))
+
+
+NOTHING = Reported(EMPTY, Totals())
+
+
+def reported(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | None:
+    """What Dagster has stored of this stream. None: only events without totals, as earlier releases logged them."""
+    newest = instance.get_latest_materialization_event(key)
+    if newest is None:
+        return NOTHING
+    found = _read(newest.asset_materialization)
+    if found is not None:
+        return found
+    events = [each.asset_materialization for each in instance.fetch_materializations(key, limit=_EVENTS_MAX).records]
+    found = next((found for event in events if (found := _read(event)) is not None), None)
+    of_an_earlier_release = any(event is not None and "rows_in" in event.metadata for event in events)
+    return found if found is not None or of_an_earlier_release else NOTHING
+
+
+def _read(event: dg.AssetMaterialization | None) -> Reported | None:
+    metadata = {} if event is None else event.metadata
+    labels = ("epoch", *Totals().labels())
+    numbers = [value for label in labels if label in metadata and type(value := metadata[label].value) is int]
+    return Reported(Epoch(numbers[0]), Totals(*numbers[1:])) if len(numbers) == len(labels) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How the epochs went that a step has committed since its last event. `began` are the totals before the first.
+
+    `slowest_ms` is the time of the slowest epoch until its commit, `commit_ms` that of the slowest commit, `all_ms` the
+    time of all epochs together. `counters` are the operator's.
+    """
+
+    began: Totals | None = None
+    rows_in: int = 0
+    slowest_ms: int = 0
+    commit_ms: int = 0
+    all_ms: int = 0
+    merged_rows: int = 0
+    stall_ms: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    lag_seconds: float = 0.0
+
+    def plus(self, committed: CommittedEpoch) -> "Work":
+        """With one more epoch."""
+        did = committed.manifest.statistics
+        own = Totals(did.rows_in, did.rows_out, did.late_rows, epochs=1)
+        return replace(
+            self,
+            began=self.began or Totals.of(committed.manifest).since(own),
+            rows_in=self.rows_in + did.rows_in,
+            slowest_ms=max(self.slowest_ms, did.epoch_ms),
+            commit_ms=max(self.commit_ms, committed.commit_ms),
+            all_ms=self.all_ms + committed.epoch_ms,
+            merged_rows=self.merged_rows + did.merged_rows,
+            stall_ms=self.stall_ms + did.stall_ms,
+            counters=Counter(self.counters) + Counter(committed.counters),
+            lag_seconds=committed.lag_seconds,
+        )
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows of input for each second that an epoch was in work."""
+        return self.rows_in * 1000 / max(1, self.all_ms)
+
+
+NO_WORK = Work()
