@@ -30,7 +30,7 @@ def create(folder: Path) -> None:
     (partial / "gitignore").rename(partial / ".gitignore")
     (partial / ".env").write_text(f"DAGSTER_HOME={folder / HOME}\n")
     (partial / HOME).mkdir()
-    (partial / HOME / "dagster.yaml").write_text("# Settings of this Dagster instance; empty: the defaults.\n")
+    (partial / HOME / "dagster.yaml").write_text("# Settings of this Dagster instance.\nnux:\n  enabled: false\n")
     _make_first_data(partial)
     partial.rename(folder)
 
@@ -46,6 +46,9 @@ def missing() -> list[str]:
 
 
 def _make_first_data(project: Path) -> None:
-    made = subprocess.run([sys.executable, "departures.py"], cwd=project, capture_output=True, text=True, check=False)
+    # In the project's Dagster instance: a stream is shown as out of sync with an asset that was never materialized.
+    environment = {**os.environ, "DAGSTER_HOME": str(project / HOME)}
+    command = [sys.executable, "departures.py"]
+    made = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     if made.returncode:
         raise click.ClickException(f"the first data could not be made:\n{made.stderr}")

@@ -1,6 +1,6 @@
 """The check that every streaming asset has: `has_recovery_sensor`, a warning where no sensor restarts the stream.
 
-A run evaluates it at its start, if it warns, and with its result. It compares the stream with the sensors of its code
+A run evaluates it at its start and with its result. It compares the stream with the sensors of its code
 location. A sensor that a person has stopped is there: Dagster shows it as stopped.
 """
 

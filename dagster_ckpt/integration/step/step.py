@@ -132,9 +132,9 @@ def run_step(
     """
     recovery = sensor_check(context)
     if not recovery.passed:
-        # Now: the result may be hours away.
         context.log.warning("%s stream=%s", recovery.description, stream_name_of(context.asset_key))
-        cast(Callable[[Event], None], context.log_event)(evaluation_of(recovery))
+    # Now: the result may be hours away, and until then Dagster would show the check as in progress.
+    cast(Callable[[Event], None], context.log_event)(evaluation_of(recovery))
     result = _run_in_turn(context, streaming, config, resources)
     return result._replace(check_results=[*(result.check_results or ()), recovery])
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -7,7 +8,6 @@ from click.testing import CliRunner
 from dagster_ckpt.cli import main, project
 
 FILES = [
-    ".dagster/dagster.yaml",
     ".env",
     ".gitignore",
     "README.md",
@@ -25,7 +25,9 @@ def test_a_project_is_made_in_a_new_folder_with_its_first_rows(tmp_path: Path) -
     [rows] = (folder / "data" / "departures").iterdir()
     assert pq.read_table(rows).num_rows == 1_000
     made = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-    assert sorted(name for name in made if not name.startswith(("data/", "__pycache__/"))) == FILES
+    assert sorted(name for name in made if not name.startswith(("data/", ".dagster/", "__pycache__/"))) == FILES
+    with dg.DagsterInstance.from_config(str(folder / ".dagster")) as instance:
+        assert instance.get_latest_materialization_event(dg.AssetKey("departures")) is not None
     assert (folder / ".env").read_text() == f"DAGSTER_HOME={folder}/.dagster\n", "as absolute as Dagster wants it"
     assert [path.name for path in folder.parent.iterdir()] == ["shop"]
 

@@ -25,4 +25,5 @@ def departures() -> None:
 
 
 if __name__ == "__main__":
-    dg.materialize([departures])
+    with dg.DagsterInstance.get() as instance:
+        dg.materialize([departures], instance=instance)
