@@ -54,7 +54,6 @@ class CommittedEpoch:
     manifest: Manifest
     commit_ms: int
     epoch_ms: int
-    rows_per_second: float
     lag_seconds: float
     counters: Mapping[str, int]
 
@@ -187,7 +186,6 @@ class EpochDriver:
             manifest,
             commit_ms=ended_ms - commit_began_ms,
             epoch_ms=ended_ms - began_ms,
-            rows_per_second=manifest.statistics.rows_in * 1000 / max(1, ended_ms - began_ms),
             lag_seconds=0.0,
             counters=_counted(acks),
         )

@@ -80,7 +80,7 @@ class Listener:
 def committed(epoch: int) -> CommittedEpoch:
     did = Statistics(10, 5, epoch_ms=40, total_rows_in=10 * epoch, total_rows_out=5 * epoch, total_epochs=epoch)
     manifest = a_manifest(epoch=Epoch(epoch), version=Version(epoch), statistics=did)
-    return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, rows_per_second=10.5, lag_seconds=0.5, counters={})
+    return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, lag_seconds=0.5, counters={})
 
 
 def event_of(epoch: CommittedEpoch, code_version: str | None = None) -> dg.AssetMaterialization:
