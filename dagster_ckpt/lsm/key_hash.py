@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of
 from dagster_ckpt.lsm.table import Hashes
 
-_SEED = 42
+SEED = 42
 _1 = np.uint64(0x9E3779B185EBCA87)
 _2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _3 = np.uint64(0x165667B19E3779F9)
@@ -22,7 +22,7 @@ _LONG_DECIMAL_DIGITS_MAX = 18
 
 def key_hashes(keys: pa.Table) -> Hashes:
     """The hash of each row; the columns have types that a key may have. A null leaves the hash unchanged."""
-    return reduce(_mixed_in, map(flat, keys.columns), np.full(keys.num_rows, _SEED, dtype=np.uint64))
+    return reduce(_mixed_in, map(flat, keys.columns), np.full(keys.num_rows, SEED, dtype=np.uint64))
 
 
 def _mixed_in(hashes: Hashes, column: pa.Array) -> Hashes:

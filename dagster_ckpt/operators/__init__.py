@@ -4,6 +4,7 @@ Reading order. Begin with `operator`, then `aggregates/aggregate`. No room of op
 is in `shared/`.
 
     operator        what an operator is
+    one_group       the operator of a step without keys
     registry        from the pipeline in a manifest back to its operator
     column_lineage  which input columns the table's columns are made from
     agg             the aggregates that users name: `agg.count()`, `agg.sum("column")`

@@ -8,6 +8,7 @@ from dagster_ckpt.operators.aggregates import aggregate
 from dagster_ckpt.operators.joins import appending_join
 from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.window import window_join
+from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows import append, deduplicate, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
@@ -69,7 +70,15 @@ def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
             f"this release does not know the stream's operator: install the release that wrote it. "
             f"operator={pipeline.operator}"
         )
-    return builder(pipeline)
+    if pipeline.keys or not pipeline.tables:
+        return builder(pipeline)
+
+    def inner(keyed: Pipeline) -> Operator:
+        operator = builder(keyed)
+        assert not isinstance(operator, AppendOnly), "an append-only stream has no state tables"
+        return operator
+
+    return OneGroup.from_pipeline(pipeline, inner)
 
 
 def _senseless(pipeline: Pipeline, reason: object) -> str:

@@ -1,6 +1,7 @@
 """The rows of some keys of a stream's table."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, time
 from math import isnan
 from typing import cast
@@ -10,6 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
@@ -38,11 +40,18 @@ def key_rows(
         )
     operator, logged = table_operator(pipeline)
     spec = next(spec for spec in pipeline.tables if spec.name == logged)
-    asked = _asked(keys, spec, manifest.stream)
+    visible = tuple(name for name in spec.keys if name != GROUP)
+    if not visible:
+        raise InvalidPipelineError(
+            f"the stream's table has one row and no key: read the table. stream={manifest.stream!r}"
+        )
+    asked = _asked(keys, replace(spec, keys=visible), manifest.stream)
     hashes = key_hashes(asked.select(list(pipeline.keys)))
-    below = [name for name in spec.keys if name not in pipeline.keys]
+    below = [name for name in visible if name not in pipeline.keys]
     if below:  # the windows of a key: a row of state for each
         hashes = subkey_hashes(hashes, asked.select(below).columns)
+    if visible != spec.keys:
+        asked = asked.add_column(0, spec.schema.field(GROUP), pa.nulls(asked.num_rows, pa.bool_()))
     found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
     return operator.table(found.rows)
 

@@ -52,7 +52,8 @@ def run_batches(
     result's rows have no order.
 
     The rows of an upstream are only added, unless its tables have the column `_change_type`: then they are changes, at
-    most one of each key in a table (an update is two rows, before and after), and `keys` names its key columns.
+    most one of each key in a table (an update is two rows, before and after), and `keys` names its key columns: none
+    (an empty list) for the table of an aggregate without `key_by`.
 
     Raises `InvalidPipelineError` for a source without batches, batches without a source, and whatever the run raises.
     """
@@ -144,7 +145,7 @@ def _called(
         elif hints.get(name) is DataFrame:
             given[name] = session.read_batches(name)
         elif hints.get(name) is Stream:
-            given[name] = _upstream(name, session.read_batches(name), tuple(keys.get(name, ())))
+            given[name] = _upstream(name, session.read_batches(name), keys.get(name))
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
     stream = function(**given)
@@ -153,13 +154,13 @@ def _called(
     return stream
 
 
-def _upstream(name: str, frame: DataFrame, keys: tuple[str, ...]) -> Stream:
-    if (CHANGE_TYPE in frame.columns) != bool(keys):
+def _upstream(name: str, frame: DataFrame, keys: Sequence[str] | None) -> Stream:
+    if (CHANGE_TYPE in frame.columns) != (keys is not None):
         raise InvalidPipelineError(
             f"an upstream that updates rows needs {CHANGE_TYPE} in its batches and its key in keys=, others neither. "
-            f"upstream={name}, columns={frame.columns}, keys={list(keys)}"
+            f"upstream={name}, columns={frame.columns}, keys={keys}"
         )
-    return Stream(frame, upstream=Upstream(name, keys))
+    return Stream(frame, upstream=Upstream(name, None if keys is None else tuple(keys)))
 
 
 def _function_of(asset: object) -> Callable[..., object]:

@@ -126,6 +126,28 @@ def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None
     assert {row["total"]: row["keys"] for row in chain.down.rows()} == {1: 1, 2: 2}
 
 
+def test_a_sum_over_everything_needs_no_key_and_is_followed_like_any_table(chain: Chain) -> None:
+    def total(spark: SparkSession) -> Stream:
+        return Stream(chain.read(spark)).aggregate(n=agg.count(), keys=agg.count_distinct("k"), total=agg.sum("v"))
+
+    def of_changes(spark: SparkSession) -> Stream:
+        return other.upstream(spark).aggregate(again=agg.sum("total"))
+
+    chain.drop(("a", 1), ("b", 2))
+    chain.up.run(total, PATIENT)
+    chain.down.run(chain.upstream, PATIENT)
+    assert chain.down.rows() == chain.up.rows() == [{"n": 2, "keys": 2, "total": 3}]
+    chain.up.history().reshard(4)
+    for rows in ([("a", 10)], [("c", 100), ("a", 1000)]):
+        chain.drop(*rows)
+    chain.up.run(total, PATIENT)
+    chain.down.run(chain.upstream, PATIENT)
+    assert chain.down.rows() == chain.up.rows() == [{"n": 5, "keys": 3, "total": 1113}]
+    other = replace(chain, down=replace(chain.down, name="other"))
+    other.down.run(of_changes, PATIENT)
+    assert other.down.rows() == [{"again": 1113}]
+
+
 def test_rows_of_an_upstream_that_only_grows_come_once(chain: Chain) -> None:
     def sums(spark: SparkSession) -> Stream:
         return chain.upstream(spark).where("v > 0").key_by("k").aggregate(total=agg.sum("v"))

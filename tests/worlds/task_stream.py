@@ -91,7 +91,7 @@ class TaskStream:
         order = EpochOrder(self.writer.next_epoch, manifest.term, manifest.version, manifest.nonce)
         coming = [self._batch(number, rows) for number, rows in batches if rows]
         replies = []
-        for task in range(1 if self.operator.pipeline.keys else SHARDS):
+        for task in range(1 if self.operator.pipeline.shuffles else SHARDS):
             mine = coming if task == 0 else []
             replies += replies_of(self._setup, order, task, 100 * self.number + task, iter(mine))
         acks = tuple(reply for reply in replies if isinstance(reply, ShardAck))
@@ -110,7 +110,7 @@ class TaskStream:
 
     @property
     def _setup(self) -> TaskSetup:
-        keyed = bool(self.operator.pipeline.keys)
+        keyed = self.operator.pipeline.shuffles
         assignment = ShardAssignment.keyed(SHARDS, 1) if keyed else ShardAssignment.unkeyed(SHARDS)
         return TaskSetup(StoreAddress(self.root.as_uri()), NAME, assignment, self.event_times, code=self.code)
 
@@ -129,7 +129,7 @@ class TaskStream:
         """A batch of one input, with what Spark's shuffle adds, and, of several, beside nulls for the others."""
         pipeline = self.operator.pipeline
         batch = spark_batch(rows, self.inputs[number])
-        if not pipeline.keys:
+        if not pipeline.shuffles:
             return batch
         keys = pa.Table.from_batches([batch]).select(list(keys_of_inputs(pipeline)[number]))
         hashes = pa.array(key_hashes(keys).view(np.int64))

@@ -8,6 +8,8 @@ from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 
 HASH = KEY_HASH
 """The hash of a row's key, as a signed number: needed to look up the keys of scanned rows."""
+GROUP = "_group"
+"""The key of a step without keys: always null, the same for all rows. In state tables alone."""
 ROW = "_row"
 """Distinguishes rows that are equal in every column (`EpochContext.row_numbers`)."""
 

@@ -235,6 +235,11 @@ class Pipeline:
     output: pa.Schema
     appends: bool = False
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether a row's shard follows from its key. Without keys, all rows of a step with state have the same."""
+        return bool(self.keys or self.tables)
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:

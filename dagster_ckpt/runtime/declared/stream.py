@@ -10,6 +10,7 @@ from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _EXPIRING = ("aggregate", "process")
 """The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
+
+
+_KEYS_OPTIONAL = ("aggregate", "window")
+"""The steps that, without keys, have one group of all rows."""
 
 
 class OnEnd(StrEnum):
@@ -53,18 +58,18 @@ class EventTime:
 class Upstream:
     """The upstream of a `Stream` that reads another stream's table.
 
-    `row_key` identifies a row of the table; it is empty for a table that only grows (`updating` is False). `where` is
-    the text of the condition that rows must match, None for all.
+    `row_key` identifies a row of the table: no column where it has one row, None for a table that only grows
+    (`updating` is False). `where` is the text of the condition that rows must match, None for all.
     """
 
     name: str
-    row_key: tuple[str, ...] = ()
+    row_key: tuple[str, ...] | None = None
     where: str | None = None
 
     @property
     def updating(self) -> bool:
         """Whether rows of the table are updated and deleted. The frame then has `_change_type` too."""
-        return bool(self.row_key)
+        return self.row_key is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +137,12 @@ class Stream:
 
     def mirrored(self) -> "Stream":
         """The stream as it runs: one that reads an updating table without a stateful step mirrors that table."""
-        if self.step is not None or self.upstream is None or not self.updating or self.keys:
+        if self.step is not None or self.upstream is None or self.upstream.row_key is None or self.keys:
             return self
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return Mirror.build(rows.keys, rows.spec, _where(rows))
+            return _of_groups(rows, lambda keys, spec: Mirror.build(keys, spec, _where(rows)))
 
         return replace(self, keys=self.upstream.row_key, step=StatefulStep("where", build))
 
@@ -179,7 +184,9 @@ class Stream:
         """
         self._refuse_after_step("key_by")
         if not columns:
-            raise InvalidPipelineError("key_by needs at least one column. columns=()")
+            raise InvalidPipelineError(
+                "key_by needs at least one column; for one row over everything leave key_by out. columns=()"
+            )
         if self.keys:
             raise InvalidPipelineError(f"call key_by once, with all key columns. keys={self.keys}, again={columns}")
         expire_after_us = None if expire_after is None else microseconds(expire_after, "expire_after")
@@ -187,6 +194,9 @@ class Stream:
 
     def aggregate(self, **aggregations: Aggregation) -> "Stream":
         """One row per key, updated as rows arrive: the key columns, then one column for each aggregate, by its name.
+
+        Without `key_by` it is the global aggregate: one row over everything, once there is any. One task does all of
+        its work.
 
         With `key_by(..., expire_after=...)` a key leaves the table when that much event time has passed without a row.
         """
@@ -196,14 +206,12 @@ class Stream:
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
             updating = rows.upstream is not None and rows.upstream.updating
-            return RunningAggregate.build(
-                rows.keys,
-                aggregations,
-                rows.spec,
-                rows.event_time,
-                expire_after_us,
-                updating=updating,
-                where=_where(rows),
+            options = (rows.event_time, expire_after_us)
+            return _of_groups(
+                rows,
+                lambda keys, spec: RunningAggregate.build(
+                    keys, aggregations, spec, *options, updating=updating, where=_where(rows)
+                ),
             )
 
         return self._with_step(StatefulStep("aggregate", build, compared=_compared_by(aggregations)))
@@ -343,7 +351,7 @@ class Stream:
         self._refuse_after_step(step.name)
         for number, stream in enumerate((self, *step.others)):
             _refuse_updating(stream, step.name)
-            if not stream.keys:
+            if not stream.keys and step.name not in _KEYS_OPTIONAL:
                 which = "" if number == 0 else " of the other stream"
                 raise InvalidPipelineError(
                     f"{step.name} needs key columns: call key_by(column, ...){which} before it. step={step.name}"
@@ -378,25 +386,32 @@ class WindowedStream:
     on_end: OnEnd
 
     def aggregate(self, **aggregations: Aggregation) -> Stream:
-        """One row per key and window: the key columns, `window_start`, `window_end`, then one for each aggregate."""
+        """One row per key and window: the key columns, `window_start`, `window_end`, then one for each aggregate.
+
+        Without `key_by` a window has one row over everything.
+        """
         _check_some(aggregations)
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            options = (rows.keys, aggregations, rows.spec, rows.event_time)
-            if isinstance(self.window, Session):
-                return SessionAggregate.build(*options, self.window, self.early, self.late)
-            return WindowAggregate.build(*options, self.window, self.early, self.late)
+            kind = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
+            options = (rows.event_time, self.window, self.early, self.late)
+            return _of_groups(rows, lambda keys, spec: kind.build(keys, aggregations, spec, *options))
 
         step = StatefulStep("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
+
+
+def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Operator]) -> Operator:
+    """The operator that `build` makes of the keys, or of one group where there are none."""
+    return build(rows.keys, rows.spec) if rows.keys else OneGroup.build(rows.spec, build)
 
 
 def _refuse_updating(stream: Stream, step: str) -> None:
     """Raise `InvalidPipelineError` where the step cannot follow the changes of an updating upstream."""
     if stream.upstream is not None and stream.updating:
         with naming(upstream=stream.upstream.name):
-            check_step(step, stream.keys, stream.upstream.row_key)
+            check_step(step, stream.keys, stream.upstream.row_key or ())
 
 
 def _where(rows: StepInput) -> str | None:

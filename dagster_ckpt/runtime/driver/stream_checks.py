@@ -78,7 +78,7 @@ def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
 
 def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
     """Have Spark analyse and check the whole plan that will run; only the shard assignment is a dummy."""
-    layout = ShardAssignment.keyed(1, 1) if pipeline.keys else ShardAssignment.unkeyed(1)
+    layout = ShardAssignment.keyed(1, 1) if pipeline.shuffles else ShardAssignment.unkeyed(1)
     setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
     frames = [stream.frame for stream in running.inputs]
     try:

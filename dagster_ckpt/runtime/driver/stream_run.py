@@ -401,7 +401,7 @@ class _Run:
         )
 
     def _assigned(self) -> ShardAssignment:
-        if not self._checked.operator.pipeline.keys:
+        if not self._checked.operator.pipeline.shuffles:
             return ShardAssignment.unkeyed(self._writer.manifest.shards)
         tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
         return ShardAssignment.keyed(self._writer.manifest.shards, tasks_max)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from dagster_ckpt.lsm.key_hash import SEED
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
@@ -26,7 +27,7 @@ def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSe
     hashed = []
     for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True):
         numbered = dict(zip(its, frame.columns, strict=True))
-        hashed.append(frame.withColumn(HASH, F.xxhash64(*(numbered[key] for key in keys))))
+        hashed.append(frame.withColumn(HASH, _hash_of([numbered[key] for key in keys])))
     if len(hashed) == 1:
         together, columns = hashed[0], [*names[0], HASH]
     else:
@@ -60,6 +61,11 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
             columns.append(own.alias(columns_of_input(other)))
         sides.append(frame.select(columns))
     return reduce(DataFrame.union, sides)
+
+
+def _hash_of(keys: Sequence[str]) -> Column:
+    """The key's hash. Without keys it is the seed, as `key_hashes` has it: Spark's function needs a column."""
+    return F.xxhash64(*keys) if keys else F.lit(SEED).cast("long")
 
 
 def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
@@ -32,10 +33,10 @@ _WHY_ELSE = "this step could not retract its results"
 def row_key(upstream: Pipeline) -> tuple[str, ...]:
     """The columns that identify the rows of an updating stream's table: its change log is net by these.
 
-    They are the key and, for windows with early results, the start of the window.
+    They are the key and, for windows with early results, the start of the window. None for a table of one row.
     """
     assert not upstream.appends, "rows of an append-only table may be equal"
-    return upstream.tables[0].keys
+    return tuple(key for key in upstream.tables[0].keys if key != GROUP)
 
 
 def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) -> None:
