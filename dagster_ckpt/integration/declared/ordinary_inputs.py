@@ -29,7 +29,7 @@ def _kept(value: object, spark: SparkSession) -> object:
 
 def versions_of_inputs(context: dg.AssetExecutionContext, parameters: Parameters) -> dict[str, dg.MetadataValue[Any]]:
     """Metadata with the data version of each ordinary input; none for an asset that Dagster never saw materialized."""
-    versions = {}
+    versions: dict[str, dg.MetadataValue[Any]] = {}
     for name in parameters.inputs:
         key = context.assets_def.keys_by_input_name[name]
         entry = context.instance.get_latest_materialization_event(key)

@@ -46,8 +46,9 @@ def sensor_check(context: dg.AssetExecutionContext) -> dg.AssetCheckResult:
 
 def is_watched(key: dg.AssetKey, sensors: Iterable[dg.SensorDefinition]) -> bool:
     """Whether one of these sensors is a recovery sensor of the stream with this asset key."""
+    name = stream_name_of(key)
     watched = (sensor.metadata.get(STREAMS) for sensor in sensors)
-    return any(names is not None and stream_name_of(key) in names.value for names in watched)
+    return any(isinstance(streams, dg.JsonMetadataValue) and name in list(streams.value or ()) for streams in watched)
 
 
 def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:

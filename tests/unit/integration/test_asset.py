@@ -258,10 +258,12 @@ def test_an_ordinary_asset_is_an_input_that_its_io_manager_loads() -> None:
         "rates": dg.AssetKey(["eu", "rates"]),
         "log": dg.AssetKey("log"),
     }
-    types = {name: each.dagster_type.typing_type for name, each in asset.op.ins.items()}
+    types = {name: asset.op.input_def_named(name).dagster_type.typing_type for name in asset.keys_by_input_name}
     assert types == {"airlines": pd.DataFrame, "rates": pa.Table, "log": DataFrame}
     assert "files" in asset.required_resource_keys
-    assert streaming_asset(joins).op.ins["log"].dagster_type.is_nothing, "a change log is read by the stream"
+    assert streaming_asset(joins).op.input_def_named("log").dagster_type.is_nothing, (
+        "a change log is read by the stream"
+    )
 
 
 def test_a_number_is_an_input_only_if_it_is_named() -> None:
