@@ -42,6 +42,12 @@ NOT_ROLLED_BACK_TAG = "dagster_ckpt/not_rolled_back"
 LAUNCHED_FOR_TAG = "dagster_ckpt/launched_for"
 """The code version that the sensor knew when it launched a Dagster run; the run itself may have loaded newer code."""
 
+REPLACES_TAG = "dagster_ckpt/replaces"
+"""The Dagster run in whose place the sensor launched this one, to recover the stream."""
+
+REASON_TAG = "dagster_ckpt/reason"
+"""Why the sensor did so."""
+
 DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value is the reason."""
 

@@ -51,6 +51,7 @@ LABELS = {
     "dagster/row_count",
     "dagster/column_schema",
     "dagster/uri",
+    "recoveries_last_day",
     "source_positions",
 }
 

@@ -80,6 +80,8 @@ def test_a_lapsed_lease_is_declared_failed_and_relaunched_in_one_tick() -> None:
         "dagster_ckpt/launched_for": "",
         "dagster_ckpt/attempt": "1",
         "dagster_ckpt/epoch": "0",
+        "dagster_ckpt/replaces": run.run_id,
+        "dagster_ckpt/reason": "its lease was not renewed for 30 s; relaunch 1 of 5",
         "dagster_ckpt/may_fence": str(writer.term),
     }
     assert request.run_key is not None

@@ -11,6 +11,8 @@ from dagster_ckpt.integration.dagster_names import (
     LAUNCHED_FOR_TAG,
     MAY_FENCE_TAG,
     NOT_ROLLED_BACK_TAG,
+    REASON_TAG,
+    REPLACES_TAG,
     SAME_ERROR_TAG,
     STREAM_TAG,
     UNAVAILABLE_TAG,
@@ -20,6 +22,9 @@ from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset
 from dagster_ckpt.integration.recovery.decision import Launch
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+
+_REASON_LENGTH_MAX = 250
+"""A tag is for people to read."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,9 @@ def declare_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str
 
 
 def run_request(
-    watched: Watched, launch: Launch, run: dg.DagsterRun | None, status: StreamStatus, clock: Clock
+    watched: Watched, launch: Launch, run: dg.DagsterRun | None, status: StreamStatus, clock: Clock, reason: str
 ) -> dg.RunRequest:
-    """The next run of the stream, in place of `run`.
+    """The next run of the stream, in place of `run`; `reason` is why.
 
     It has the config of its op, without what was requested for one run only, and our tags. Its run key ensures that no
     run is replaced twice, even if the sensor crashes in between.
@@ -61,6 +66,8 @@ def run_request(
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
     if launch.attempt or launch.unavailable:
         tags[EPOCH_TAG] = str(status.committed)
+        if run is not None:
+            tags |= {REPLACES_TAG: run.run_id, REASON_TAG: reason[:_REASON_LENGTH_MAX]}
     if launch.attempt:
         tags[ATTEMPT_TAG] = str(launch.attempt)
     if launch.unavailable:

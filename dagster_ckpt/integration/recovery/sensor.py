@@ -220,7 +220,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     if launch is not None:
         if launch.not_rolled_back is not None:
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
-        request = run_request(watched, launch, run, case.status, tick.clock)
+        request = run_request(watched, launch, run, case.status, tick.clock, verdict.reason)
     return Judged(after, verdict.reason, request)
 
 

@@ -14,5 +14,6 @@ Reports to Dagster
     event_totals    what the events of a stream add up to
     epoch_metadata  an epoch as Dagster metadata
     table_metadata  the stream's table as Dagster metadata
+    recoveries      which Dagster runs replaced others, and why
     awaited_input   what a stream without an epoch waits for
 """

@@ -49,6 +49,7 @@ from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.event_totals import Reported, reported
 from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
+from dagster_ckpt.integration.step.recoveries import Recoveries
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
@@ -256,8 +257,16 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
     table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream), inputs)
+    recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
-        step.key, step.stream_name, step.code_version, log_event, step.may_report, step.reported, table
+        step.key,
+        step.stream_name,
+        step.code_version,
+        log_event,
+        step.may_report,
+        step.reported,
+        table,
+        recoveries.metadata,
     )
     events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
@@ -270,6 +279,8 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
         events.opened(manifest)
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
+        if (recovered := recoveries.observation(step.key, context.run)) is not None:
+            events.report(manifest, recovered)
         if manifest.epoch == EMPTY:
             waits = awaited_input.observation(step.key, manifest.pipeline)
             context.log.info(waits.description)
@@ -298,7 +309,10 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
     newest = _newest(step, result.manifest)
     ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
     shown = final_result(context.instance, step.key, step.stream_name, newest, events.work, table)
-    return shown._replace(check_results=[*(shown.check_results or ()), ended])
+    return shown._replace(
+        metadata={**(shown.metadata or {}), **recoveries.metadata()},
+        check_results=[*(shown.check_results or ()), ended],
+    )
 
 
 def _upstream_keys(step: StreamStep, stream: Stream) -> tuple[dg.AssetKey | None, ...]:

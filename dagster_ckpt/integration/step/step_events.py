@@ -20,7 +20,7 @@ import dagster as dg
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
-from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
+from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -44,7 +44,8 @@ class EventLog:
     """Where events go: their asset, what Dagster shows of its table, and Dagster's `log_event`.
 
     `may_report` is whether the writer of an epoch is still the stream's: a fenced one must not report. It is called
-    right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.reported`).
+    right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.reported`),
+    `more` what else the event of an epoch has.
     """
 
     asset_key: dg.AssetKey
@@ -54,6 +55,7 @@ class EventLog:
     may_report: Callable[[Manifest], bool]
     reported: Callable[[], Reported | None]
     table: TableMetadata = COLUMNS_ALONE
+    more: Callable[[], Metadata] = dict
 
     def materialization(self, manifest: Manifest, work: Work, before: Totals | None) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster puts on a result with a data version."""
@@ -63,7 +65,7 @@ class EventLog:
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(manifest, work, before) | self.table.of_event(manifest)
+        metadata = epoch_metadata(manifest, work, before) | self.more() | self.table.of_event(manifest)
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
 
 
