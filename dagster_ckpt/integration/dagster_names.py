@@ -51,6 +51,12 @@ REASON_TAG = "dagster_ckpt/reason"
 DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value is the reason."""
 
+NO_VERSION = "none"
+"""The code version of an asset without one, in tags. Earlier releases wrote an empty tag."""
+
+NO_DRAIN = "no"
+"""The drain tag of a retry: Dagster has copied the tag of the run that it retries, for which the request was."""
+
 TURN_TAG = "dagster_ckpt/turn"
 """The step whose turn it is in a Dagster run with several streams: the others of it wait."""
 
@@ -91,6 +97,11 @@ def distinct_names(names: Mapping[dg.AssetKey, str]) -> dict[dg.AssetKey, str]:
 def unfit(run_id: str, stream: str) -> str:
     """The value of `UNFIT_TAG`. It names the run, because Dagster copies a run's tags to its retry."""
     return f"{run_id} {stream}"
+
+
+def drain_requested(tags: Mapping[str, str]) -> bool:
+    """Whether a run with these tags is requested to end at its next epoch."""
+    return tags.get(DRAIN_TAG, "") not in {"", NO_DRAIN}
 
 
 def stream_name_of(key: dg.AssetKey) -> str:

@@ -29,7 +29,7 @@ _REASON_LENGTH_MAX = 250
 
 @dataclass(frozen=True)
 class Watched:
-    """A stream that the sensor watches. `code_version` is the asset's in the sensor's code, empty for none."""
+    """A stream that the sensor watches. `code_version` is the asset's in the sensor's code, or `NO_VERSION`."""
 
     asset: StreamAsset
     options: StreamOptions

@@ -5,7 +5,7 @@ what died together with Dagster. It reads the store and never writes to it: open
 relaunched run gets the right to fence exactly the term whose writer was found dead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,8 @@ from dagster_ckpt.integration.dagster_names import (
     CODE_VERSION_TAG,
     DRAIN_TAG,
     LAUNCHED_FOR_TAG,
+    NO_VERSION,
+    drain_requested,
     job_name_of,
     stream_name_of,
 )
@@ -43,7 +45,7 @@ from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_l
 from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
 from dagster_ckpt.integration.recovery.sensor_check import STREAMS
-from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
+from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory, spelled
 from dagster_ckpt.integration.recovery.stream_status import (
     StatusReader,
     StreamStatus,
@@ -59,6 +61,12 @@ TICK_SECONDS = 2
 
 A tick starts a varying moment after its loop. If this were 5, a loop less than 5 s after a start would delay it by 5 s.
 """
+
+NAMED_MAX = 3
+"""Up to this many streams in the same state are named in a tick's skip reason; more are counted."""
+
+REASON_MAX = 300
+"""The most characters of a skip reason."""
 
 LOOKS_MAX = 16
 """How many streams are read in parallel."""
@@ -145,7 +153,7 @@ def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
     stream = StreamAsset(
         key, stream_name_of(key), asset.op.name, job_name_of(asset.op.name, name), options.mode, asset.op.pool
     )
-    return Watched(stream, options, asset.get_asset_spec(key).code_version or "")
+    return Watched(stream, options, asset.get_asset_spec(key).code_version or NO_VERSION)
 
 
 def _evaluate(
@@ -169,7 +177,7 @@ def _evaluate(
         change_watch=change_watch,
     )
     looks = _look_at_all(tick, watched, memory)
-    requests, reasons = [], []
+    requests, reasons = [], dict[str, list[str]]()
     for each in watched:
         stream = each.asset.stream
         try:
@@ -178,16 +186,29 @@ def _evaluate(
         except Exception:
             # One stream that cannot be checked (its store does not answer, say) must not stop the others' recovery.
             context.log.exception("a stream could not be checked; the next tick tries again. stream=%s", stream)
-            reasons.append(f"{stream}: could not be checked")
+            reasons.setdefault("could not be checked", []).append(stream)
             continue
         memory = _report_changes(tick, each.asset, status, before, judged.memory)
-        reasons.append(f"{stream}: {judged.reason}")
+        reasons.setdefault(judged.reason, []).append(stream)
         if judged.request is not None:
             context.log.info("launching a Dagster run. stream=%s, reason=%s", stream, judged.reason)
             requests.append(judged.request)
     return dg.SensorResult(
-        run_requests=requests, cursor=memory.write(), skip_reason=None if requests else "; ".join(reasons)
+        run_requests=requests, cursor=memory.write(), skip_reason=None if requests else skip_reason(reasons)
     )
+
+
+def skip_reason(streams: Mapping[str, Sequence[str]]) -> str:
+    """Why nothing is launched, of the streams by their reason: short, because Dagster stores it with every tick.
+
+    What concerns fewest streams comes first; what is too long is cut.
+    """
+    rarest = sorted(streams.items(), key=lambda item: len(item[1]))
+    text = "; ".join(
+        f"{', '.join(names) if len(names) <= NAMED_MAX else f'{len(names)} streams'}: {reason}"
+        for reason, names in rarest
+    )
+    return text if len(text) <= REASON_MAX else f"{text[: REASON_MAX - 1]}…"
 
 
 def _look_at_all(tick: Tick, watched: Sequence[Watched], memory: Memory) -> dict[str, Future[StreamStatus]]:
@@ -252,8 +273,9 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
     may_wait = run is not None and view is not None and view.may_wait
     starts = may_wait and view is not None and view.state is RunState.STARTED
     start = read_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
-    mark = "" if run is None or start is None else f"{run.run_id} {start.counter}"
-    seen = memory.see(asset.stream, status.watch(before, memory.watched_ms), f"{run and run.run_id} {view}", mark)
+    mark = "" if run is None or start is None else str(start.counter)
+    shown = "" if run is None or view is None else spelled(run.run_id, view.state, view)
+    seen = memory.see(asset.stream, status.watch(before, memory.watched_ms), shown, mark)
     stream_view = StreamView(
         mode=watched.options.mode,
         autostart=watched.options.autostart,
@@ -304,11 +326,10 @@ def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: Stre
     Not one that was launched for the sensor's version: until the code location is reloaded, each run loads newer code
     than the sensor has, and so would the next.
     """
-    if run.tags.get(LAUNCHED_FOR_TAG) == code_version:
+    launched_for = run.tags.get(LAUNCHED_FOR_TAG)
+    if launched_for is not None and (launched_for or NO_VERSION) == code_version:
         return
     works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
-    started_with = run.tags.get(CODE_VERSION_TAG, code_version)
-    if works and started_with != code_version and not run.tags.get(DRAIN_TAG):
-        instance.add_run_tags(
-            run.run_id, {DRAIN_TAG: f"code_version {started_with or 'none'} -> {code_version or 'none'}"}
-        )
+    started_with = run.tags.get(CODE_VERSION_TAG, code_version) or NO_VERSION
+    if works and started_with != code_version and not drain_requested(run.tags):
+        instance.add_run_tags(run.run_id, {DRAIN_TAG: f"code_version {started_with} -> {code_version}"})

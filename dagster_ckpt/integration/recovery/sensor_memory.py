@@ -1,11 +1,14 @@
 """What the recovery sensor remembers between ticks: since when each stream has been unchanged, on the sensor's clock.
 
-It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more.
+It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more. Dagster stores the cursor
+anew with every tick, so it is short: below 200 bytes a stream.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
 
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.lease import Watch
@@ -18,8 +21,8 @@ TICK_MS_MAX = 10_000
 class LeaseSeen:
     """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
-    `start` is the heartbeat of that run while it has not opened the stream: the run and the heartbeat's counter.
-    `version` is the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown.
+    `run` is `spelled`. `start` is the counter of that run's heartbeat while it has not opened the stream. `version` is
+    the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown.
     """
 
     term: int
@@ -53,26 +56,60 @@ class Memory:
         """The cursor's memory, one tick later; empty where there is no cursor, or one of another release."""
         try:
             written = json.loads(cursor or "")
-            streams = {stream: LeaseSeen(**seen) for stream, seen in written["streams"].items()}
+            streams = {stream: _seen(seen) for stream, seen in written["streams"].items()}
             passed_ms = min(max(now_ms - int(written["now_ms"]), 0), TICK_MS_MAX)
             return cls(now_ms, int(written["watched_ms"]) + passed_ms, streams)
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls(now_ms, 0, {})
 
     def write(self) -> str:
-        return json.dumps(asdict(self))
+        """The cursor."""
+        streams = {stream: _written(seen) for stream, seen in self.streams.items()}
+        return json.dumps(
+            {"now_ms": self.now_ms, "watched_ms": self.watched_ms, "streams": streams}, separators=(",", ":")
+        )
 
     def remember(self, stream: str, seen: LeaseSeen) -> "Memory":
         return replace(self, streams={**self.streams, stream: seen})
 
     def see(self, stream: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
-        """The stream as seen now. `run` spells the state of its newest Dagster run, `start` that of its heartbeat.
+        """The stream as seen now. `run` spells the state of its newest Dagster run, `start` its heartbeat.
 
         A change of either resets its time.
         """
         before = self.streams.get(stream)
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
-        same_start = before is not None and before.start == start
+        same_run = before is not None and before.run.partition(" ")[0] == run.partition(" ")[0]
+        same_start = same_run and before is not None and before.start == start
         start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
         reported = (0, 0) if before is None else (before.version, before.pins_ms)
         return LeaseSeen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms, *reported)
+
+
+def spelled(run_id: str, state: str, view: object) -> str:
+    """A Dagster run as last seen, in few letters: another text where anything of `view` has changed."""
+    return f"{run_id[:8]} {state} {sha256(f'{run_id} {view}'.encode()).hexdigest()[:8]}"
+
+
+def _written(seen: LeaseSeen) -> dict[str, object]:
+    """What was seen, each with the time since when; without what is not there."""
+    written = {"term": seen.term, "beat": (seen.counter, seen.lease_since_ms), "run": (seen.run, seen.run_since_ms)}
+    start = {"start": (seen.start, seen.start_since_ms)} if seen.start else {}
+    reported = {"version": seen.version, "pins_ms": seen.pins_ms}
+    return {**written, **start, **{name: number for name, number in reported.items() if number}}
+
+
+def _seen(written: Mapping[str, Any]) -> LeaseSeen:
+    (counter, lease_since_ms), (run, run_since_ms) = written["beat"], written["run"]
+    start, start_since_ms = written.get("start", ("", 0))
+    return LeaseSeen(
+        term=int(written["term"]),
+        counter=int(counter),
+        lease_since_ms=int(lease_since_ms),
+        run=str(run),
+        run_since_ms=int(run_since_ms),
+        start=str(start),
+        start_since_ms=int(start_since_ms),
+        version=int(written.get("version", 0)),
+        pins_ms=int(written.get("pins_ms", 0)),
+    )

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import FencedError
-from dagster_ckpt.integration.dagster_names import DRAIN_TAG
+from dagster_ckpt.integration.dagster_names import drain_requested
 
 LOOK_MS = 2_000
 """The time between two checks: one small query per stream at work."""
@@ -68,7 +68,7 @@ def stop_of(run: dg.DagsterRun | None) -> Stop | None:
             )
         case dg.DagsterRunStatus.CANCELING | dg.DagsterRunStatus.CANCELED:
             return Stop.CANCELED
-    return Stop.DRAIN if run.tags.get(DRAIN_TAG) else None
+    return Stop.DRAIN if drain_requested(run.tags) else None
 
 
 def goes_on(run: dg.DagsterRun | None) -> bool:

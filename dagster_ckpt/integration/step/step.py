@@ -21,6 +21,8 @@ from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.dagster_names import (
     CODE_VERSION_TAG,
     DRAIN_TAG,
+    NO_DRAIN,
+    NO_VERSION,
     STREAM_TAG,
     TURN_TAG,
     UNFIT_TAG,
@@ -338,9 +340,9 @@ def _tags_at_work(step: StreamStep) -> dict[str, str]:
 
     Dagster copies a run's tags to its retry: a drain request was not meant for the retry.
     """
-    tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or ""}
+    tags = {STREAM_TAG: step.stream_name, CODE_VERSION_TAG: step.code_version or NO_VERSION}
     inherited = step.context.run.parent_run_id is not None and DRAIN_TAG in step.context.run.tags
-    return {**tags, DRAIN_TAG: ""} if inherited else tags
+    return {**tags, DRAIN_TAG: NO_DRAIN} if inherited else tags
 
 
 def _job(step: StreamStep, stream: Stream) -> StreamJob:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Term
-from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, LeaseSeen, Memory
+from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, LeaseSeen, Memory, spelled
 from dagster_ckpt.protocol.lease import Watch
 
 SEEN = LeaseSeen(term=3, counter=2, lease_since_ms=1_000, run="run started", run_since_ms=7)
@@ -35,3 +35,40 @@ def test_a_run_is_the_same_for_as_long_as_nothing_of_it_changes() -> None:
     assert MEMORY.see("delay/by carrier", lease, "run started").run_since_ms == 7
     assert MEMORY.see("delay/by carrier", lease, "run failed").run_since_ms == 40_000
     assert MEMORY.see("another", lease, "run started").run_since_ms == 40_000
+
+
+def test_the_heartbeat_of_another_run_is_another_one() -> None:
+    lease = Watch(Term(3), 2, 1_000)
+    first = MEMORY.see("s", lease, "8a1b2c3d started 1", "12")
+    later = replace(MEMORY, watched_ms=50_000, streams={"s": first})
+    assert later.see("s", lease, "8a1b2c3d started 2", "12").start_since_ms == 40_000
+    assert later.see("s", lease, "8a1b2c3d started 2", "13").start_since_ms == 50_000
+    assert later.see("s", lease, "99999999 started 2", "12").start_since_ms == 50_000
+
+
+def test_a_stream_takes_less_than_200_bytes_of_a_cursor_that_people_can_read() -> None:
+    month_ms = 2_592_000_000
+    run = spelled("8a1b2c3d-0000-4000-8000-000000000000", "started", MEMORY)
+    seen = LeaseSeen(123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000)
+    memory = Memory(1_700_000_000_000, month_ms, {f"shop/orders_by_customer_{number}": seen for number in range(50)})
+    written = memory.write()
+    assert len(written) < 50 * 200
+    assert '"shop/orders_by_customer_7":{"term":123456,"beat":[1234567,2592000000],"run":["8a1b2c3d started' in written
+    assert Memory.read(written, memory.now_ms) == memory
+    assert '"start"' not in MEMORY.write(), "there is no heartbeat"
+
+
+def test_a_cursor_of_an_earlier_release_begins_anew() -> None:
+    old = (
+        '{"now_ms": 1000000, "watched_ms": 40000, "streams": {"s": {"term": 3, "counter": 2, "lease_since_ms": 1000, '
+        '"run": "8a1b2c3d-0000 RunView(state=<RunState.STARTED: \'started\'>)", "run_since_ms": 7, "start": "", '
+        '"start_since_ms": 9}}}'
+    )
+    assert Memory.read(old, now_ms=1_000_000) == Memory(1_000_000, 0, {})
+
+
+def test_a_run_is_spelled_otherwise_where_anything_of_it_has_changed() -> None:
+    first = spelled("8a1b2c3d-1", "started", {"attempt": 1})
+    assert first == spelled("8a1b2c3d-1", "started", {"attempt": 1})
+    others = [("8a1b2c3d-2", "started", {"attempt": 1}), ("8a1b2c3d-1", "started", {"attempt": 2})]
+    assert first not in {spelled(*other) for other in others}
