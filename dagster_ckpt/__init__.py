@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import Snapshot as Snapshot
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
+    from dagster_ckpt.integration.checks.epoch_checks import epoch_checks as epoch_checks
     from dagster_ckpt.integration.declared.recovery_policy import Recovery as Recovery
     from dagster_ckpt.integration.declared.resources import (
         CheckpointCoordinatorResource as CheckpointCoordinatorResource,
@@ -94,6 +95,7 @@ _HOMES = {
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",
     "register_spark_reader": "dagster_ckpt.runtime.spark.spark_reader",

@@ -10,5 +10,6 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     step/             one step of a Dagster run: one stream opened, worked and closed
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
+    checks/           checks of a stream's table, while it runs
     dagster_names     names that Dagster sees
 """

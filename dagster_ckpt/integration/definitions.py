@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.checks.check_jobs import check_definitions
+from dagster_ckpt.integration.checks.epoch_checks import EpochChecks
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
@@ -19,6 +21,7 @@ def build_streaming_definitions(
     state: LsmStateBackendResource | None = None,
     spark: object | None = None,
     name: str | None = None,
+    checks: Sequence[dg.AssetChecksDefinition | EpochChecks] = (),
 ) -> dg.Definitions:
     """The assets with checks and sources, a job for each, the recovery sensor and the resources under the right keys.
 
@@ -29,10 +32,14 @@ def build_streaming_definitions(
     `streaming_recovery`. That of a call without it, or with one that another call has too, begins with the name of its
     first stream: `delay_by_carrier_streaming_recovery`. `name` prefixes the names of the jobs and the sensor instead.
 
-    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset, for two with one key, and for a
-    store that Spark's workers cannot reach.
+    `checks` are asset checks of these streams, and `epoch_checks(...)` of them. They run in a job for each stream, here
+    after every 10 epochs, without touching the stream; those of an available_now stream run at the end of its runs.
+
+    Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset, for two with one key, for a check
+    of another asset, and for a store that Spark's workers cannot reach.
     """
     assets = _with_distinct_ops(assets)
+    checking = check_definitions(assets, checks, name)
     if checkpoints is not None:
         _check_reach(checkpoints.url, spark)
     is_first = (
@@ -46,7 +53,9 @@ def build_streaming_definitions(
     sources = [spec for asset in assets for spec in require_streaming(asset).options.sources]
     return dg.Definitions(
         assets=[*assets, *sources],
-        sensors=[build_recovery_sensor(assets, name=name, sensor_name=sensor_name)],
+        asset_checks=checking.checks,
+        sensors=[build_recovery_sensor(assets, name=name, sensor_name=sensor_name), *checking.sensors],
+        schedules=checking.schedules,
         resources={key: resource for key, resource in given.items() if resource is not None},
     )
 

@@ -156,6 +156,22 @@ def test_fork_and_rollback(example: Example) -> None:
     assert again["forked"] == [{"item": "tent", "quantity": 6}], "the run worked what the rollback took back, and more"
 
 
+@of("checks_of_a_stream")
+@pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+def test_checks_of_a_stream(example: Example) -> None:
+    assert metadata(example.run(), "stock_report") == {"quantity": 5}
+    epoch = example.stream("stock").latest().epoch
+    job = example.module.defs.resolve_job_def("stock_checks_job")
+    [evaluation] = job.execute_in_process(instance=example.instance).get_asset_check_evaluations()
+    assert (evaluation.check_name, evaluation.passed) == ("some_items_are_there", True)
+    assert evaluation.metadata["epoch"].value == epoch
+    everything = example.module.defs.resolve_implicit_global_asset_job_def()
+    again = everything.execute_in_process(instance=example.instance, raise_on_error=False)
+    assert not again.asset_materializations_for_node("stock_report"), "fewer than none: the report is held back"
+    checks = {each.check_name: each.passed for each in again.get_asset_check_evaluations()}
+    assert (checks["none_is_negative"], checks["some_items_are_there"]) == (False, True)
+
+
 @of("code_location")
 @pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 def test_code_location(example: Example) -> None:

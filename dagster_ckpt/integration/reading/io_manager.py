@@ -15,6 +15,7 @@ from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.reading.aligned_inputs import chosen_of, cut_of, is_aligned
 from dagster_ckpt.integration.reading.late_rows_asset import stream_of_late_key
+from dagster_ckpt.integration.reading.loaded_epochs import remember_loaded
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader
 
@@ -40,6 +41,7 @@ class EpochIOManager(dg.ConfigurableIOManager):
         """The upstream stream's table. Raises `InvalidPipelineError` for an unknown stream, epoch or annotation."""
         annotation = context.dagster_type.typing_type
         chosen = choose_input(context, self.checkpoints.store())
+        remember_loaded(context, chosen.history.name, chosen.shown.epoch)
         if annotation is DataFrame and chosen.late is None:
             address, epoch = self.checkpoints.address, chosen.shown.epoch
             return SparkReader(_session(), address.url, address.options).read(chosen.history.name, epoch)
