@@ -22,7 +22,7 @@ from dagster_ckpt.errors import (
     StoreUnavailableError,
 )
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.integration.dagster_names import STREAM_TAG, job_name_of, op_name_of
+from dagster_ckpt.integration.dagster_names import NO_VERSION, STREAM_TAG, job_name_of, op_name_of
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.run_config import op_config, read_choice
 from dagster_ckpt.integration.declared.stream_options import stream_options
@@ -347,7 +347,7 @@ def watched_stream(name: str, lease_timeout_ms: int) -> Watched:
     op_name = op_name_of(key)
     recovery = Recovery(lease_timeout=f"{lease_timeout_ms}ms", backoff="1s", backoff_max="1 minute")
     options = stream_options(mode=Mode.CONTINUOUS, recovery=recovery)
-    return Watched(StreamAsset(key, name, op_name, job_name_of(op_name), options.mode), options, "")
+    return Watched(StreamAsset(key, name, op_name, job_name_of(op_name), options.mode), options, NO_VERSION)
 
 
 def launch_by_hand(stream: "SimulatedStream") -> None:
