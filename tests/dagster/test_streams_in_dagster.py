@@ -261,6 +261,6 @@ def test_a_function_that_returns_no_stream_is_refused_and_not_retried(place: Pla
     assert run.tags["dagster_ckpt/unfit"] == f"{result.run_id} forgetful"
 
 
-def test_secrets_in_storage_options_reach_no_repr_and_no_snapshot_of_the_location(place: Place) -> None:
-    checkpoints = CheckpointCoordinatorResource(url=place.url, storage_options={"secret": "s3cr3t"})
+def test_secrets_in_storage_options_reach_no_repr() -> None:
+    checkpoints = CheckpointCoordinatorResource(url="s3://bucket/store", storage_options={"secret": "s3cr3t"})
     assert "s3cr3t" not in repr(checkpoints) + repr(checkpoints.address) + str(checkpoints)
