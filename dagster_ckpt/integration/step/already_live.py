@@ -18,6 +18,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.epoch_metadata import data_version
+from dagster_ckpt.integration.step.table_metadata import column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT
@@ -112,6 +113,7 @@ def result_beside(
             "epoch": dg.MetadataValue.int(live.manifest.epoch),
             "already_live": dg.MetadataValue.text(str(live)),
             "live_run": dg.MetadataValue.dagster_run(live.run_id),
+            "dagster/column_schema": column_schema(live.manifest.pipeline),  # the page shows the newest event's
         },
         data_version=dg.DataVersion(data_version(stream, live.manifest)),
         check_results=[result_as_before(instance, key, live.manifest.epoch), live_check.result(key, facts)],

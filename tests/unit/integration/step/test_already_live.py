@@ -14,6 +14,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import CHECK, evaluation
 from dagster_ckpt.integration.recovery.decision import GaveUp
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
+from dagster_ckpt.integration.step.table_metadata import column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -156,6 +157,9 @@ def test_the_result_names_epoch_and_run_and_repeats_no_figure_of_the_epoch() -> 
     assert metadata["live_run"] == dg.MetadataValue.dagster_run("run-1")
     assert metadata["epoch"] == dg.MetadataValue.int(7)
     assert "rows_in" not in metadata
+    assert metadata["dagster/column_schema"] == column_schema(a_manifest().pipeline), (
+        "the page shows the newest event's"
+    )
     assert result.data_version == dg.DataVersion("delays@7")
     checks = {check.check_name: check for check in result.check_results or []}
     assert checks[CHECK].passed
