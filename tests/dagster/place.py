@@ -46,6 +46,8 @@ LABELS = {
     "keys_touched",
     "late_rows",
     "lag_seconds",
+    "lag/files",
+    "lag/bytes",
     "checkpoint_interval_seconds",
     "slowest_shards",
     "dagster/row_count",

@@ -43,6 +43,8 @@ def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(pl
     live = place.run_beside(counts)
     until("the first epoch", lambda: place.epochs() == 1)
     until("a quiet stream tells its newest epoch", lambda: len(place.events()) == 1)
+    lag = {name: value.value for name, value in place.events()[0].metadata.items() if name.startswith("lag")}
+    assert lag == {"lag_seconds": 0, "lag/files": 0, "lag/bytes": 0}
     place.drop(("a", 2))
     until("the second epoch", lambda: place.epochs() == 2)
     [run] = place.instance.get_runs()

@@ -11,14 +11,18 @@ from dagster_ckpt.integration.step.event_totals import NO_WORK, Totals, Work
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition
+from dagster_ckpt.runtime.lag.lag import Lag
 
 Metadata = dict[str, dg.MetadataValue[Any]]
 
 
-def epoch_metadata(manifest: Manifest, work: Work = NO_WORK, before: Totals | None = None) -> Metadata:
+def epoch_metadata(
+    manifest: Manifest, work: Work = NO_WORK, before: Totals | None = None, lag: Metadata | None = None
+) -> Metadata:
     """The event of the epoch that the manifest shows: what happened since the last event, and how the stream is now.
 
-    `work` is how the epochs since then went, as far as this step committed them; `before` are the totals of that event.
+    `work` is how the epochs since then went, as far as this step committed them; `before` are the totals of that event;
+    `lag` is `lag_metadata`.
     Without `before` the difference is to the totals before `work`; without both, nothing happened. State rows, state
     bytes, row count and runs (of the shard that has the most) are those of the whole stream at the epoch. The row count
     is absent where it is unknown. An interval of 0: each micro-batch is an epoch. The order is the one in which Dagster
@@ -29,7 +33,6 @@ def epoch_metadata(manifest: Manifest, work: Work = NO_WORK, before: Totals | No
     since = totals.since(before or work.began or totals)
     numbers: dict[str, int | float] = {
         "rows_per_second": round(work.rows_per_second, 1),
-        "lag_seconds": work.lag_seconds,
         "epoch_milliseconds": work.slowest_ms,
         "state_rows": statistics.state_rows,
         "state_bytes": statistics.state_bytes,
@@ -52,10 +55,28 @@ def epoch_metadata(manifest: Manifest, work: Work = NO_WORK, before: Totals | No
         label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)
         for label, number in numbers.items()
     }
+    metadata = {"rows_per_second": metadata["rows_per_second"], **(lag or {}), **metadata}
     if manifest.backfill.status is BackfillStatus.CREATING:
         metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
     metadata["slowest_shards"] = _slowest_shards(manifest)
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
+    return metadata
+
+
+def lag_metadata(lag: Lag | None, manifest: Manifest, now_ms: int) -> Metadata:
+    """How far the stream is behind its sources, and its newest event time behind `now_ms` (Unix time).
+
+    A kind of source always has the same labels. Without a measurement, none: a 0 would be a lie.
+    """
+    newest_us = max((time_us for time_us in manifest.event_times_us if time_us is not None), default=None)
+    metadata: Metadata = {}
+    if lag is not None:
+        metadata["lag_seconds"] = dg.MetadataValue.float(round(lag.seconds(now_ms), 3))
+        waiting = lag.waiting
+        counts = {"files": waiting.files, "bytes": waiting.file_bytes, "rows": waiting.rows, "epochs": waiting.epochs}
+        metadata |= {f"lag/{unit}": dg.MetadataValue.int(count) for unit, count in counts.items() if count is not None}
+    if newest_us is not None:
+        metadata["event_time_lag_seconds"] = dg.MetadataValue.float(round((now_ms - newest_us / 1000) / 1000, 3))
     return metadata
 
 

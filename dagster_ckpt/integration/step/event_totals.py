@@ -102,7 +102,6 @@ class Work:
     merged_rows: int = 0
     stall_ms: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
-    lag_seconds: float = 0.0
 
     def plus(self, committed: CommittedEpoch) -> "Work":
         """With one more epoch."""
@@ -118,7 +117,6 @@ class Work:
             merged_rows=self.merged_rows + did.merged_rows,
             stall_ms=self.stall_ms + did.stall_ms,
             counters=Counter(self.counters) + Counter(committed.counters),
-            lag_seconds=committed.lag_seconds,
         )
 
     @property

@@ -55,7 +55,7 @@ from dagster_ckpt.integration.step.recoveries import Recoveries
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
+from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result, refresh_ms_of
 from dagster_ckpt.integration.step.table_metadata import TableMetadata
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
@@ -76,6 +76,9 @@ from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
 _UPSTREAM_WAIT_MS = 120_000
 """Continuous streams that start together open in any order; the sensor waits three minutes for each."""
+
+_LAG_MS_MIN, _LAG_MS_MAX = 500, 30_000
+"""How often the lag is measured: for each event, but a folder is not listed all the time."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,11 @@ class StreamStep:
     def code_version(self) -> str | None:
         version: str | None = self.context.assets_def.get_asset_spec(self.key).code_version
         return version
+
+    @property
+    def freshness_policy(self) -> dg.FreshnessPolicy | None:
+        policy: dg.FreshnessPolicy | None = self.context.assets_def.get_asset_spec(self.key).freshness_policy
+        return policy
 
     def read_status(self) -> StreamStatus:
         """The stream's status in the store now."""
@@ -270,7 +278,9 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
         table,
         recoveries.metadata,
     )
-    events = EpochEvents(event_log, step.coordinator.event_interval_ms, step.clock)
+    events = EpochEvents(
+        event_log, step.coordinator.event_interval_ms, step.clock, refresh_ms_of(step.freshness_policy)
+    )
     watch = RunWatch(context.instance, context.run.run_id, step.clock)
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
@@ -293,6 +303,7 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
         on_open=opened,
+        on_lag=events.measured,
     )
     try:
         result = run_stream(_job(step, stream), hooks, step.clock)
@@ -310,7 +321,9 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
     events.finish()
     newest = _newest(step, result.manifest)
     ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
-    shown = final_result(context.instance, step.key, step.stream_name, newest, events.work, table)
+    shown = final_result(
+        context.instance, step.key, step.stream_name, newest, events.work, table, events.lag_metadata(newest)
+    )
     return shown._replace(
         metadata={**(shown.metadata or {}), **recoveries.metadata()},
         check_results=[*(shown.check_results or ()), ended],
@@ -357,6 +370,7 @@ def _job(step: StreamStep, stream: Stream) -> StreamJob:
         tolerable_failures=coordinator.tolerable_failures,
         grace_ms=coordinator.grace_ms,
         max_lag=coordinator.max_lag,
+        lag_interval_ms=max(_LAG_MS_MIN, min(coordinator.event_interval_ms, _LAG_MS_MAX)),
         tasks_max=options.tasks,
         engine=EngineOptions(
             memory_limit_bytes=step.state.memory_limit_bytes,

@@ -5,6 +5,10 @@ a stream goes quiet, the held event is logged, so Dagster's UI is never much mor
 reports what happened since the last one; an epoch that moved the watermark alone waits for the next event. The first
 epoch also passes the stream's check, at once: it shows there that a crash loop has ended.
 
+While a stream is quiet, an observation each minute shows that it lives, and its lag. Dagster's freshness policies count
+materializations alone. So for an asset with one, the newest epoch is logged again, with the same data version and
+without rows, as long as all that the sources have is read: often enough that the policy never finds it late.
+
 The step ends with exactly one `MaterializeResult`, with the newest epoch. Without a result, Dagster would skip what is
 downstream while the run shows success; an `Output` would call the IO manager.
 """
@@ -13,18 +17,21 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
-from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata
+from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, lag_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.lag.lag import Lag
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,6 +41,12 @@ TRIES = 3
 RETRY_MS = 200
 SLOW_MS = 1_000
 """A try that failed after this long is the last one: Dagster's database has waited already (SQLite: 30 s)."""
+
+OBSERVE_MS = 60_000
+"""While a stream is quiet, an event is logged this often, at most."""
+
+MEASURED_MS_MAX = 60_000
+"""How old the measurement may be that proves that all is read."""
 
 REST = 20
 """After a failure no event is logged for this many times its duration: it costs a twentieth of the stream's time."""
@@ -57,7 +70,9 @@ class EventLog:
     table: TableMetadata = COLUMNS_ALONE
     more: Callable[[], Metadata] = dict
 
-    def materialization(self, manifest: Manifest, work: Work, before: Totals | None) -> dg.AssetMaterialization:
+    def materialization(
+        self, manifest: Manifest, work: Work, before: Totals | None, lag: Metadata | None = None
+    ) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster puts on a result with a data version."""
         tags = {
             "dagster/data_version": data_version(self.stream, manifest),
@@ -65,17 +80,23 @@ class EventLog:
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(manifest, work, before) | self.more() | self.table.of_event(manifest)
+        metadata = epoch_metadata(manifest, work, before, lag) | self.more() | self.table.of_event(manifest)
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
+
+    def observation(self, manifest: Manifest, lag: Metadata) -> dg.AssetObservation:
+        """The event of a stream that is live and has no new epoch."""
+        metadata = {**lag, "epoch": dg.MetadataValue.int(manifest.epoch)}
+        return dg.AssetObservation(asset_key=self.asset_key, metadata=metadata)
 
 
 class EpochEvents:
     """The events of one stream in one step.
 
-    Thread-safe: epochs are committed in a Spark thread while the step waits in another.
+    `refresh_ms` is how often the newest epoch of a stream that is quiet and has read everything is logged again; None:
+    never. Thread-safe: epochs are committed in a Spark thread while the step waits in another.
     """
 
-    def __init__(self, event_log: EventLog, interval_ms: int, clock: Clock) -> None:
+    def __init__(self, event_log: EventLog, interval_ms: int, clock: Clock, refresh_ms: int | None = None) -> None:
         self._event_log = event_log
         self._interval_ms = interval_ms
         self._clock = clock
@@ -85,8 +106,14 @@ class EpochEvents:
         self._read_to: tuple[str | None, ...] = ()
         self._work = NO_WORK
         self._newest_since_ms = 0
+        self._newest_at_ms = 0
         self._next_ms: int | None = None
         self._late_rows_logged = 0
+        self._refresh_ms = refresh_ms
+        self._opened: Manifest | None = None
+        self._lag: Lag | None = None
+        self._last_ms = clock.monotonic_ms()
+        self._materialized_ms: int | None = None
 
     @property
     def work(self) -> Work:
@@ -96,6 +123,16 @@ class EpochEvents:
     def opened(self, manifest: Manifest) -> None:
         """The stream is open, at this manifest."""
         self._read_to = _read_to(manifest)
+        self._opened, self._last_ms = manifest, self._clock.monotonic_ms()
+
+    def measured(self, lag: Lag | None) -> None:
+        """The newest measurement of the lag; None where it is not known now."""
+        with self._lock:
+            self._lag = lag
+
+    def lag_metadata(self, manifest: Manifest) -> Metadata:
+        """The lag at this manifest, the newest, as far as it is known."""
+        return lag_metadata(self._lag, manifest, self._clock.now_ms())
 
     def report(self, manifest: Manifest, event: Event) -> None:
         """Log one more event, about the stream at this manifest."""
@@ -112,16 +149,56 @@ class EpochEvents:
             self._newest, self._newest_is_logged, self._work = manifest, False, work.plus(committed)
             if held is not None and not _has_news(held, manifest):
                 return  # one event for both
-            self._newest_since_ms = self._clock.monotonic_ms()
+            self._newest_since_ms, self._newest_at_ms = self._clock.monotonic_ms(), self._clock.now_ms()
             if held is not None and self._is_due(now_ms) and self._log(held, work):
                 self._work = NO_WORK.plus(committed)
 
     def idle(self) -> None:
-        """The stream is idle: log the held event once it was held for the whole interval."""
+        """The stream is idle: log the held event once it was held for the whole interval; later that it is live."""
         with self._lock:  # not earlier: an epoch may just be coming in
             now_ms = self._clock.monotonic_ms()
-            if now_ms - self._newest_since_ms >= self._interval_ms and self._is_due(now_ms):
+            if not self._is_due(now_ms):
+                return
+            if self._newest is None or self._newest_is_logged:
+                self._log_quiet(now_ms)
+            elif now_ms - self._newest_since_ms >= self._interval_ms * (1 if self._lag_is_after_newest() else 3):
                 self._flush()
+
+    def _lag_is_after_newest(self) -> bool:
+        """Whether the lag was measured after the newest epoch: before, its input was still waiting."""
+        return self._lag is None or self._lag.measured_ms >= self._newest_at_ms
+
+    def _log_quiet(self, now_ms: int) -> None:
+        manifest = self._newest or self._opened
+        if manifest is None:
+            return
+        if self._must_refresh(manifest, now_ms):
+            self._refresh(manifest)
+        elif now_ms - self._last_ms >= max(OBSERVE_MS, self._interval_ms):
+            began_ms = self._clock.monotonic_ms()
+            observation = self._event_log.observation(manifest, self.lag_metadata(manifest))
+            self._rest(began_ms, logged=self._send(manifest, observation))
+
+    def _must_refresh(self, manifest: Manifest, now_ms: int) -> bool:
+        lag, before_ms = self._lag, self._materialized_ms
+        if self._refresh_ms is None or manifest.epoch == EMPTY or lag is None or not lag.is_caught_up:
+            return False
+        is_due = before_ms is None or now_ms - before_ms >= self._refresh_ms
+        return is_due and self._clock.now_ms() - lag.measured_ms <= MEASURED_MS_MAX
+
+    def _refresh(self, manifest: Manifest) -> None:
+        """Log the newest epoch again, with what no event has reported yet."""
+        began_ms = self._clock.monotonic_ms()
+
+        def event() -> dg.AssetMaterialization:
+            before = self._event_log.reported()
+            totals = self._work.began if before is None else before.totals
+            return self._event_log.materialization(manifest, self._work, totals, self.lag_metadata(manifest))
+
+        logged = self._try(manifest, event)
+        if logged:
+            self._work, self._materialized_ms = NO_WORK, began_ms
+        self._rest(began_ms, logged=logged)
 
     def flush(self) -> None:
         """Log the held event now: the step ends without a result that could carry it."""
@@ -166,15 +243,21 @@ class EpochEvents:
             totals = work.began if before is None else before.totals
             no_rows = totals is not None and totals.rows == Totals.of(manifest).rows
             is_reported = not no_rows or self._read_to != _read_to(manifest)
-            return self._event_log.materialization(manifest, work, totals) if is_reported else None
+            lag = self.lag_metadata(manifest)
+            return self._event_log.materialization(manifest, work, totals, lag) if is_reported else None
 
         logged = self._try(manifest, event)
         logged = self._log_late_rows(manifest) and logged
+        self._rest(began_ms, logged=logged)
+        if logged and is_reported:
+            self._read_to, self._materialized_ms = _read_to(manifest), began_ms
+        return logged and is_reported
+
+    def _rest(self, began_ms: int, *, logged: bool) -> None:
+        """Log nothing more for a while, after an event that was begun then."""
         cost_ms = self._clock.monotonic_ms() - began_ms
         self._next_ms = began_ms + (self._interval_ms if logged else max(self._interval_ms, REST * cost_ms))
-        if logged and is_reported:
-            self._read_to = _read_to(manifest)
-        return logged and is_reported
+        self._last_ms = began_ms
 
     def _send(self, manifest: Manifest, event: Event) -> bool:
         return self._try(manifest, lambda: event)
@@ -203,6 +286,14 @@ class EpochEvents:
         return False
 
 
+def refresh_ms_of(policy: dg.FreshnessPolicy | None) -> int | None:
+    """How often an asset with this policy must be materialized to stay fresh: twice in its shortest window."""
+    # Dagster exports no class for a kind of policy, only `FreshnessPolicy`, which makes all of them.
+    found = [getattr(policy, name, None) for name in ("warn_window", "fail_window", "lower_bound_delta")]
+    windows: list[timedelta] = [getattr(each, "to_timedelta", lambda each=each: each)() for each in found if each]
+    return round(min(windows).total_seconds() * 500) if windows else None
+
+
 def final_result(
     instance: dg.DagsterInstance,
     key: dg.AssetKey,
@@ -210,10 +301,11 @@ def final_result(
     manifest: Manifest,
     work: Work,
     table: TableMetadata = COLUMNS_ALONE,
+    lag: Metadata | None = None,
 ) -> dg.MaterializeResult[Any]:
     """What happened since the last event, at the newest epoch. `work` is what the step did and did not report."""
     before = reported(instance, key)
-    metadata = epoch_metadata(manifest, work, None if before is None else before.totals)
+    metadata = epoch_metadata(manifest, work, None if before is None else before.totals, lag)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata | table.of_result(manifest),

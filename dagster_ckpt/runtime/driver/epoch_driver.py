@@ -47,14 +47,12 @@ class CommittedEpoch:
     """An epoch that has just become visible.
 
     `commit_ms` is the time for the manifest, `epoch_ms` for the whole epoch since Spark handed the micro-batch over.
-    `lag_seconds` is the age of the epoch's oldest input file, or, for other sources, the time since its micro-batch was
-    planned. `counters` are the operator's.
+    `counters` are the operator's.
     """
 
     manifest: Manifest
     commit_ms: int
     epoch_ms: int
-    lag_seconds: float
     counters: Mapping[str, int]
 
 
@@ -107,7 +105,7 @@ class EpochDriver:
         acks = self._acks(frame)
         made = self._made(acks, self._positions(advances), batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
-        self._report(made, lag_ms=setup.clock.now_ms() - self._oldest_ms(advances, batch_id))
+        self._report(made)
 
     def emit_due(self, frame: DataFrame) -> None:
         """Make an epoch without input, which emits everything that waited for the watermark.
@@ -118,7 +116,7 @@ class EpochDriver:
         began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
         acks = self._acks(frame)
-        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms), lag_ms=0)
+        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms))
 
     @property
     def is_due(self) -> bool:
@@ -186,14 +184,13 @@ class EpochDriver:
             manifest,
             commit_ms=ended_ms - commit_began_ms,
             epoch_ms=ended_ms - began_ms,
-            lag_seconds=0.0,
             counters=_counted(acks),
         )
 
-    def _report(self, made: CommittedEpoch, lag_ms: int) -> None:
+    def _report(self, made: CommittedEpoch) -> None:
         """Report a committed epoch."""
         self._setup.writer.check_term()
-        self._setup.on_commit(replace(made, lag_seconds=max(0, lag_ms) / 1000))
+        self._setup.on_commit(made)
         self._setup.pulse.sign()
 
     def _commit_without_work(
@@ -292,10 +289,6 @@ class EpochDriver:
             )
             for position, advance in zip(self._known_positions(), advances, strict=True)
         )
-
-    def _oldest_ms(self, advances: tuple[Advance, ...], batch_id: int) -> int:
-        files = [file.modified_ms for advance in advances for file in advance.files]
-        return min(files) if files else self._setup.checkpoint.batch_time_ms(batch_id)
 
 
 def final_error(replies: Iterable[Reply]) -> CheckpointError | None:

@@ -22,6 +22,7 @@ from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
 from dagster_ckpt.protocol.redaction import redacted_file, user_of
 from dagster_ckpt.runtime.declared.sources import Source, spelled_by_spark
+from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 
 SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
 
@@ -108,30 +109,10 @@ def table_of(files: Iterable[FileSeen]) -> pa.Table:
 
 def listed(session: SparkSession, source: Source) -> list[FileSeen]:
     """The files that a file source would read now, listed and spelled as Spark's source does."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    path = jvm.org.apache.hadoop.fs.Path(source.path)
-    file_system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-    folders = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(file_system, path)
-    options = jvm.PythonUtils.toScalaMap(dict(source.identity.options))
-    none = jvm.scala.Option.empty()
-    datasources = jvm.org.apache.spark.sql.execution.datasources
-    cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
-    files = datasources.InMemoryFileIndex(
-        session._jsparkSession,  # noqa: SLF001
-        folders,
-        options,
-        jvm.scala.Option.apply(jvm.org.apache.spark.sql.types.StructType()),
-        cache,
-        none,
-        none,
-    )
-    # One call each for all files. NUL is in no file's name.
-    paths = str(jvm.org.apache.hadoop.util.StringUtils.join("\0", files.inputFiles()))
-    states = str(files.allFiles().mkString("\0"))
-    if not paths:
-        return []
-    times = [int(_MODIFIED.findall(state)[-1]) for state in states.split("\0")]
-    return [FileSeen(path, time_ms) for path, time_ms in zip(paths.split("\0"), times, strict=True)]
+    index = file_index(session, source.path, dict(source.identity.options))
+    addresses = joined_addresses(session, index).split(SEPARATOR)
+    times = [int(_MODIFIED.findall(state)[-1]) for state in file_states(index)]
+    return [FileSeen(address, time_ms) for address, time_ms in zip(addresses, times, strict=True)] if times else []
 
 
 _MODIFIED = re.compile(r"; modification_time=(-?\d+);")

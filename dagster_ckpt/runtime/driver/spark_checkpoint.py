@@ -15,8 +15,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,10 +83,15 @@ class SparkCheckpoint:
         found = (lines[source.lines[0]] for source in self._sources)
         return tuple(None if line == _NO_POSITION else line for line in found)
 
-    def batch_time_ms(self, batch_id: int) -> int:
-        """When Spark planned the batch, in milliseconds since the Unix epoch."""
-        text = (self._root / "checkpoint" / "offsets" / str(batch_id)).read_text(encoding="utf-8")
-        return int(json.loads(text.split("\n")[1])["batchTimestampMs"])
+    def files_after(self, source: Source, offset: str | None) -> frozenset[str]:
+        """The files that Spark has planned to read after this offset of a file source, spelled as it spells them."""
+        found: set[str] = set()
+        for number in count(0 if offset is None else _log_offset(offset) + 1):
+            try:
+                found.update(str(entry["path"]) for entry in self._entries_of(source, number))
+            except FileNotFoundError:
+                break
+        return frozenset(found)
 
     def advances(self, batch_id: int) -> tuple[Advance, ...]:
         """What the batch after `batch_id - 1` read of each source."""
@@ -94,7 +100,7 @@ class SparkCheckpoint:
             Advance(
                 current,
                 initial,
-                self._new_files(source, previous, current) if source.reads_files else (),
+                self._new_files(source, previous, current),
             )
             for source, initial, previous, current in zip(self._sources, self.initials(), before, after, strict=True)
         )
@@ -113,23 +119,25 @@ class SparkCheckpoint:
         return log.read_text(encoding="utf-8") if log.exists() else None
 
     def _new_files(self, source: Source, previous: str | None, current: str | None) -> tuple[FileSeen, ...]:
-        first = 0 if previous is None else _log_offset(previous) + 1
-        last = -1 if current is None else _log_offset(current)
-        return tuple(file for number in range(first, last + 1) for file in self._files_of(source, number))
+        return tuple(
+            FileSeen(redacted_file(entry["path"]), entry["timestamp"])
+            for entry in self._new_entries(source, previous, current)
+        )
 
-    def _files_of(self, source: Source, number: int) -> list[FileSeen]:
+    def _new_entries(self, source: Source, previous: str | None, current: str | None) -> Iterator[dict[str, Any]]:
+        """What Spark's source log has between two offsets; nothing of a source without such a log."""
+        if source.reads_files and current is not None:
+            for number in range(0 if previous is None else _log_offset(previous) + 1, _log_offset(current) + 1):
+                yield from self._entries_of(source, number)
+
+    def _entries_of(self, source: Source, number: int) -> list[dict[str, Any]]:
         log = self._folder(source) / str(number)
         if not log.exists():
             # Spark has compacted the log: that file holds the older batches' files too.
             log = log.with_suffix(".compact")
         version, *lines = log.read_text(encoding="utf-8").split("\n")
         assert version == _VERSION, f"another layout of Spark's file log. version={version}"
-        entries = [json.loads(line) for line in lines]
-        return [
-            FileSeen(redacted_file(entry["path"]), entry["timestamp"])
-            for entry in entries
-            if entry["batchId"] == number
-        ]
+        return [entry for line in lines if (entry := json.loads(line))["batchId"] == number]
 
     def _folder(self, source: Source) -> Path:
         return self._root / "checkpoint" / "sources" / str(source.number)

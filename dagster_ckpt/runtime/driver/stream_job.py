@@ -8,6 +8,7 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import Coordinator
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.lag.lag import Lag
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.operations.collector import GRACE_MS, MAX_LAG
@@ -27,7 +28,7 @@ class JobOptions:
     `drain_ms` is how long the epoch in progress may continue when the run is interrupted. `tasks_max` bounds an epoch's
     tasks (None: the task slots of all executors that the application is allowed). `grace_ms` is how long an epoch can
     still be read after it was retired; `max_lag` how many epochs a downstream may be behind before the change log is no
-    longer kept for it. `engine` is for each Python worker.
+    longer kept for it. `lag_interval_ms` is how often the stream's lag is measured. `engine` is for each Python worker.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
@@ -41,6 +42,7 @@ class JobOptions:
     drain_ms: int = 30_000
     grace_ms: int = GRACE_MS
     max_lag: int = MAX_LAG
+    lag_interval_ms: int = 30_000
     tasks_max: int | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 
@@ -84,15 +86,17 @@ def _ignore(epoch: CommittedEpoch) -> None: ...
 class JobHooks:
     """What a run calls: `on_commit` after every epoch, in a Spark thread.
 
-    `on_open` gets the newest manifest once the stream is open: the one that began the term. The others are called about
-    every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after the epoch in progress,
-    None to continue.
+    `on_lag` gets each measurement of the stream's lag, None where it is not known, in another thread, and the last one
+    before a clean end. `on_open` gets the newest manifest once the stream is open: the one that began the term. The
+    others are called about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after
+    the epoch in progress, None to continue.
     """
 
     on_commit: Callable[[CommittedEpoch], None] = _ignore
     stop_reason: Callable[[], str | None] = lambda: None
     on_idle: Callable[[], None] = lambda: None
     on_open: Callable[[Manifest], None] = lambda _: None
+    on_lag: Callable[[Lag | None], None] = lambda _: None
 
 
 class Ending(StrEnum):

@@ -38,6 +38,9 @@ from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run,
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
+from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
+from dagster_ckpt.runtime.lag.source_lags import SourceLags
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
@@ -116,6 +119,7 @@ class _Run:
     _coordinator: CheckpointCoordinator
     _assignment: ShardAssignment
     _drain: DrainWatch
+    _source_lags: SourceLags
 
     def __init__(
         self,
@@ -139,6 +143,8 @@ class _Run:
 
     def to_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
         self._root = root
+        session = self._job.stream.frame.sparkSession
+        self._source_lags = SourceLags(self._checked.sources, session, root, self._clock)
         options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
         collector = Collector(chain, root, options.grace_ms, options.max_lag)
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
@@ -250,23 +256,35 @@ class _Run:
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
         query = EpochQuery(driver.work)
+        gauge = LagGauge(
+            self._job.asset,
+            partial(self._lag, query, checkpoint),
+            self._hooks.on_lag,
+            self._job.options.lag_interval_ms,
+        )
         try:
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
+            gauge.begin()
             ending, reason = self._wait(query, driver)
             query.run_if_idle(driver.commit_initial_positions)
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._emit_remaining(query, driver) or (ending, reason)
+            gauge.measure()
         except AnalysisException as error:
             raise cannot_run(self._job.asset, error) from error
         finally:
             if not query.close(self._job.options.drain_ms / 1000):
                 driver.abort("the run was interrupted")
                 query.close(_CANCEL_S_MAX)
+            gauge.end()
             query.stop()
             checkpoint.remove()
         query.raise_failure()
         return JobResult(ending, self._writer.manifest, reason)
+
+    def _lag(self, query: EpochQuery, checkpoint: SparkCheckpoint) -> Lag:
+        return self._source_lags.measure(query.view(), self._writer.manifest, checkpoint.files_after)
 
     def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
         """Wait until the query has ended or must end; no epoch is in progress then."""

@@ -1,5 +1,6 @@
 """A streaming query and its end: Spark's thread hands over micro-batches, the caller's thread waits."""
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from dagster_ckpt.runtime.lag.source_lags import QueryView
 
 Work = Callable[[DataFrame, int], None]
 
@@ -69,6 +72,17 @@ class EpochQuery:
             self._at_work.release()
             return True
         return False
+
+    def view(self) -> QueryView:
+        """Spark's own view of the query, once it is started. Raises Spark's error where it does not answer."""
+        query: Any = self._query
+        progress = query._jsq.lastProgress()  # noqa: SLF001  (PySpark's copy lacks some sources' offsets)
+        streams = query._jsq.streamingQuery().sources()  # noqa: SLF001  (Spark exposes it nowhere else)
+        return QueryView(
+            streams=tuple(streams.apply(line) for line in range(streams.size())),
+            progress=None if progress is None else json.loads(str(progress.json())),
+            finds_data=bool(query.status["isDataAvailable"]),
+        )
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""

@@ -6,6 +6,7 @@ Reading order
     no_max_file_age_session  the session that a streaming asset's function is given
     class_archive            an archive of the classes that Spark's JVM loads
     wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones
+    file_index               the files that a file source would read now
     task_slots               how many tasks Spark may run at once
     redacted_errors          errors without passwords and tokens
     spark_reader             streams as DataFrames

@@ -74,7 +74,7 @@ def test_dagster_hears_of_late_rows_when_there_are_more_of_them() -> None:
         EventLog(KEY, "flights/delays", None, listen, lambda manifest: True, lambda: NOTHING), 0, StillClock()
     )
     for epoch, total in [(2, 0), (3, 5), (4, 5), (5, 7)]:
-        events.committed(CommittedEpoch(keeping(epoch, total), 0, 0, 0.0, {}))
+        events.committed(CommittedEpoch(keeping(epoch, total), 0, 0, {}))
     # The newest epoch's own event is the result's; what came too late is told here.
     assert heard == [("delays", None), ("delays", None), ("delays_late_rows", 5), ("delays", None)]
     events.finish()

@@ -112,7 +112,7 @@ class World:
             ),
         )
         self.lineage.append(manifest)
-        self.events.committed(CommittedEpoch(manifest, 1, 10, 0.0, {}))
+        self.events.committed(CommittedEpoch(manifest, 1, 10, {}))
         self.clock.sleep_ms(self.chance.randrange(15_000))
 
 
@@ -175,7 +175,7 @@ def test_events_of_an_earlier_release_say_nothing_of_totals_and_the_first_event_
     instance.report_runless_asset_event(dg.AssetMaterialization(KEY, description="by hand"))
     assert reported(instance, KEY) is None
     manifest = a_manifest(epoch=Epoch(9), statistics=Statistics(5, 4, total_rows_in=905, total_epochs=90))
-    work = NO_WORK.plus(CommittedEpoch(manifest, 1, 10, 0.0, {}))
+    work = NO_WORK.plus(CommittedEpoch(manifest, 1, 10, {}))
     result = final_result(instance, KEY, "delays", manifest, work)
     assert result.metadata is not None
     event = dg.AssetMaterialization(KEY, metadata=result.metadata)

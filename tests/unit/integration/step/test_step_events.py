@@ -10,7 +10,7 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
+from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata, lag_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Totals
 from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -23,10 +23,12 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Statistics,
 )
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 
 KEY = dg.AssetKey("delays")
+NOW_MS = 1_700_000_030_000
 NUMBERS = {
     "epoch",
     "rows_in",
@@ -40,7 +42,6 @@ NUMBERS = {
     "merged_rows",
     "stall_milliseconds",
     "late_rows",
-    "lag_seconds",
     "checkpoint_interval_seconds",
     "dagster/row_count",
     "keys_touched",
@@ -63,8 +64,12 @@ class Listener:
         self.heard: list[object] = []
         self.rows_in: list[object] = []
         self.passed: list[object] = []
+        self.observed: list[dg.AssetObservation] = []
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, dg.AssetObservation):
+            self.observed.append(event)
+            return
         if isinstance(event, dg.AssetCheckEvaluation):
             assert event.passed
             assert event.asset_check_key == dg.AssetCheckKey(KEY, CHECK)
@@ -80,7 +85,7 @@ class Listener:
 def committed(epoch: int) -> CommittedEpoch:
     did = Statistics(10, 5, epoch_ms=40, total_rows_in=10 * epoch, total_rows_out=5 * epoch, total_epochs=epoch)
     manifest = a_manifest(epoch=Epoch(epoch), version=Version(epoch), statistics=did)
-    return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, lag_seconds=0.5, counters={})
+    return CommittedEpoch(manifest, commit_ms=3, epoch_ms=40, counters={})
 
 
 def event_of(epoch: CommittedEpoch, code_version: str | None = None) -> dg.AssetMaterialization:
@@ -355,10 +360,15 @@ def test_an_epoch_of_the_watermark_alone_waits_for_the_next_event() -> None:
 
 
 def test_epoch_metadata_lists_first_what_shows_whether_a_stream_keeps_up() -> None:
-    first = list(epoch_metadata(a_manifest()))[:6]
+    manifest = a_manifest(event_times_us=(None, 1_700_000_000_000_000))
+    lag = lag_metadata(Lag(NOW_MS, SourceLag(files=2, file_bytes=9, since_ms=NOW_MS - 500)), manifest, NOW_MS)
+    first = list(epoch_metadata(manifest, lag=lag))[:9]
     assert first == [
         "rows_per_second",
         "lag_seconds",
+        "lag/files",
+        "lag/bytes",
+        "event_time_lag_seconds",
         "epoch_milliseconds",
         "state_rows",
         "state_bytes",

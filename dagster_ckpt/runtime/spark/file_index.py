@@ -1,0 +1,45 @@
+"""The files that a file source would read now, listed as Spark's source lists them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def file_index(session: SparkSession, path: str, options: Mapping[str, str]) -> Any:
+    """Spark's index of the files below `path`: `inputFiles()` are their addresses, `allFiles()` their states.
+
+    Both are in the same order. Lists the folder; raises Spark's error where that fails.
+    """
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
+    root = jvm.org.apache.hadoop.fs.Path(path)
+    file_system = root.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    folders = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(file_system, root)
+    none = jvm.scala.Option.empty()
+    datasources = jvm.org.apache.spark.sql.execution.datasources
+    cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
+    return datasources.InMemoryFileIndex(
+        session._jsparkSession,  # noqa: SLF001
+        folders,
+        jvm.PythonUtils.toScalaMap(dict(options)),
+        jvm.scala.Option.apply(jvm.org.apache.spark.sql.types.StructType()),
+        cache,
+        none,
+        none,
+    )
+
+
+SEPARATOR = "\0"
+"""It is in no file's name. One text for all files takes one call."""
+
+
+def joined_addresses(session: SparkSession, index: Any) -> str:
+    """The addresses of all files in the index, as Spark's source log spells them."""
+    jvm: Any = session._jvm  # noqa: SLF001
+    return str(jvm.org.apache.hadoop.util.StringUtils.join(SEPARATOR, index.inputFiles()))
+
+
+def file_states(index: Any) -> list[str]:
+    """What Hadoop's `FileStatus` says of each file, in the order of the addresses."""
+    joined = str(index.allFiles().mkString(SEPARATOR))
+    return joined.split(SEPARATOR) if joined else []
