@@ -24,7 +24,9 @@ def names(requirements: list[str]) -> set[str]:
 def imported() -> Iterator[str]:
     """The distribution of each third-party module that the package imports."""
     distributions = packages_distributions()
-    for file in (CHECKOUT / "dagster_ckpt").rglob("*.py"):
+    package = CHECKOUT / "dagster_ckpt"
+    # Not what `init` copies: that is a user's project.
+    for file in set(package.rglob("*.py")) - set((package / "cli" / "project" / "template").iterdir()):
         for node in ast.walk(ast.parse(file.read_text())):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module is not None:
