@@ -177,7 +177,15 @@ class MadeStream:
                     appended.append(change_log.write(store, replace(file, number=len(appended)), changes.rows))
             tables = state.flush()[file.shard]
             log = (*state.log, *(each for each in appended if each is not None))
-            return ShardAck(file.shard, tables, log, rows_out=rows_out, state_rows=state.metrics.state_rows)
+            counted = state.metrics
+            return ShardAck(
+                file.shard,
+                tables,
+                log,
+                rows_out=rows_out,
+                state_rows=counted.state_rows,
+                table_rows=counted.table_rows,
+            )
 
 
 @cache

@@ -9,6 +9,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.retry import Patience
+from dagster_ckpt.storage.stores.retrying_store import RetryingStore
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
 from tests.worlds.manifests import a_manifest
@@ -234,6 +235,20 @@ def test_a_sleeper_is_fenced_however_many_freed_numbers_hold_its_manifests_again
         chain.create(a_version(40), a_version(41))
     assert not store.exists(manifest_name(Version(41)))
     assert not chain.is_newest(a_version(40))
+
+
+class LooksOnlyAtTheParent(ManifestChain):
+    """A mutant: a parent that is there was never retired. One simulated world in 20,000 catches it."""
+
+    def _has_later(self, version: Version, store: RetryingStore) -> bool:
+        return False
+
+
+def test_a_sleeper_that_looks_only_at_its_parent_is_caught() -> None:
+    _, store = a_chain(*range(70, 101), 40)
+    store.put(TRIMMED, b"")
+    LooksOnlyAtTheParent(store, StillClock()).create(a_version(40), a_version(41))
+    assert store.exists(manifest_name(Version(41)))
 
 
 def test_a_sleeper_is_fenced_by_the_one_manifest_that_a_late_list_still_shows() -> None:
