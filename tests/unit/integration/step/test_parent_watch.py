@@ -115,7 +115,13 @@ def test_a_step_is_interrupted_when_dagster_dev_alone_is_ended(tmp_path: Path, h
     dev_script.write_text(DEV)
     server_script.write_text(CODE_SERVER)
     environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_IS_DEV_CLI"}
-    with subprocess.Popen([sys.executable, dev_script, server_script, file], cwd=Path.cwd(), env=environment) as dev:
+    with subprocess.Popen(
+        [sys.executable, dev_script, server_script, file],
+        cwd=Path.cwd(),
+        env=environment,
+        # A script that starts the tests with & makes them ignore SIGINT, and all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as dev:
         wait_until(lambda: file.exists() and file.read_text() == "works", "the step works")
         dev.send_signal(how)
         wait_until(lambda: file.read_text() == "interrupted", "the step is interrupted", seconds=20)
