@@ -64,8 +64,7 @@ def test_the_table_is_empty_until_the_first_row_and_then_has_one(tmp_path: Path)
 def test_it_goes_on_with_another_number_of_shards(tmp_path: Path) -> None:
     stream = a_stream(tmp_path, sums)
     stream.epoch((0, [reading(1, "a"), reading(2, "b")]))
-    stream.writer.close("the test goes on")
-    stream.history.reshard(8)
+    stream.history.reshard(8, fence=True)
     assert stream.rows() == [{"n": 2, "total": 3, "words": 2}]
     stream.history.verify()
 
