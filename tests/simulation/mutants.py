@@ -527,7 +527,7 @@ MUTANTS: dict[str, Mutant] = {
     "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
     "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue), seeds=(24,)),
     "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 14),
-    "nobody knows that a stream was trimmed": _chain(BelievesInVersion1, 692),
+    "the mark of a trimmed stream is ignored": _chain(BelievesInVersion1, 692),
     "lists are believed": _chain(BelievesLists, 13),
     "pins are ignored": _function(collector_module, "read_pins", no_pins, 6),
     "the grace period is ignored": _collector(IgnoresGrace, 3),

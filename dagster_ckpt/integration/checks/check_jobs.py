@@ -13,17 +13,11 @@ from dagster_ckpt.integration.checks.named_epochs import with_epochs_named
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.declared.stream_jobs import Job, require_streaming
+from dagster_ckpt.integration.recovery.dagster_runs import UNFINISHED
 from dagster_ckpt.runtime.run_mode import Mode
 
 TICK_SECONDS = 8
 """A little less than two loops of Dagster's daemon."""
-
-_UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-]
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,7 @@ def _evaluate(
     left = int(last) + every_epochs - epochs if last.isdecimal() else 0
     if 0 < left <= every_epochs:
         return dg.SensorResult(skip_reason=f"{left} more epochs", cursor=context.cursor)
-    filters = dg.RunsFilter(job_name=job_name, statuses=_UNFINISHED)
+    filters = dg.RunsFilter(job_name=job_name, statuses=UNFINISHED)
     if context.instance.get_run_records(filters, limit=1):
         return dg.SensorResult(skip_reason="the last checks still run", cursor=context.cursor)
     return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=str(epochs))

@@ -11,6 +11,7 @@ import dagster as dg
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.recovery.decision import GaveUp, PoolView, Unavailable
+from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
 
 CHECK = "no_crash_loop"
 
@@ -33,7 +34,7 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation:
     """What a run logs when it has committed its first epoch."""
-    return dg.AssetCheckEvaluation(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
+    return evaluation_of(result_passed(key, epoch))
 
 
 def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:

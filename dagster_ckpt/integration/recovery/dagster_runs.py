@@ -108,7 +108,7 @@ _STATES: Mapping[dg.DagsterRunStatus, RunState] = {
 }
 
 _ON_THEIR_WAY = {RunState.WAITING, RunState.LAUNCHED, RunState.STARTED}
-_UNFINISHED = [status for status, state in _STATES.items() if state in _ON_THEIR_WAY]
+UNFINISHED = [status for status, state in _STATES.items() if state in _ON_THEIR_WAY]
 _UNFINISHED_MAX = 1_000
 
 
@@ -126,7 +126,7 @@ class StreamAsset:
 
 def unfinished_runs(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
     """Every queued or running Dagster run: queried once a tick, for all streams."""
-    return instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED), limit=_UNFINISHED_MAX)
+    return instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED), limit=_UNFINISHED_MAX)
 
 
 def newest_run(

@@ -13,6 +13,7 @@ import dagster as dg
 
 from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.recovery.decision import LeaseView, RunState, RunView, StreamView, Verdict
+from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.protocol.lease import LeaseHolder, Life
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -140,32 +141,22 @@ def facts_of_look(state: LiveState, status: StreamStatus, record: dg.RunRecord, 
     return LiveFacts(state, term, epoch, run_id, host, since_s, verdict.reason[:_REASON_LENGTH_MAX])
 
 
-def evaluation(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckEvaluation:
-    """The check as an event."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=CHECK,
-        passed=facts.passed,
-        description=facts.description,
-        metadata=facts.metadata,
-        severity=_severity(facts),
-    )
-
-
 def result(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckResult:
     """The check in the result of a step."""
+    severity = dg.AssetCheckSeverity.WARN if facts.state is LiveState.CANCELED else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=CHECK,
         passed=facts.passed,
         description=facts.description,
         metadata=facts.metadata,
-        severity=_severity(facts),
+        severity=severity,
     )
 
 
-def _severity(facts: LiveFacts) -> dg.AssetCheckSeverity:
-    return dg.AssetCheckSeverity.WARN if facts.state is LiveState.CANCELED else dg.AssetCheckSeverity.ERROR
+def evaluation(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckEvaluation:
+    """The check as an event."""
+    return evaluation_of(result(key, facts))
 
 
 _Mark = tuple[str, int, str]

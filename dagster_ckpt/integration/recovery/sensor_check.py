@@ -52,7 +52,7 @@ def is_watched(key: dg.AssetKey, sensors: Iterable[dg.SensorDefinition]) -> bool
 
 
 def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """The result as an event, for a step that has not ended."""
+    """A check's result as an event: of a step that has not ended, or without a run."""
     assert result.asset_key is not None
     assert result.check_name is not None
     return dg.AssetCheckEvaluation(
@@ -61,6 +61,7 @@ def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
         passed=result.passed,
         severity=result.severity,
         description=result.description,
+        metadata=result.metadata,
     )
 
 

@@ -1,7 +1,7 @@
 """What the recovery sensor remembers between ticks: since when each stream has been unchanged, on the sensor's clock.
 
-It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more. Dagster stores the cursor
-anew with every tick, so it is short: below 200 bytes a stream.
+It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more. Dagster writes the whole
+cursor with each tick, so it is kept small: less than 200 bytes per stream.
 """
 
 import json

@@ -40,6 +40,6 @@ def joined_addresses(session: SparkSession, index: Any) -> str:
 
 
 def file_states(index: Any) -> list[str]:
-    """What Hadoop's `FileStatus` says of each file, in the order of the addresses."""
+    """The string form of each file's Hadoop `FileStatus`, in the order of the addresses."""
     joined = str(index.allFiles().mkString(SEPARATOR))
     return joined.split(SEPARATOR) if joined else []
