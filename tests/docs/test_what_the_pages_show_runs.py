@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dagster_ckpt import CheckpointStore
+from dagster_ckpt import CheckpointStore, Snapshot
 from dagster_ckpt.cli.command import main
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
@@ -18,13 +18,21 @@ from tests.unit.history.made_streams import MadeStream, departures
 from tests.unit.history.reading_streams import MadeStreams
 
 ROOT = Path(__file__).parents[2]
-README, OPERATING = (ROOT / "README.md").read_text(), (ROOT / "docs/operating.md").read_text()
-LINES = list(dict.fromkeys(re.findall(r"^ +(?:\$ )?(dagster-ckpt .*)$", README + OPERATING, re.MULTILINE)))
-PYTHON = [
-    block
-    for block in re.findall(r"^```python\n(.*?)^```$", OPERATING, re.DOTALL | re.MULTILINE)
-    if re.search(r"^stream\b|^store\b", block, re.MULTILINE)
-]
+README = (ROOT / "README.md").read_text()
+OPERATIONS = {page.name: page.read_text() for page in sorted((ROOT / "docs/operations").glob("*.md"))}
+PAGES = "\n".join([README, *OPERATIONS.values()])
+LINES = list(dict.fromkeys(re.findall(r"^ +(?:\$ )?(dagster-ckpt .*)$", PAGES, re.MULTILINE)))
+PYTHON = {  # by page: the blocks that read a store
+    name: blocks
+    for name, page in OPERATIONS.items()
+    if (
+        blocks := [
+            block
+            for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+            if re.search(r"^stream\b|^store\b", block, re.MULTILINE)
+        ]
+    )
+}
 NEEDS_SPARK = "class-archive"
 A_TIME = "2013-01-05T12:00"
 STORE = "file:///data/checkpoints"
@@ -72,11 +80,19 @@ def test_a_line_of_the_pages_does_what_it_says(
     assert ran.stdout
 
 
-def test_the_python_of_the_page_on_operating_runs(store: CheckpointStore) -> None:
-    assert len(PYTHON) == 4
-    names: dict[str, object] = {"CheckpointStore": CheckpointStore}
-    for block in PYTHON:
+@pytest.mark.parametrize("page", PYTHON)
+def test_the_python_of_a_page_runs(page: str, store: CheckpointStore) -> None:
+    names: dict[str, object] = {}
+    for block in PYTHON[page]:
         exec(as_of_now(block.replace(STORE, store.url), store), names)
-    snapshot = store.snapshot(["delay_by_carrier", "late_carriers"], "aligned")
-    assert snapshot.epochs["delay_by_carrier"] == 43
+
+
+def test_the_pages_on_reading_the_past_and_subscribers_show_python(store: CheckpointStore) -> None:
+    assert {name: len(blocks) for name, blocks in PYTHON.items()} == {"history.md": 1, "read.md": 2, "retention.md": 1}
+    names: dict[str, object] = {}
+    exec(PYTHON["retention.md"][0].replace(STORE, store.url), names)
     assert store.stream("delay_by_carrier").subscribers() == []
+    exec("\n".join(PYTHON["read.md"]).replace(STORE, store.url).replace(A_TIME, as_of_now(A_TIME, store)), names)
+    snapshot = names["snapshot"]
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.epochs["delay_by_carrier"] == 43
