@@ -58,12 +58,13 @@ def test_late_rows_are_an_asset_that_the_streams_runs_report_and_others_load(pla
     assert late[["k", "v"]].to_numpy().tolist() == [["a", 100]]
     [told] = place.events("totals_late_rows")
     # Not every epoch is told: the event may be of one after that in which the row came.
-    assert told.metadata["total_late_rows"].value == 1
+    assert [told.metadata[label].value for label in ("late_rows", "late_rows_total")] == [1, 1]
     newest = place.events("totals")[-1]
     assert newest.metadata["dagster/row_count"].value == 2
     # Another run without late rows has nothing to tell of them, and loses none.
     put(place, ("b", 27, 16))
     assert place.run(totals, others=(late_rows(totals),)).success
+    assert len(place.events("totals_late_rows")) == 1
     assert place.history("totals").late_rows().num_rows == 1
 
 

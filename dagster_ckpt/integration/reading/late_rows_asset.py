@@ -1,9 +1,10 @@
 """The late rows of a stream, as a separate asset."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import dagster as dg
 
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 from dagster_ckpt.operators.shared.late_rows import late_table
@@ -11,13 +12,17 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 _SUFFIX = "_late_rows"
 
+_EVENTS_MAX = 100
+"""How many events are searched for the newest with a total: people can report events without one."""
+
 
 def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
     """The late rows of a stream whose step has `late="keep"`, as an asset for `dg.Definitions`.
 
-    You do not materialize it: the stream's Dagster runs do, whenever rows came too late. Its key is the stream's with
-    the suffix `_late_rows`, and any ordinary asset loads it by that name, like a stream's table. `of_input` (from 0)
-    selects the side of a join: for the second one the suffix is `_late_rows_1`.
+    You do not materialize it: the stream's Dagster runs do, whenever rows came too late. An event has the rows since
+    the last one (`late_rows`) and since the stream began (`late_rows_total`). The asset's key is the stream's with the
+    suffix `_late_rows`, and any ordinary asset loads it by that name, as a stream's table. `of_input` (from 0) selects
+    the side of a join: for the second one the suffix is `_late_rows_1`.
 
     Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
@@ -48,21 +53,65 @@ def stream_of_late_key(key: dg.AssetKey) -> tuple[dg.AssetKey, int] | None:
     return dg.AssetKey([*prefix, stream]), number
 
 
-def late_materializations(key: dg.AssetKey, manifest: Manifest, logged_rows: int) -> Iterator[dg.AssetMaterialization]:
-    """The events of a stream's late rows, if it keeps them and has more than the `logged_rows` of earlier events."""
-    total = manifest.statistics.total_late_rows
-    kept = {spec.name for spec in manifest.pipeline.tables}
-    if total == logged_rows:
-        return
-    for number in range(len(manifest.pipeline.inputs)):
-        if late_table(number) in kept:
-            runs = (run for shard in manifest.runs[late_table(number)] for run in shard)
-            yield dg.AssetMaterialization(
-                asset_key=late_key(key, number),
-                metadata={
-                    "epoch": dg.MetadataValue.int(manifest.epoch),
-                    "late_rows": dg.MetadataValue.int(manifest.statistics.late_rows),
-                    "total_late_rows": dg.MetadataValue.int(total),
-                    "state_bytes": dg.MetadataValue.int(sum({run.path: run.bytes for run in runs}.values())),
-                },
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """The late rows of one input: their asset, and how many a stream has kept by an epoch since it began."""
+
+    key: dg.AssetKey
+    epoch: Epoch
+    total: int
+    state_bytes: int
+
+    @classmethod
+    def kept(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
+        """Those of each input whose late rows the stream keeps."""
+        kept = {spec.name for spec in manifest.pipeline.tables}
+        numbers = [number for number in range(len(manifest.pipeline.inputs)) if late_table(number) in kept]
+        return [
+            cls(
+                late_key(stream, number),
+                manifest.epoch,
+                manifest.statistics.total_late_rows,
+                sum({run.name: run.bytes for shard in manifest.runs[late_table(number)] for run in shard}.values()),
             )
+            for number in numbers
+        ]
+
+    def materialization(self, reported: int) -> dg.AssetMaterialization:
+        """The event: how many are new since the event that had `reported` of them, and how many there are."""
+        figures = {
+            "epoch": self.epoch,
+            "late_rows": self.total - reported,
+            _TOTAL: self.total,
+            "dagster/row_count": self.total,
+            "state_bytes": self.state_bytes,
+        }
+        metadata = {label: dg.MetadataValue.int(number) for label, number in figures.items()}
+        return dg.AssetMaterialization(asset_key=self.key, metadata=metadata)
+
+
+_TOTAL, _TOTAL_EARLIER = "late_rows_total", "total_late_rows"
+"""The label of the total, and the one that earlier releases used."""
+
+
+def late_rows_reported(instance: dg.DagsterInstance, late: LateRows) -> int:
+    """The total of the newest event of these late rows that Dagster has stored; 0 without one."""
+    newest = instance.get_latest_materialization_event(late.key)
+    if newest is None:
+        return 0
+    found = _total(newest.asset_materialization, late)
+    if found is not None:
+        return found
+    records = instance.fetch_materializations(late.key, limit=_EVENTS_MAX).records
+    totals = (_total(each.asset_materialization, late) for each in records)
+    return next((total for total in totals if total is not None), 0)
+
+
+def _total(event: dg.AssetMaterialization | None, late: LateRows) -> int | None:
+    metadata = {} if event is None else event.metadata
+    values = {label: metadata[label].value for label in (_TOTAL, _TOTAL_EARLIER) if label in metadata}
+    if type(total := values.get(_TOTAL)) is int:
+        return total
+    earlier = values.get(_TOTAL_EARLIER)
+    # That was the total of all inputs, so at least this one's.
+    return min(earlier, late.total) if type(earlier) is int else None

@@ -40,6 +40,7 @@ from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, r
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
+from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
 from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_writer
@@ -120,6 +121,10 @@ class StreamStep:
     def reported(self) -> Reported | None:
         """What Dagster's events have reported of the stream."""
         return reported(self.context.instance, self.key)
+
+    def late_rows_reported(self, late: LateRows) -> int:
+        """How many late rows Dagster's events have reported."""
+        return late_rows_reported(self.context.instance, late)
 
     def may_report(self, manifest: Manifest) -> bool:
         """Whether no other Dagster run has opened the stream since this one committed that manifest.
@@ -277,6 +282,7 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
         step.reported,
         table,
         recoveries.metadata,
+        step.late_rows_reported,
     )
     events = EpochEvents(
         event_log, step.coordinator.event_interval_ms, step.clock, refresh_ms_of(step.freshness_policy)

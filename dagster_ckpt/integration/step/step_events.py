@@ -24,7 +24,7 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.integration.reading.late_rows_asset import late_materializations
+from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
 from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, lag_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
@@ -58,7 +58,7 @@ class EventLog:
 
     `may_report` is whether the writer of an epoch is still the stream's: a fenced one must not report. It is called
     right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.reported`),
-    `more` what else the event of an epoch has.
+    `more` what else the event of an epoch has, `late_rows_reported` the total of late rows that Dagster has stored.
     """
 
     asset_key: dg.AssetKey
@@ -69,6 +69,7 @@ class EventLog:
     reported: Callable[[], Reported | None]
     table: TableMetadata = COLUMNS_ALONE
     more: Callable[[], Metadata] = dict
+    late_rows_reported: Callable[[LateRows], int] = lambda _late: 0
 
     def materialization(
         self, manifest: Manifest, work: Work, before: Totals | None, lag: Metadata | None = None
@@ -108,7 +109,7 @@ class EpochEvents:
         self._newest_since_ms = 0
         self._newest_at_ms = 0
         self._next_ms: int | None = None
-        self._late_rows_logged = 0
+        self._late_rows_logged: dict[dg.AssetKey, int] = {}
         self._refresh_ms = refresh_ms
         self._opened: Manifest | None = None
         self._lag: Lag | None = None
@@ -214,14 +215,25 @@ class EpochEvents:
     def finish(self) -> None:
         """The step ends with a result that carries the newest epoch, but not its late rows: those are reported here."""
         with self._lock:
-            if self._newest is not None:
-                self._log_late_rows(self._newest)
+            if (manifest := self._newest or self._opened) is not None:
+                self._log_late_rows(manifest)
 
     def _log_late_rows(self, manifest: Manifest) -> bool:
+        """Log the late rows that no event has reported; whether all of them are reported."""
         logged = True
-        for late in late_materializations(self._event_log.asset_key, manifest, self._late_rows_logged):
-            logged = self._send(manifest, late) and logged
-        self._late_rows_logged = manifest.statistics.total_late_rows
+        for late in LateRows.kept(self._event_log.asset_key, manifest):
+            if late.total != self._late_rows_logged.get(late.key):
+                logged = self._log_late_rows_of(manifest, late) and logged
+        return logged
+
+    def _log_late_rows_of(self, manifest: Manifest, late: LateRows) -> bool:
+        def event() -> dg.AssetMaterialization | None:
+            reported = self._event_log.late_rows_reported(late)
+            return None if reported == late.total else late.materialization(reported)
+
+        logged = self._try(manifest, event)
+        if logged:
+            self._late_rows_logged[late.key] = late.total
         return logged
 
     def _is_due(self, now_ms: int) -> bool:

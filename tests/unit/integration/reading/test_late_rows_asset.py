@@ -9,7 +9,12 @@ import pytest
 from dagster_ckpt import Stream, late_rows, streaming_asset
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
-from dagster_ckpt.integration.reading.late_rows_asset import late_key, stream_of_late_key
+from dagster_ckpt.integration.reading.late_rows_asset import (
+    LateRows,
+    late_key,
+    late_rows_reported,
+    stream_of_late_key,
+)
 from dagster_ckpt.integration.step.event_totals import NOTHING
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
@@ -62,22 +67,83 @@ def keeping(epoch: int, total_late_rows: int) -> Manifest:
     )
 
 
-def test_dagster_hears_of_late_rows_when_there_are_more_of_them() -> None:
-    heard: list[tuple[str, object]] = []
+class Told:
+    """A Dagster, and what its events say of late rows: epoch, rows since the last event, rows in all."""
 
-    def listen(event: Event) -> None:
-        if isinstance(event, dg.AssetMaterialization):
-            total = event.metadata.get("total_late_rows")
-            heard.append((event.asset_key.path[-1], total and total.value))
+    def __init__(self) -> None:
+        self.instance = dg.DagsterInstance.ephemeral()
+        self.heard: list[tuple[object, ...]] = []
 
-    events = EpochEvents(
-        EventLog(KEY, "flights/delays", None, listen, lambda manifest: True, lambda: NOTHING), 0, StillClock()
-    )
-    for epoch, total in [(2, 0), (3, 5), (4, 5), (5, 7)]:
-        events.committed(CommittedEpoch(keeping(epoch, total), 0, 0, {}))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, dg.AssetMaterialization) and event.asset_key == late_key(KEY, 0):
+            labels = ("epoch", "late_rows", "late_rows_total")
+            self.heard.append(tuple(event.metadata[label].value for label in labels))
+            self.instance.report_runless_asset_event(event)
+
+    def run(self, *epochs: tuple[int, int]) -> EpochEvents:
+        """The events of a Dagster run that opens the stream at the first epoch, and commits the others."""
+        events = EpochEvents(
+            EventLog(
+                KEY,
+                "flights/delays",
+                None,
+                self,
+                lambda manifest: True,
+                lambda: NOTHING,
+                late_rows_reported=lambda late: late_rows_reported(self.instance, late),
+            ),
+            0,
+            StillClock(),
+        )
+        events.opened(keeping(*epochs[0]))
+        for epoch in epochs[1:]:
+            events.committed(CommittedEpoch(keeping(*epoch), 0, 0, {}))
+        return events
+
+
+def test_an_event_has_the_late_rows_since_the_last_one_and_the_total() -> None:
+    told = Told()
+    events = told.run((1, 0), (2, 0), (3, 5), (4, 5), (5, 7))
     # The newest epoch's own event is the result's; what came too late is told here.
-    assert heard == [("delays", None), ("delays", None), ("delays_late_rows", 5), ("delays", None)]
+    assert told.heard == [(3, 5, 5)]
     events.finish()
-    assert heard[4:] == [("delays_late_rows", 7)]
     events.finish()
-    assert len(heard) == 5
+    assert told.heard == [(3, 5, 5), (5, 2, 7)]
+
+
+def test_a_later_run_does_not_report_the_same_late_rows_again() -> None:
+    told = Told()
+    told.run((1, 0), (2, 5)).finish()
+    told.run((2, 5)).finish()
+    told.run((2, 5), (3, 5), (4, 5)).flush()
+    assert told.heard == [(2, 5, 5)]
+    told.run((4, 5), (5, 6)).finish()
+    assert told.heard[1:] == [(5, 1, 6)]
+
+
+def test_a_run_without_an_epoch_reports_what_a_killed_one_did_not() -> None:
+    told = Told()
+    told.run((1, 0), (2, 5))  # killed
+    told.run((2, 5)).finish()
+    assert told.heard == [(2, 5, 5)]
+
+
+def test_a_rollback_takes_late_rows_back() -> None:
+    told = Told()
+    told.run((1, 0), (2, 5)).finish()
+    told.run((1, 0)).finish()
+    assert told.heard[1:] == [(1, -5, 0)]
+
+
+@pytest.mark.parametrize(("earlier", "news"), [(5, []), (3, [(2, 2, 5)])])
+def test_an_event_of_an_earlier_release_is_counted_on(earlier: int, news: list[object]) -> None:
+    told = Told()
+    for metadata in ({"epoch": 1, "total_late_rows": earlier}, {"by": "hand"}):
+        told.instance.report_runless_asset_event(dg.AssetMaterialization(late_key(KEY, 0), metadata=metadata))
+    told.run((1, 0), (2, 5)).finish()
+    assert told.heard == news
+
+
+def test_a_stream_that_drops_late_rows_has_no_such_events() -> None:
+    dropped = a_manifest(epoch=Epoch(2), statistics=Statistics(total_late_rows=5))
+    assert LateRows.kept(KEY, dropped) == []

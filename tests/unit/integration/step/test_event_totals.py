@@ -3,22 +3,33 @@
 import random
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from itertools import accumulate
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
 from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.integration.reading.late_rows_asset import late_key, late_rows_reported
 from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Reported, Totals, reported
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
-from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition, Statistics
+from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, SourcePosition, Statistics
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
-from tests.worlds.manifests import SOURCE, a_manifest
+from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 
 KEY = dg.AssetKey("delays")
 OLD = dg.AssetMaterialization(KEY, metadata={"epoch": 3, "rows_in": 30})
 """An event as earlier releases logged it."""
+
+
+_INPUT = InputSpec((SOURCE,), pa.schema([("at", pa.timestamp("us"))]))
+_LATE = late_tables(KEEP, [_INPUT], ["at"])
+KEEPS_LATE_ROWS = a_manifest(
+    pipeline=replace(PIPELINE, tables=_LATE, inputs=(_INPUT,)), runs={_LATE[0].name: ((), (), (), ())}
+)
 
 
 class World:
@@ -28,7 +39,7 @@ class World:
         self.chance = random.Random(seed)
         self.instance = dg.DagsterInstance.ephemeral()
         self.clock = StillClock()
-        self.lineage = [a_manifest()]
+        self.lineage = [KEEPS_LATE_ROWS]
         self.epochs = 0
         self.start()
 
@@ -38,7 +49,15 @@ class World:
 
     def start(self) -> None:
         """A Dagster run opens the stream; the one before it may have said nothing of its last epochs."""
-        log = EventLog(KEY, "delays", None, self.store, lambda manifest: True, lambda: reported(self.instance, KEY))
+        log = EventLog(
+            KEY,
+            "delays",
+            None,
+            self.store,
+            lambda manifest: True,
+            lambda: reported(self.instance, KEY),
+            late_rows_reported=lambda late: late_rows_reported(self.instance, late),
+        )
         self.events = EpochEvents(log, 10_000, self.clock)
         self.events.opened(self.shown)
 
@@ -86,11 +105,11 @@ class World:
     def event_of_a_person(self) -> None:
         self.instance.report_runless_asset_event(dg.AssetMaterialization(KEY, description="mended by hand"))
 
-    def logged(self) -> list[dg.AssetMaterialization]:
+    def logged(self, key: dg.AssetKey = KEY) -> list[dg.AssetMaterialization]:
         """Events with totals, oldest first."""
-        records = self.instance.fetch_materializations(KEY, limit=1000).records
+        records = self.instance.fetch_materializations(key, limit=1000).records
         found = [each.asset_materialization for each in reversed(records)]
-        return [event for event in found if event is not None and "epochs_total" in event.metadata]
+        return [event for event in found if event is not None and "late_rows_total" in event.metadata]
 
     def _commit(self, rows_in: int, rows_out: int, late_rows: int, *, moves: bool) -> None:
         self.epochs += 1
@@ -153,6 +172,20 @@ def test_the_sum_of_all_events_is_the_streams_total_over_crashes_rollbacks_and_d
     for at, event in enumerate(events[:-1]):
         if at not in drained and at:
             assert any(since(event)[:3]) or sources[at] != sources[at - 1], "it says something"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_events_of_the_late_rows_add_up_as_the_streams_do(seed: int) -> None:
+    world = World(seed)
+    for what in [*world.chance.choices(OFTEN * 3 + SELDOM, k=60), World.drain, World.drain]:
+        what(world)
+    events = world.logged(late_key(KEY, 0))
+    late = [int(str(event.metadata["late_rows"].value)) for event in events]
+    totals = [event.metadata["late_rows_total"].value for event in events]
+    assert totals == list(accumulate(late)), "each event is the difference to the one before"
+    assert len(late) > 3
+    assert all(late), "none repeats the one before"
+    assert totals[-1] == world.shown.statistics.total_late_rows
 
 
 def test_no_epoch_is_in_two_events() -> None:
