@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast properties races damage test-s3 chaos chaos-chain isolation soak check format bench simulate \
+.PHONY: help setup demo ui test test-fast properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
 	constraints clean
 
 BIN := .venv/bin
@@ -14,7 +14,7 @@ help: ## list the targets
 
 setup: $(READY) ## install everything into .venv, and a Java runtime if there is none
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/java.sh
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh
 
 demo: $(READY) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
@@ -31,6 +31,9 @@ test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
+
+test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
+	@UPDATE='$(UPDATE)' scripts/test_browser.sh
 
 chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED))
@@ -69,7 +72,7 @@ format: $(READY) ## format the code and mend what the linter can mend
 bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes; ONLY=growth,commit; ANEW=1: all again)
 	@VENV=$(BENCH) scripts/run.sh python -m benchmarks $(if $(QUICK),--quick) $(if $(ANEW),--anew) $(if $(ONLY),--only '$(ONLY)')
 
-$(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/java.sh
+$(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' VENV=$(BENCH) EXTRAS=bench scripts/setup.sh
 
 simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wrong (SEED=7: one of them, step by step)
@@ -77,7 +80,7 @@ simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wron
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,demo,dev,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,demo,dev,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

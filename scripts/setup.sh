@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/java.sh
+. scripts/apt.sh
 
 venv=${VENV:-.venv}
 log=.work/setup.log
@@ -49,44 +50,16 @@ has_ensurepip() {
     "$python" -c 'import ensurepip' 2>/dev/null
 }
 
-# Whether this user may install Debian packages: as root, or by a sudo that asks no password.
-may_install() {
-    command -v apt-get >/dev/null || return 1
-    sudo=
-    [ "$(id -u)" = 0 ] && return 0
-    sudo="sudo -n"
-    $sudo true 2>/dev/null
-}
-
-apt() {
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1
-}
-
-# Prints the first of these packages that the Debian at hand has; nothing if it has none.
-first_offered() {
-    for package in "$@"; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
-            printf '%s\n' "$package"
-            return
-        fi
-    done
-}
-
 # Installs what is missing and can be had. What could not be had is told by whoever needs it.
 install_missing() {
-    # One broken source of packages need not stop us: what counts is whether the install works.
-    apt update || say "apt-get update failed (see $log); going on with the lists that are there"
+    apt_update
     set --
     # shellcheck disable=SC2046  # no word is no argument
     $needs_ensurepip && set -- "$@" $(first_offered "python$version-venv")
     # shellcheck disable=SC2046
     $needs_java && set -- "$@" $(first_offered openjdk-17-jre-headless openjdk-21-jre-headless)
     [ $# -gt 0 ] || return 0
-    say "Installing by apt-get: $*"
-    if ! apt install --no-install-recommends "$@"; then
-        tail -n 20 "$log" >&2
-        stop "apt-get could not install $*: above is the end of $log"
-    fi
+    apt_install "$@" || exit 1
 }
 
 make_venv() {
