@@ -1,13 +1,13 @@
-"""The page of `carrier_report`: one HTML file that needs no other, drawn by matplotlib."""
+"""The page of `carrier_report`: one HTML file that needs no other, for wide and narrow screens, in light and dark."""
 
-from io import StringIO
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from zoneinfo import ZoneInfo
 
-import matplotlib as mpl
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.figure import Figure
 
 NAMES = {
     "9E": "Endeavor Air",
@@ -29,53 +29,59 @@ NAMES = {
 }
 """What the codes stand for; another code stands for itself."""
 
-_LATE, _IN_TIME, _TEXT = "#d9480f", "#4f43dd", "#343a40"
+LATE_MINUTES = 15.0
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 11,
-    "font.family": "sans-serif",
-    "svg.fonttype": "none",  # text stays text: the browser's own letters, and they can be searched for
-    "svg.hashsalt": "carrier_report",  # the same figures make the same page
-    "text.color": _TEXT,
-    "axes.labelcolor": _TEXT,
-    "xtick.color": _TEXT,
-    "ytick.color": _TEXT,
-}
+_NEW_YORK = ZoneInfo("America/New_York")
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 
 
-def page(delays: pl.DataFrame, late: pl.DataFrame) -> str:
-    """The page about the tables of `delay_by_carrier` and `late_carriers`."""
+@dataclass(frozen=True, slots=True)
+class ShownEpoch:
+    """The epoch of a stream that the page shows.
+
+    `departures_until` is the newest departure in it; `made_from` names the upstream and its epoch instead, for a stream
+    that reads another. Times are aware.
+    """
+
+    stream: str
+    epoch: int
+    committed_at: datetime
+    departures_until: datetime | None = None
+    made_from: str | None = None
+
+    def texts(self) -> dict[str, object]:
+        """As the page shows it: commits in UTC, departures on New York's clocks."""
+        until = self.departures_until
+        return {
+            "stream": self.stream,
+            "epoch": self.epoch,
+            "committed_at": f"{self.committed_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
+            "departures_until": f"{until.astimezone(_NEW_YORK):%Y-%m-%d %H:%M}, New York" if until else "none yet",
+            "made_from": self.made_from,
+        }
+
+
+def page(delays: pl.DataFrame, late: pl.DataFrame, cut: Sequence[ShownEpoch]) -> str:
+    """The page about the tables of `delay_by_carrier` and `late_carriers` at the epochs of `cut`."""
     carriers = delays.with_columns(
         name=pl.col("carrier").replace(NAMES),
         late=pl.col("carrier").is_in(late["carrier"].implode()),
     ).sort("mean_delay", "carrier", descending=[True, False])
+    means = carriers["mean_delay"].to_list()
+    low, high = min([0.0, *means]), max([LATE_MINUTES, *means])
+    percent = 100 / (high - low)
+    bars = carriers.with_columns(
+        bar_left=((pl.min_horizontal("mean_delay", pl.lit(0.0)) - low) * percent).round(2),
+        bar_width=(pl.col("mean_delay").abs() * percent).round(2),
+    )
     return _TEMPLATES.get_template("report_page.html.j2").render(
-        picture=_picture(carriers),
-        carriers=carriers.to_dicts(),
+        carriers=bars.to_dicts(),
+        cut=[each.texts() for each in cut],
+        quarter=round((LATE_MINUTES - low) * percent, 2),
         flights=carriers["flights"].sum(),
         late_flights=carriers.filter("late")["flights"].sum(),
         late_count=late.height,
     )
-
-
-def _picture(carriers: pl.DataFrame) -> str:
-    """A bar for each carrier, the latest on top, as SVG."""
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9, 0.9 + 0.32 * carriers.height), layout="constrained")
-        axes = figure.subplots()
-        colours = [_LATE if late else _IN_TIME for late in carriers["late"]]
-        bars = axes.barh(carriers["name"].to_list(), carriers["mean_delay"].to_list(), color=colours, height=0.68)
-        axes.bar_label(bars, fmt="%.1f", padding=4)
-        axes.axvline(15, color=_TEXT, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_xlabel("minutes late, mean of all flights")
-        axes.invert_yaxis()
-        axes.margins(x=0.08, y=0.02)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        svg = StringIO()
-        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
-    return svg.getvalue().partition("<svg")[1] + svg.getvalue().partition("<svg")[2]
