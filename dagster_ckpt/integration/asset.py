@@ -2,8 +2,9 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Unpack, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Unpack, get_overloads, overload
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from dagster_ckpt.integration.asset_options import AssetOptions, check_names, ow
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, is_plain, op_name_of
 from dagster_ckpt.integration.declared.function_source import check_source
 from dagster_ckpt.integration.declared.parameters import read_parameters
+from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
@@ -22,6 +24,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
 from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
 from dagster_ckpt.integration.step.step import run_step
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
+from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import announce_settings
 
@@ -41,7 +44,42 @@ def streaming_asset(function: Function, /) -> dg.AssetsDefinition: ...
 
 
 @overload
-def streaming_asset(**options: Unpack[AssetOptions]) -> Callable[[Function], dg.AssetsDefinition]: ...
+def streaming_asset(
+    function: None = None,
+    /,
+    *,
+    mode: str = "available_now",
+    checkpoint_interval: Duration | None = None,
+    shards: int = 8,
+    tasks: int | None = None,
+    run_for: Duration = "12 hours",
+    autostart: bool = False,
+    run_tags: Mapping[str, str] | None = None,
+    recovery: Recovery = Recovery(),
+    moved: Mapping[str, str] | None = None,
+    sources: Sequence[dg.AssetSpec] = (),
+    max_epochs_per_batch: int = 100,
+    name: str | None = None,
+    key_prefix: str | Sequence[str] | None = None,
+    key: dg.AssetKey | str | Sequence[str] | None = None,
+    deps: Iterable[Any] | None = None,
+    ins: Mapping[str, dg.AssetIn] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    description: str | None = None,
+    config_schema: Mapping[str, Any] | None = None,
+    resource_defs: Mapping[str, object] | None = None,
+    hooks: AbstractSet[dg.HookDefinition] | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+    group_name: str | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
+    freshness_policy: Any = None,
+    retry_policy: dg.RetryPolicy | None = None,
+    code_version: str | None = None,
+    owners: Sequence[str] | None = None,
+    kinds: AbstractSet[str] | None = None,
+    pool: str | None = None,
+) -> Callable[[Function], dg.AssetsDefinition]: ...
 
 
 def streaming_asset(
@@ -49,34 +87,44 @@ def streaming_asset(
 ) -> dg.AssetsDefinition | Callable[[Function], dg.AssetsDefinition]:
     """Make an asset of a function that returns a `Stream`.
 
+        @streaming_asset(mode="continuous", checkpoint_interval="10s")
+        def delay_by_carrier(spark: SparkSession) -> Stream:
+            return Stream(departures(spark)).key_by("carrier").aggregate(flights=agg.count())
+
     Each Dagster run of it opens the stream, processes its sources in exactly-once epochs and ends with the newest one's
     numbers. Its asset check `is_live` fails when it should run and does not, `no_crash_loop` when it is no longer
-    restarted, and `has_recovery_sensor` warns where no sensor would restart it. Takes what `@dg.asset` takes, except
-    what a stream cannot have, which it refuses with the reason, and:
+    restarted, and `has_recovery_sensor` warns where no sensor would restart it.
 
-    - `mode`: "available_now" (the default: process the available input, then end) or "continuous" (an epoch every
-      interval).
-    - `checkpoint_interval`: the time between two epochs of a continuous run; by default the coordinator resource's.
-    - `shards`: hash partitions of the keys, a power of two, 8 by default; counts only when the stream is created, later
+    Options of a stream:
+
+    - `mode`: "available_now" (process the available input, then end) or "continuous" (an epoch every interval).
+    - `checkpoint_interval`: the time between two epochs of a continuous run; None for the coordinator resource's.
+    - `shards`: hash partitions of the keys, a power of two, at most 4096; counts only when the stream is created, later
       `dagster-ckpt reshard` changes it.
-    - `tasks`: the most tasks that process the shards of an epoch, never more than there are shards; by default as many
-      as all executors that the application may have can run at once, with dynamic allocation too.
-    - `run_for`: a continuous run ends cleanly after this long (12 hours), and the recovery sensor starts the next.
+    - `tasks`: the most tasks that process the shards of an epoch, never more than there are shards; None for as many as
+      all executors that the application may have can run at once, with dynamic allocation too.
+    - `run_for`: a continuous run ends cleanly after this long, and the recovery sensor starts the next.
     - `autostart`: the sensor also starts a continuous stream that has never run.
     - `run_tags`: tags for the Dagster runs of its job.
-    - `recovery`: how it recovers from a crash, a `Recovery(...)`.
+    - `recovery`: how it recovers from a crash.
     - `moved`: new addresses of the folders or buckets of its sources, `{"old": "new"}`: the stream continues there.
       Needed for one start; it may stay.
-    - `sources`: what it reads outside of Dagster (a topic, a folder, a table), as external assets: a list of
-      `dg.AssetSpec`. Each is an upstream of the asset, and `build_streaming_definitions` defines it.
-    - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in, 100 by default.
+    - `sources`: what it reads outside of Dagster (a topic, a folder, a table), as external assets. Each is an upstream
+      of the asset, and `build_streaming_definitions` defines it.
+    - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in.
+
+    Options that mean what they mean for `@dg.asset`: `name`, `key_prefix`, `key`, `deps`, `ins`, `metadata`, `tags`,
+    `description` (the function's docstring by default), `config_schema`, `resource_defs`, `hooks`, `op_tags`,
+    `group_name`, `automation_condition` (not of a continuous stream), `freshness_policy`, `retry_policy`,
+    `code_version`, `owners`, `kinds` (beside `spark` and `streaming`) and `pool`. The other options of `@dg.asset` are
+    refused with the reason.
 
     A parameter annotated `Stream` is the table of the upstream streaming asset that it is named after, one annotated
     `DataFrame` that asset's change log; `ins={"parameter": AssetIn(key=...)}` names an asset with another key. Any
     other annotation, such as `pd.DataFrame` or `pa.Table`, is an ordinary asset, loaded by its IO manager when the
     Dagster run starts; a Spark `DataFrame` is one with `ins={"parameter": AssetIn(metadata={"static": True})}`.
 
-    Raises `InvalidPipelineError` for options and parameters that cannot work.
+    Raises `InvalidPipelineError` for options and parameters that cannot work, `TypeError` for an unknown option.
     """
     check_names(options)
 
@@ -86,6 +134,10 @@ def streaming_asset(
             return _build(function, key, options)
 
     return decorate if function is None else decorate(function)
+
+
+# inspect.signature() and help() follow the implementation, whose options are one name.
+vars(streaming_asset)["__signature__"] = inspect.signature(get_overloads(streaming_asset)[-1])
 
 
 def _key(function: Function, options: AssetOptions) -> dg.AssetKey:

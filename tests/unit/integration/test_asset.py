@@ -1,7 +1,7 @@
 """`@streaming_asset` as Dagster sees it, without running anything."""
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 import dagster as dg
 import pandas as pd
@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import InvalidPipelineError, Recovery, Stream, agg, streaming_asset
+from dagster_ckpt.integration.asset_options import AssetOptions, OwnOptions
 from dagster_ckpt.integration.declared import streaming_function
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.runtime.run_mode import Mode
@@ -53,6 +54,19 @@ def test_a_bare_decorator_makes_an_ordinary_asset() -> None:
     assert departures.required_resource_keys == {"spark", "checkpoints", "state", "epochs", "io_manager"}
     assert departures.op.name == "departures"
     assert departures.op.pool is None, "a slot of an op leaks with its worker: no pool that the user has not asked for"
+
+
+def test_help_and_editors_show_every_option_with_its_type_and_default() -> None:
+    shown = {
+        name: parameter
+        for name, parameter in inspect.signature(streaming_asset).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert {name: parameter.annotation for name, parameter in shown.items()} == get_type_hints(AssetOptions)
+    own = {name: parameter.default for name, parameter in shown.items() if name in get_type_hints(OwnOptions)}
+    assert stream_options(**own) == stream_options()
+    assert {parameter.default for name, parameter in shown.items() if name not in own} == {None}
+    assert [name for name in shown if f"`{name}`" not in (streaming_asset.__doc__ or "")] == []
 
 
 def test_its_defaults_are_those_of_the_documentation() -> None:
