@@ -95,9 +95,13 @@ def live_run(
 
 
 def result_beside(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun, uri: str
 ) -> dg.MaterializeResult[Any]:
-    """The stream's newest epoch, without the figures of its rows: the live run reports those."""
+    """The stream's newest epoch, without what happened since the last event: the live run reports that.
+
+    Dagster's page shows the newest event's row count, columns and place (`uri`), so this one has them too.
+    """
+    rows = live.manifest.table_rows
     record = instance.get_run_record_by_id(live.run_id)
     facts = LiveFacts(
         LiveState.LIVE,
@@ -110,10 +114,12 @@ def result_beside(
     return dg.MaterializeResult(
         asset_key=key,
         metadata={
-            "epoch": dg.MetadataValue.int(live.manifest.epoch),
             "already_live": dg.MetadataValue.text(str(live)),
             "live_run": dg.MetadataValue.dagster_run(live.run_id),
-            "dagster/column_schema": column_schema(live.manifest.pipeline),  # the page shows the newest event's
+            "epoch": dg.MetadataValue.int(live.manifest.epoch),
+            **({} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}),
+            "dagster/column_schema": column_schema(live.manifest.pipeline),
+            "dagster/uri": dg.MetadataValue.text(uri),
         },
         data_version=dg.DataVersion(data_version(stream, live.manifest)),
         check_results=[result_as_before(instance, key, live.manifest.epoch), live_check.result(key, facts)],

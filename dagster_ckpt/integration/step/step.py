@@ -228,7 +228,8 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
         "run config). stream=%s"
     )
     step.context.log.info(text, live, step.stream_name)
-    return result_beside(step.context.instance, step.key, step.stream_name, live)
+    uri = uri_of(step.coordinator.url, step.key)
+    return result_beside(step.context.instance, step.key, step.stream_name, live, uri)
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:

@@ -16,7 +16,7 @@ from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.table_metadata import column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
-from dagster_ckpt.protocol.manifest.manifest import Owner
+from dagster_ckpt.protocol.manifest.manifest import Owner, Statistics
 from dagster_ckpt.storage.leases.process_identity import this_process
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import a_manifest
@@ -146,7 +146,8 @@ def test_what_cannot_be_read_is_left_to_the_opening(error: Exception) -> None:
 
 
 def the_result(instance: dg.DagsterInstance) -> dg.MaterializeResult[Any]:
-    return result_beside(instance, KEY, "delays", LiveRun(HOLDER, a_manifest(epoch=Epoch(7), version=Version(7))))
+    manifest = a_manifest(epoch=Epoch(7), version=Version(7), statistics=Statistics(table_rows=105))
+    return result_beside(instance, KEY, "delays", LiveRun(HOLDER, manifest), "file:///store/delays")
 
 
 def test_the_result_names_epoch_and_run_and_repeats_no_figure_of_the_epoch() -> None:
@@ -157,6 +158,8 @@ def test_the_result_names_epoch_and_run_and_repeats_no_figure_of_the_epoch() -> 
     assert metadata["live_run"] == dg.MetadataValue.dagster_run("run-1")
     assert metadata["epoch"] == dg.MetadataValue.int(7)
     assert "rows_in" not in metadata
+    assert metadata["dagster/row_count"] == dg.MetadataValue.int(105)
+    assert metadata["dagster/uri"] == dg.MetadataValue.text("file:///store/delays")
     assert metadata["dagster/column_schema"] == column_schema(a_manifest().pipeline), (
         "the page shows the newest event's"
     )
