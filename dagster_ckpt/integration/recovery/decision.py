@@ -351,7 +351,8 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
             return _start_next(view)
         return Verdict("its step had ended; its Dagster run failed in another step")
     interrupted = run.opened and lease is not None and lease.interrupted
-    why = "its step was interrupted" if interrupted else "its Dagster run failed"
+    failed = "its Dagster run failed" if run.error is None else f"its Dagster run failed with {run.error.kind}"
+    why = "its step was interrupted" if interrupted else failed
     return _recover(view, run, recovery, why, run.same_ms)
 
 

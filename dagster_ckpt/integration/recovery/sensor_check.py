@@ -37,8 +37,15 @@ def sensor_check(context: dg.AssetExecutionContext) -> dg.AssetCheckResult:
     """The check of the stream whose step this is."""
     key: dg.AssetKey = context.asset_key
     sensors = _sensors(context)
-    passed = sensors is None or is_watched(key, sensors)
-    description = _NO_LOCATION if sensors is None else None if passed else _MISSING
+    if sensors is None:
+        return _result(key, _NO_LOCATION, passed=True)
+    watching = sorted(sensor.name for sensor in sensors if is_watched(key, [sensor]))
+    if not watching:
+        return _result(key, _MISSING, passed=False)
+    return _result(key, f"Restarted after a crash by the sensor {', '.join(watching)}, while it is on.", passed=True)
+
+
+def _result(key: dg.AssetKey, description: str, *, passed: bool) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=key, check_name=CHECK, passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description
     )

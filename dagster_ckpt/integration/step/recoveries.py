@@ -77,7 +77,7 @@ class Recoveries:
         ]
         return dg.AssetObservation(
             key,
-            description=f"Recovered: this Dagster run replaces another, because of this: {mine.reason}.",
+            description=f"Recovered: this Dagster run replaces run {mine.replaces[:8]}. Why: {mine.reason}.",
             metadata={
                 "replaces": dg.MetadataValue.dagster_run(mine.replaces),
                 "reason": mine.reason,

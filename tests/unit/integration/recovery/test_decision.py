@@ -350,6 +350,13 @@ def test_a_crash_loop_row_by_row(
         assert (verdict.launch.before, verdict.gave_up) == (expected, None)
 
 
+def test_the_reason_of_a_recovery_names_the_error_that_it_follows() -> None:
+    run = ran(RunState.FAILED, same_ms=10**9)
+    reason = judge(replace(run, error=POISON), LAPSED).reason
+    assert reason == "its Dagster run failed with CheckpointDeclinedError; relaunch 1 of 5"
+    assert judge(run, LAPSED).reason == "its Dagster run failed; relaunch 1 of 5"
+
+
 def test_of_a_loop_the_last_failure_counts_at_once_and_waits_for_no_back_off() -> None:
     run = replace(ran(RunState.FAILED, same_ms=0), error=POISON, before=times(2), attempt=2)
     assert judge(run, LAPSED).gave_up == GaveUp(3, POISON, same=True)

@@ -47,7 +47,9 @@ def test_a_stream_that_a_sensor_watches_passes() -> None:
     plain = dg.Definitions([a, b], sensors=[build_recovery_sensor([a, b])], resources=RESOURCES)
     for definitions in (plain, build_streaming_definitions([a, b], **RESOURCES)):
         for key in (a.key, b.key):
-            assert check_in(definitions, key).passed
+            result = check_in(definitions, key)
+            assert result.passed
+            assert result.description == "Restarted after a crash by the sensor streaming_recovery, while it is on."
 
 
 @pytest.mark.parametrize("sensors", [[], [build_recovery_sensor([b])]], ids=["no sensor", "not of this stream"])

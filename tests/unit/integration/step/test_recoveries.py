@@ -39,6 +39,9 @@ def test_a_recovered_run_links_to_the_run_that_it_replaces_and_says_why() -> Non
     assert recoveries.observation(KEY, first) is None
     event = recoveries.observation(KEY, third)
     assert event is not None
+    assert (
+        event.description == f"Recovered: this Dagster run replaces run {second.run_id[:8]}. Why: its lease has lapsed."
+    )
     assert event.metadata["replaces"] == dg.MetadataValue.dagster_run(second.run_id)
     assert event.metadata["reason"].value == "its lease has lapsed"
     table = event.metadata["recoveries"]
