@@ -32,7 +32,7 @@ from dagster_ckpt.state.reshard.reshard import reshard
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import find_pin, read_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.pins import find_pin, mark_pins_changed, read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.holders.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
 from dagster_ckpt.storage.operations.collector import MAX_LAG, Collected, Collector
 from dagster_ckpt.storage.operations.fork import fork_empty, fork_stream, is_there
@@ -230,7 +230,9 @@ class StreamHistory:
             raise InvalidPipelineError(
                 f"epoch 0 is the empty stream: there is nothing to keep. pin={name!r}, stream={self._name!r}"
             )
-        return self._answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
+        pin = self._answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
+        mark_pins_changed(self._chain)
+        return pin
 
     def unpin(self, name: str) -> None:
         """Remove a pin; the epoch's files are garbage, unless it is still retained.
@@ -245,6 +247,7 @@ class StreamHistory:
                 f"folder first if the fork is to go. pin={name!r}, fork={pin.fork.stream!r}, stream={self._name!r}"
             )
         remove_pin(chain, name)
+        mark_pins_changed(chain)
 
     def pins(self) -> list[PinInfo]:
         """What is pinned, sorted by name. Raises `CorruptStateError` where a pin is damaged."""
@@ -341,6 +344,7 @@ class StreamHistory:
             return fork_stream(self._root, chain, shown, name)
 
         self._answer(forked, epoch)
+        mark_pins_changed(chain)
         return StreamHistory(self._root, name, chain.clock)
 
     def reshard(self, shards: int, *, fence: bool = False, progress: Progress | None = None) -> EpochInfo:

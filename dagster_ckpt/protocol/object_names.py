@@ -11,6 +11,7 @@ A store holds one folder per stream; below it
     requests/<name>.json  pins/<name>.json  subscribers/<name>.json
     trimmed.json                                    version 1 may be gone: created before the first manifest is deleted
     collector.json                                  when garbage was last collected
+    pins-changed.json                               advice: another text after each change of the pins
 
 where `<file>` is `<term>-<epoch>-<shard>-<attempt>`, followed by `-<number>` from a task's second file on: no two
 attempts ever share a name. All names are relative to the stream's folder.
@@ -38,6 +39,7 @@ ANCESTORS = "ancestors"
 FORK_PINS = "fork-"
 TRIMMED = "trimmed.json"
 COLLECTOR = "collector.json"
+PINS_CHANGED = "pins-changed.json"
 
 _NAMES_REMEMBERED = 8192
 """Each call to a store, and each listing, parses the same names again: about as many as a large manifest has."""

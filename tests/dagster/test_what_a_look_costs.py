@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_ckpt.ids import Term
+from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -45,19 +45,24 @@ def a_stream_with_epochs(world: SensorWorld, name: str = "s", epochs: int = 3) -
     return run, writer.term
 
 
-def test_a_look_at_a_stream_that_has_ended_is_one_request_and_at_a_live_one_two(requests: list[str]) -> None:
+def test_a_look_at_a_stream_live_or_ended_is_two_requests(requests: list[str]) -> None:
     world = a_world(a_stream("s"))
     run, term = a_stream_with_epochs(world)
     world.tick()
     requests.clear()
     world.tick()
-    assert requests == ["get", "get"], "the next manifest, and the lease"
+    assert requests == ["get", "get"], "the lease, and the next manifest"
+    for _ in range(4):
+        world.beat("s", term)
+        requests.clear()
+        world.tick()
+        assert requests == ["get", "get"], "the lease, and in turn the mark of the pins and the next manifest"
     world.close("s", term)
     world.move(run, SUCCESS)
     world.tick()
     requests.clear()
     world.tick()
-    assert requests == ["get"]
+    assert requests == ["get", "get"], "the next manifest, and the mark of the pins"
 
 
 def test_a_look_lists_nothing_while_epochs_come(requests: list[str]) -> None:
@@ -70,6 +75,20 @@ def test_a_look_lists_nothing_while_epochs_come(requests: list[str]) -> None:
     requests.clear()
     world.tick()
     assert requests == ["get"] * 4, "two new manifests, the one that would come next, and the lease"
+
+
+def test_a_writer_that_goes_on_with_its_lease_hides_its_successor_from_one_look_at_most() -> None:
+    world = a_world(a_stream("s"))
+    _, term = a_stream_with_epochs(world)
+    world.tick()
+    later = world.open("s", world.started("s"), from_epoch=Epoch(2))
+    for _ in range(2):
+        world.beat("s", term)
+        world.tick()
+    assert later.term == 5
+    [event] = world.instance.fetch_observations(dg.AssetKey("s"), limit=10).records
+    assert event.asset_observation is not None
+    assert str(event.asset_observation.description).startswith("Rolled back to epoch 2")
 
 
 def test_what_is_remembered_is_not_trusted_for_ever_nor_before_the_sensor_acts(requests: list[str]) -> None:

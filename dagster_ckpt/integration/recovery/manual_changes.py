@@ -1,8 +1,8 @@
 """What people change in a stream from outside of Dagster, as events in Dagster's history of the asset.
 
-Rollbacks, reshards and forks are manifests, which the sensor reads anyway. Pins are objects: they are listed when a
-stream is read in full, so a stream at rest costs no request more. A tick that dies between an event and the cursor
-reports the event again.
+Rollbacks, reshards and forks are manifests, which the sensor reads anyway. Pins are objects: they are listed when their
+mark has changed, and when a stream is read in full, for a change without a mark. A tick that dies between an event and
+the cursor reports the event again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,9 +55,13 @@ class _Pin:
 
 @dataclass
 class ChangeWatch:
-    """The pins of each stream as last listed, in the memory of one process. If it is lost, they are read once."""
+    """The pins of each stream as last listed, in the memory of one process. If it is lost, they are read once.
+
+    `_marks` are the marks of their changes by then.
+    """
 
     _pins: dict[str, dict[str, _Pin]] = field(default_factory=dict, init=False)
+    _marks: dict[str, bytes] = field(default_factory=dict, init=False)
 
     def look(self, chain: ManifestChain, status: StreamStatus, before: LeaseSeen, seen: LeaseSeen) -> "Look":
         """The changes since `before`, the last tick that has reported them, and what to remember of them in `seen`."""
@@ -65,8 +69,9 @@ class ChangeWatch:
             return Look((), seen)
         changes = [change_of(chain, manifest) for manifest in _changing(chain, status, Version(before.version))]
         pins_ms = before.pins_ms
-        if not status.remembered:
+        if not status.remembered or status.pins_mark != self._marks.get(chain.store.url, b""):
             pins_ms = max([_LOOKED, before.pins_ms, *(pin.time_ms for pin in self._listed(chain, before, changes))])
+            self._marks[chain.store.url] = status.pins_mark
         return Look(tuple(changes), replace(seen, version=status.newest.version, pins_ms=pins_ms))
 
     def _listed(self, chain: ManifestChain, before: LeaseSeen, changes: list[Change]) -> list[_Pin]:

@@ -1,8 +1,10 @@
 """The status of one stream in the store: its newest manifest and that term's lease. Only reads.
 
 A sensor checks each stream every few seconds, and usually nothing has changed. So it remembers what it saw last
-(`StatusReader`), and first requests the manifest that would come next: at rest that is one request, and a second one
-for a lease that is not closed.
+(`StatusReader`), and first requests the manifest that would come next, and with it the lease of a live writer, or the
+mark of changed pins where no writer lives: two requests at rest. A writer whose lease has changed since the last look
+has just been at work, so this look reads the mark in place of the manifest; never two looks in a row, because a writer
+that was fenced may go on with its lease.
 
 If the next is absent, the remembered one is still the newest, provided that its number was not freed; that takes 16
 further manifests and a grace period. So a stream is read in full at least every `FULL_LOOK_MS`; and before the sensor
@@ -26,6 +28,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import pins_mark
 from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -49,12 +52,15 @@ class StreamStatus:
     """The newest manifest (None: the stream was never opened) and the lease of its term (None: it has none).
 
     `remembered`: only manifests after the remembered one were requested; `walked` are those that were read.
+    `pins_mark` is the mark of changed pins as last read, `beat_alone` whether no manifest was requested.
     """
 
     newest: Manifest | None
     lease: Lease | None
     remembered: bool = False
     walked: tuple[Manifest, ...] = ()
+    pins_mark: bytes = b""
+    beat_alone: bool = False
 
     @property
     def epoch(self) -> Epoch:
@@ -70,6 +76,11 @@ class StreamStatus:
     def dagster_run_id(self) -> str | None:
         """The Dagster run that the newest term's lease names."""
         return None if self.lease is None else self.lease.holder.dagster_run_id
+
+    @property
+    def open_lease(self) -> Lease | None:
+        """The lease of the newest term, if it is not closed."""
+        return None if self.lease is None or self.lease.closed is not None else self.lease
 
     def has_rolled_back_for(self, root_run_id: str) -> bool:
         """Whether the rollback requested of this Dagster run, or of the root run that it retries, was done."""
@@ -124,6 +135,7 @@ class StatusReader:
             status = _look_on(store, key, self.clock, last)
         if status is None:
             full_ms, status = now_ms, read_status(store, key, self.clock, before)
+            status = status if last is None else replace(status, pins_mark=last.pins_mark)
         self._seen[name] = full_ms, replace(status, walked=())
         return status
 
@@ -165,6 +177,11 @@ def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamSta
     if newest is None:
         return None
     folder = folder_store(store, folder_of(key.path))
+    beat = None
+    if not last.beat_alone and (seen := last.open_lease) is not None:
+        beat = read_lease(folder, newest.term)
+        if beat is not None and beat.closed is None and beat.counter != seen.counter:
+            return StreamStatus(newest, beat, remembered=True, pins_mark=pins_mark(folder), beat_alone=True)
     chain = ManifestChain(folder, clock, _PATIENCE)
     walked: list[Manifest] = []
     for _ in range(_STEPS_MAX):
@@ -174,8 +191,11 @@ def _look_on(store: ObjectStore, key: dg.AssetKey, clock: Clock, last: StreamSta
             return None
         if following is None:
             closed = last.lease is not None and last.lease.term == newest.term and last.lease.closed is not None
-            lease = last.lease if closed else read_lease(folder, newest.term)
-            return StreamStatus(newest, lease, remembered=True, walked=tuple(walked))
+            known = last.lease if closed else beat
+            lease = known if known is not None and known.term == newest.term else read_lease(folder, newest.term)
+            lives = lease is not None and lease.closed is None
+            mark = last.pins_mark if lives else pins_mark(folder)
+            return StreamStatus(newest, lease, remembered=True, walked=tuple(walked), pins_mark=mark)
         newest = following
         walked.append(following)
     return None

@@ -6,16 +6,31 @@ A crash right after the write leaves a valid pin, unless the process had slept f
 then reading the pin reports what is missing, and the pin can be removed.
 
 A fork writes a pin under a unique name (`fork`). Only the fork may release that pin.
+
+To list pins is dear on a remote store. So whoever has changed them from outside of a writer overwrites one small mark,
+which a reader compares with the one that it saw last. A crash in between leaves a change without a mark: the mark is
+advice, and a reader lists the pins from time to time anyway.
 """
 
+import json
+import logging
 from collections.abc import Iterator
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Retained
-from dagster_ckpt.protocol.object_names import FORK_PINS, NAME_BYTES_MAX, PINS, parse_pin_name, pin_name
+from dagster_ckpt.protocol.object_names import (
+    FORK_PINS,
+    NAME_BYTES_MAX,
+    PINS,
+    PINS_CHANGED,
+    parse_pin_name,
+    pin_name,
+)
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+
+_log = logging.getLogger(__name__)
 
 
 def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
@@ -107,6 +122,24 @@ def forks_pinned(chain: ManifestChain) -> Iterator[tuple[str, ForkId]]:
                 continue
             if fork is not None:
                 yield name, fork
+
+
+def mark_pins_changed(chain: ManifestChain) -> None:
+    """Show readers of the mark that the pins were changed a moment ago. A store that does not answer is no error."""
+    mark = {"time_ms": chain.clock.now_ms(), "nonce": chain.clock.unique()}
+    try:
+        chain.span().put(PINS_CHANGED, json.dumps(mark).encode())
+    except StoreUnavailableError as error:
+        text = "the pins were changed, but not their mark: Dagster's history shows it some minutes later. reason=%s"
+        _log.warning(text, error)
+
+
+def pins_mark(store: ObjectStore) -> bytes:
+    """The mark in the stream's folder `store`: other bytes after each change of the pins; none without a change."""
+    try:
+        return store.get(PINS_CHANGED)
+    except ObjectMissingError:
+        return b""
 
 
 def _read(store: ObjectStore, name: str) -> Pin | None:
