@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
+.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
 	constraints clean
 
 BIN := .venv/bin
@@ -23,8 +23,11 @@ demo: $(READY) ## run the main job, kill it, watch it recover, prove the result 
 ui: $(READY) ## start the Dagster UI alone
 	@scripts/run.sh python -m demo ui
 
-test: $(READY) ## run all tests
+test: $(READY) ## run the tests
 	@scripts/run.sh python scripts/test.py
+
+test-kills: $(READY) ## run the tests that kill processes of a Dagster at work
+	@scripts/run.sh python scripts/test.py kills
 
 test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast

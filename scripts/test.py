@@ -1,6 +1,7 @@
-"""Runs the tests in two parts, the quick ones first, and closes with one honest line about both.
+"""Runs the tests in parts, the quick ones first, and closes with one honest line about all of them.
 
-`scripts/test.py` runs all; `scripts/test.py fast` only those that need neither Spark nor Dagster.
+`scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, and `scripts/test.py fast`
+only those that need neither Spark nor Dagster.
 """
 
 import os
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-HEAVY = "spark or dagster or chaos or slow"
+HEAVY = "spark or dagster or slow"
+KILLS = "chaos"
 REPORTS = Path(".work/tests")
 MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
 ROOM_BYTES = 4 << 30
@@ -32,10 +34,20 @@ class Part:
 # The folders are named too, so that the quick part does not even import Spark and Dagster to find that it skips them.
 FAST = Part(
     "fast",
-    ("-n", "2", "-m", f"not ({HEAVY})", "--ignore=tests/spark", "--ignore=tests/dagster", "--ignore=tests/chaos"),
+    (
+        "-n",
+        "2",
+        "-m",
+        f"not ({HEAVY} or {KILLS})",
+        "--ignore=tests/spark",
+        "--ignore=tests/dagster",
+        "--ignore=tests/chaos",
+    ),
 )
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
-FULL = Part("heavy", ("-m", HEAVY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
+FULL = Part("heavy", ("-m", f"({HEAVY}) and not {KILLS}", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
+KILL = Part("kills", ("-m", KILLS, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "tests/chaos"))
+CHOICES = {"": (FAST, FULL), "fast": (FAST,), "kills": (KILL,)}
 
 
 @dataclass(frozen=True)
@@ -110,4 +122,4 @@ def main(parts: tuple[Part, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main((FAST,) if sys.argv[1:] == ["fast"] else (FAST, FULL)))
+    sys.exit(main(CHOICES[" ".join(sys.argv[1:])]))

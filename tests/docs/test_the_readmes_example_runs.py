@@ -1,5 +1,6 @@
 """The README's first example, the project that `dagster-ckpt init` makes, run by Dagster with the installed wheel."""
 
+import json
 import os
 import re
 import subprocess
@@ -46,7 +47,9 @@ def test_the_project_from_the_wheel_makes_tables_that_the_second_example_reads(t
     assert str(installed) in run("-c", "import dagster_ckpt; print(dagster_ckpt.__file__)", folder=tmp_path)
     assert "dagster dev" in run("-m", "dagster_ckpt.cli", "init", "shop", folder=tmp_path)
     streams = "delay_by_carrier,late_carriers,delay_report"
-    run("-m", "dagster", "asset", "materialize", "-m", "definitions", "--select", streams, folder=project)
+    one_process = json.dumps({"execution": {"config": {"in_process": {}}}})  # one JVM for both streams
+    launch = ("-m", "dagster", "asset", "materialize", "-m", "definitions", "--config-json", one_process)
+    run(*launch, "--select", streams, folder=project)
     reading = (
         BLOCKS[1]
         .replace("\nCheckpointStore", "\ntable = CheckpointStore")

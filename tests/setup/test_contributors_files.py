@@ -32,7 +32,7 @@ def test_pull_requests_are_checked_and_tested_on_every_python_that_the_package_a
     job = loaded(CHECKOUT / ".github/workflows/test.yml")["jobs"]["test"]
     assert job["strategy"]["matrix"]["python"] == allowed
     commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert commands == [f"make PYTHON=python {target}" for target in ("setup", "check", "test")]
+    assert commands == [f"make PYTHON=python {target}" for target in ("setup", "check", "test-kills", "test")]
 
 
 def test_the_long_proofs_are_scheduled() -> None:
