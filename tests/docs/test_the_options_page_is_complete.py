@@ -1,0 +1,193 @@
+"""`docs/reference/options.md` has every option, with the type and the default that the code has."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_overloads
+
+import pytest
+
+import dagster_ckpt
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    LsmStateBackendResource,
+    Recovery,
+    SparkReader,
+    Stream,
+    agg,
+    build_recovery_sensor,
+    build_streaming_definitions,
+    epoch_checks,
+    hopping,
+    late_rows,
+    register_spark_reader,
+    session,
+    streaming_asset,
+    tumbling,
+)
+from dagster_ckpt.integration.asset_options import REFUSED
+from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark import batch_source
+from dagster_ckpt.storage.stores.s3_options import OPTIONS
+from dagster_ckpt.testing import ProcessKit, run_batches
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/options.md").read_text()
+Option = tuple[str, str, str]
+"""Name, type and default, as the page has them."""
+
+NOT_THE_USERS = {"self", "clock"}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "streaming_asset": get_overloads(streaming_asset)[-1],
+    "build_streaming_definitions": build_streaming_definitions,
+    "build_recovery_sensor": build_recovery_sensor,
+    "epoch_checks": epoch_checks,
+    "late_rows": late_rows,
+    "Stream.with_watermark": Stream.with_watermark,
+    "Stream.key_by": Stream.key_by,
+    "Stream.window": Stream.window,
+    "tumbling": tumbling,
+    "hopping": hopping,
+    "session": session,
+    "Stream.deduplicate": Stream.deduplicate,
+    "Stream.join": Stream.join,
+    "Stream.interval_join": Stream.interval_join,
+    "Stream.instant_join": Stream.instant_join,
+    "Stream.window_join": Stream.window_join,
+    "Stream.process": Stream.process,
+    "agg.collect": agg.collect,
+    "agg.approx_count_distinct": agg.approx_count_distinct,
+    "agg.approx_quantile": agg.approx_quantile,
+    "SparkReader": SparkReader.__init__,
+    "register_spark_reader": register_spark_reader,
+    "run_batches": run_batches,
+    "ProcessKit": ProcessKit.__init__,
+}
+CLASSES: Mapping[str, type] = {
+    "Recovery": Recovery,
+    "CheckpointCoordinatorResource": CheckpointCoordinatorResource,
+    "LsmStateBackendResource": LsmStateBackendResource,
+}
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """The cells of each table of the page, by its heading."""
+    found: dict[str, list[list[str]]] = {}
+    for section in re.split(r"^#+ ", PAGE, flags=re.MULTILINE)[1:]:
+        rows = [line for line in section.splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+        found[section.splitlines()[0].replace("`", "")] = cells[2:]
+    return found
+
+
+TABLES = tables()
+
+
+def on_page(heading: str) -> list[Option]:
+    return [(plain(name), plain(kind), plain(default)) for name, kind, default, _ in TABLES[heading]]
+
+
+def plain(cell: str) -> str:
+    return cell.replace("\\|", "|").strip("`")
+
+
+def of_function(function: Callable[..., Any]) -> Iterator[Option]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    given = tree.args
+    by_position = [*given.posonlyargs, *given.args]
+    required: list[ast.expr | None] = [None] * (len(by_position) - len(given.defaults))
+    named = [*zip(by_position, [*required, *given.defaults], strict=True)]
+    if given.vararg is not None:
+        named.append((ast.arg(f"*{given.vararg.arg}", given.vararg.annotation), None))
+    for argument, default in [*named, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]:
+        if argument.arg in NOT_THE_USERS:
+            continue
+        kind = text_of(argument.annotation)
+        if kind != "None":  # the function that a decorator with options is not called with
+            yield argument.arg, kind, "required" if default is None else text_of(default)
+
+
+def of_class(kind: type) -> Iterator[Option]:
+    tree = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    fields = getattr(kind, "model_fields", {})
+    for each in tree.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and not each.target.id.startswith("_"):
+            name, field = each.target.id, fields.get(each.target.id)
+            if field is None:
+                default = "required" if each.value is None else text_of(each.value)
+            else:
+                value = field.get_default(call_default_factory=True)
+                default = "required" if field.is_required() else f'"{value}"' if isinstance(value, str) else str(value)
+            yield name, re.sub(r"dg\.ResourceDependency\[(.*)\]", r"\1", text_of(each.annotation)), default
+
+
+def text_of(node: ast.expr | None) -> str:
+    """As it stands in the code, in the words of the page."""
+    assert node is not None
+    text = ast.unparse(node).replace("'", '"').replace("AbstractSet[", "Set[").replace('"Stream"', "Stream")
+    literal = re.fullmatch(r"Literal\[(.*)\]", text)
+    return text if literal is None else literal[1].replace(", ", " | ")
+
+
+@pytest.mark.parametrize("heading", FUNCTIONS)
+def test_the_options_of_a_function_are_on_the_page(heading: str) -> None:
+    assert on_page(heading) == list(of_function(FUNCTIONS[heading]))
+
+
+@pytest.mark.parametrize("heading", CLASSES)
+def test_the_fields_of_a_class_are_on_the_page(heading: str) -> None:
+    assert on_page(heading) == list(of_class(CLASSES[heading]))
+
+
+def test_every_function_with_options_has_a_table() -> None:
+    """The other public names have none, or are read in the API reference alone."""
+    without = {"CheckpointCoordinator", "CheckpointStore", "CoordinatorOptions", "EpochIOManager", "KeyedState"}
+    without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
+    without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
+    assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
+        name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}
+    }
+    steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}
+    assert steps - {"aggregate", "mirrored", "where"} == {
+        name.removeprefix("Stream.") for name in FUNCTIONS if name.startswith("Stream.")
+    }
+
+
+def test_the_run_config_is_on_the_page() -> None:
+    fields = config_class(None, Mode.AVAILABLE_NOW, "any").model_fields
+    assert tuple(fields) == RESERVED
+    shown = {name: (kind, default) for name, kind, default in on_page("Run config")}
+    assert shown == {
+        "mode": ('"available_now" | "continuous"', "the asset's"),
+        "run_for": ("str | None", str(fields["run_for"].default)),
+        "from_epoch": ("int | None", str(fields["from_epoch"].default)),
+        "take_over": ("bool", str(fields["take_over"].default)),
+    }
+
+
+def test_the_options_that_dagster_has_and_a_stream_refuses_are_on_the_page() -> None:
+    refused = [plain(name) for name, _ in TABLES["Options of @dg.asset that a stream refuses"]]
+    assert refused == list(REFUSED)
+
+
+def test_the_options_of_the_spark_format_are_on_the_page() -> None:
+    assert [plain(name) for name, _, _, _ in TABLES["The Spark format dagster_ckpt"]] == list(batch_source._OPTIONS)
+
+
+def test_the_options_of_a_store_on_s3_are_on_the_page() -> None:
+    assert sorted(plain(name) for name, _ in TABLES["storage_options"]) == list(OPTIONS)
+
+
+def test_the_environment_variables_of_ours_are_on_the_page() -> None:
+    package = Path(dagster_ckpt.__file__).parent
+    code = "\n".join(file.read_text() for file in package.rglob("*.py"))
+    ours = set(
+        re.findall(r"\b(?:DAGSTER_CKPT_[A-Z_]+|SPARK_HOME|PYSPARK_[A-Z_]+|SPARK_SUBMIT_OPTS|DAGSTER_HOME)\b", code)
+    )
+    shown = {plain(name) for name, _ in TABLES["Environment variables"]}
+    assert ours <= shown
