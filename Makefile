@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
-	constraints clean
+	constraints docs clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
@@ -61,12 +61,18 @@ properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
 
-check: $(READY) ## check format, lint, types and import layers
+check: $(READY) ## check format, lint, types, import layers and the links of docs/
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@mkdir -p .work && $(BIN)/lint-imports --no-logo >.work/layers.txt || { cat .work/layers.txt; exit 1; }
 	@tail -n 1 .work/layers.txt
+	@$(BIN)/python -m sphinx -q -W -E -d .work/docs-check -b dummy docs .work/docs-check
+
+docs: $(READY) ## build the site of docs/ with its API reference into build/site
+	@rm -rf build/site
+	@$(BIN)/python -m sphinx -q -W -E -d .work/docs -b html docs build/site
+	@echo 'Open file://$(CURDIR)/build/site/index.html'
 
 format: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -83,7 +89,7 @@ simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wron
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,demo,dev,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,demo,dev,docs,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

@@ -1,10 +1,12 @@
+"""The links of the pages that are not of the site. `make check` builds that, and finds those of its pages."""
+
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "docs/operating.md", *sorted((ROOT / "examples").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

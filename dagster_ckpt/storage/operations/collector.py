@@ -96,6 +96,7 @@ class Collected:
 
     @property
     def objects(self) -> int:
+        """How many objects were removed in all."""
         return self.manifests + self.files + self.leases + self.leftovers
 
     def after(self, earlier: "Collected") -> "Collected":

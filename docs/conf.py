@@ -1,0 +1,97 @@
+"""The site that `make docs` builds from these pages, and that `make check` builds to find what is broken.
+
+The pages are the Markdown that GitHub renders. Only those of docs/reference/api/ are of the site alone: there autodoc
+reads the docstrings.
+"""
+
+from importlib import metadata
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "dagster-ckpt"
+release = metadata.version("dagster-ckpt")
+version = release
+html_title = f"dagster-ckpt {release}"
+project_copyright = "the authors of dagster-ckpt, Apache License 2.0"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+# Leads from the addresses that older releases name to the pages of today; nothing of ours leads there.
+exclude_patterns = ["operating.md"]
+
+myst_heading_anchors = 4  # with GitHub's slugs
+smartquotes = False
+highlight_language = "none"
+# Readable (contrast 4.5) on Furo's backgrounds, light and dark.
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+
+# In docstrings `name` is code, and leads to what it names if that is on the site.
+default_role = "py:obj"
+add_module_names = False
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_display_short_literal_types = True
+python_maximum_signature_line_length = 88
+
+_FIRST_BELOW = {
+    "decisions/README": (),
+    "operations/README": ("run", "watch", "read", "check", "recovery", "damage", "errors", "history", "retention"),
+    "reference/api/index": ("declare", "steps", "aggregates", "process", "read", "operate", "resources", "checks"),
+}
+"""Pages that list the pages beside them. The navigation has those below them, in this order, the others after these."""
+
+_COMING = ("install", "tutorial", "components", "comparison")
+"""Pages of index.md that may not be there yet."""
+
+
+def _complete_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
+    """Give a folder's page the directive that nests its siblings. GitHub would show it as text."""
+    if page in _FIRST_BELOW:
+        file, first = app.srcdir / page, _FIRST_BELOW[page]
+        others = {other.stem for other in file.parent.glob("*.md")} - {file.name, *first}
+        pages = "\n".join([*first, *sorted(others)])
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+    if page == "index":
+        missing = [name for name in _COMING if not (app.srcdir / f"{name}.md").exists()]
+        source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
+
+
+def _mark_examples(_app: "Sphinx", _what: str, _name: str, _found: object, _options: object, lines: list[str]) -> None:
+    """Make Python of what a docstring indents by four after a paragraph, as `help()` shows it."""
+    begins = [
+        number
+        for number, (before, line) in enumerate(pairwise(["", *lines]))
+        if line.startswith("    ") and not before and not _belongs_to_a_list(lines[:number])
+    ]
+    for number in reversed(begins):
+        if not _belongs_to_an_example(lines[:number]):
+            lines[number:number] = [".. code-block:: python", ""]
+
+
+def _belongs_to_a_list(lines: list[str]) -> bool:
+    return _last(lines).startswith(("- ", "  ")) and not _last(lines).startswith("    ")
+
+
+def _belongs_to_an_example(lines: list[str]) -> bool:
+    return _last(lines).startswith("    ")
+
+
+def _last(lines: list[str]) -> str:
+    """The last line that is not empty."""
+    return next((line for line in reversed(lines) if line), "")
+
+
+def setup(app: "Sphinx") -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _complete_navigation)
+    app.connect("autodoc-process-docstring", _mark_examples)
