@@ -18,7 +18,9 @@ aside), and may be used while the streams run. `dagster-ckpt COMMAND --help` sho
     export DAGSTER_CKPT_STORE=file:///data/checkpoints
     dagster-ckpt streams
 
-| exit status | |
+The exit status:
+
+| | |
 |---|---|
 | 0 | done |
 | 1 | failed: a short message on stderr gives the reason. Also if you decline a question, or if `verify` finds damage |
