@@ -3,11 +3,12 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
-	constraints docs clean
+	docs package release constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
 BENCH := .bench/venv
+RELEASE := .release/venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -87,11 +88,29 @@ $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh
 simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wrong (SEED=7: one of them, step by step)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000))
 
+package: $(RELEASE)/.set-up ## build the packages in dist/, and check what is in them
+	@rm -rf dist
+	@$(RELEASE)/bin/python -m build >.work/build.log 2>&1 || { cat .work/build.log; exit 1; }
+	@$(RELEASE)/bin/python -m twine check --strict dist/*
+	@$(RELEASE)/bin/python scripts/release.py package dist
+
+release: package ## the same, and check that this version can be published; prints the steps that are left to you
+	@$(RELEASE)/bin/python scripts/release.py ready
+
+# Without Spark and Dagster: the tools alone.
+$(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
+	@$(BIN)/python -m venv --clear $(RELEASE)
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["release"], \
+		sep="\n")' >$(RELEASE)/requirements.txt
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --requirement $(RELEASE)/requirements.txt
+	@touch $@
+
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,demo,dev,docs,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,demo,dev,docs,release,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made
-	@rm -rf .venv .bench .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .bench .release .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

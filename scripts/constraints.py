@@ -4,7 +4,7 @@ import json
 import sys
 
 HEADER = """\
-# The versions the tests have run with, of all that the extras bench, browser, demo, dev, docs, s3 and sketches bring.
+# The versions the tests have run with, of all that pip brings with all extras of pyproject.toml.
 # Made by `make constraints`: the newest that pyproject.toml allows. Do not edit.
 """
 

@@ -35,6 +35,11 @@ def test_pull_requests_are_checked_and_tested_on_every_python_that_the_package_a
     assert commands == [f"make PYTHON=python {target}" for target in ("setup", "check", "test-kills", "test")]
 
 
+def test_each_pull_request_checks_the_packages() -> None:
+    steps = loaded(CHECKOUT / ".github/workflows/test.yml")["jobs"]["package"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make PYTHON=python package"]
+
+
 def test_the_long_proofs_are_scheduled() -> None:
     workflow = loaded(CHECKOUT / ".github/workflows/proofs.yml")
     assert "schedule" in workflow[True], "YAML reads the key `on` as true"
