@@ -3,12 +3,13 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
-	docs package release constraints clean
+	docs versions package release constraints clean
 
 BIN := .venv/bin
 READY := .venv/.set-up
 BENCH := .bench/venv
 RELEASE := .release/venv
+comma := ,
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
@@ -88,6 +89,11 @@ $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh
 simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wrong (SEED=7: one of them, step by step)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000))
 
+versions: $(RELEASE)/.set-up ## run tests on each Python, Dagster, Spark and Java allowed (ONLY=spark-4.1,java-21; TESTS=tests/spark)
+	@$(if $(ONLY),,rm -rf .work/versions)
+	@$(RELEASE)/bin/python -m nox $(if $(ONLY),--session $(subst $(comma), ,$(ONLY))) $(if $(TESTS),-- $(TESTS)); \
+		code=$$?; $(RELEASE)/bin/python scripts/versions.py $(subst $(comma), ,$(ONLY)); exit $$code
+
 package: $(RELEASE)/.set-up ## build the packages in dist/, and check what is in them
 	@rm -rf dist
 	@$(RELEASE)/bin/python -m build >.work/build.log 2>&1 || { cat .work/build.log; exit 1; }
@@ -112,5 +118,5 @@ constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made
-	@rm -rf .venv .bench .release .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .bench .nox .release .work .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Runs the tests in parts, the quick ones first, and closes with one honest line about all of them.
 
-`scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, and `scripts/test.py fast`
-only those that need neither Spark nor Dagster.
+`scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, `scripts/test.py fast`
+only those that need neither Spark nor Dagster, and `scripts/test.py stream` a few that need both. Other words are
+arguments of pytest.
 """
 
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -45,9 +46,11 @@ FAST = Part(
     ),
 )
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
-FULL = Part("heavy", ("-m", f"({HEAVY}) and not {KILLS}", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"))
-KILL = Part("kills", ("-m", KILLS, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "tests/chaos"))
-CHOICES = {"": (FAST, FULL), "fast": (FAST,), "kills": (KILL,)}
+BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+FULL = Part("heavy", ("-m", f"({HEAVY}) and not {KILLS}", *BY_FILE))
+KILL = Part("kills", ("-m", KILLS, *BY_FILE, "tests/chaos"))
+# What a new version of Spark or Dagster would break first: a project made from the wheel, and every kind of step.
+STREAM = Part("stream", (*BY_FILE, "tests/docs/test_the_readmes_example_runs.py", "tests/examples"))
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,16 @@ class Outcome:
 
     def __add__(self, other: "Outcome") -> "Outcome":
         return Outcome(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+
+def chosen(words: Sequence[str]) -> tuple[Part, ...]:
+    """The parts that these words name; without words all but the kills; other words are arguments of pytest."""
+    named = {part.name: part for part in (FAST, FULL, KILL, STREAM)}
+    if not words:
+        return FAST, FULL
+    if named.keys() >= set(words):
+        return tuple(named[word] for word in words)
+    return (Part("chosen", (*BY_FILE, *words)),)
 
 
 def outcome(exit_code: int, report: str | None) -> Outcome:
@@ -122,4 +135,4 @@ def main(parts: tuple[Part, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(CHOICES[" ".join(sys.argv[1:])]))
+    sys.exit(main(chosen(sys.argv[1:])))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.versions import JAVAS, read_environments
+
 CHECKOUT = Path(__file__).parents[2]
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 WORKFLOWS = sorted((CHECKOUT / ".github/workflows").glob("*.yml"))
@@ -33,6 +35,15 @@ def test_pull_requests_are_checked_and_tested_on_every_python_that_the_package_a
     assert job["strategy"]["matrix"]["python"] == allowed
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert commands == [f"make PYTHON=python {target}" for target in ("setup", "check", "test-kills", "test")]
+
+
+def test_pull_requests_are_tested_on_every_other_version_that_the_package_allows() -> None:
+    job = loaded(CHECKOUT / ".github/workflows/test.yml")["jobs"]["versions"]
+    # All tests run on each Python, with what constraints.txt pins.
+    others = [each.name for each in read_environments() if each.packages or each.replaced or each.java != JAVAS[0]]
+    assert job["strategy"]["matrix"]["environment"] == others
+    [java] = [step["with"]["java-version"] for step in job["steps"] if "setup-java" in step.get("uses", "")]
+    assert sorted(java.split()) == list(JAVAS)
 
 
 def test_each_pull_request_checks_the_packages() -> None:

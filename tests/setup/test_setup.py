@@ -62,6 +62,18 @@ def test_java_home_beats_the_java_on_path(machine: Machine) -> None:
     assert f"Java 21 found: {home}\n" in machine.run(SETUP).out
 
 
+def test_the_java_that_was_asked_for_is_found_and_no_other(machine: Machine) -> None:
+    machine.python()
+    machine.java("17")
+    machine.environment["DAGSTER_CKPT_TEST_JAVA"] = "21"
+    message = refused(machine.run(SETUP), machine)
+    assert "version 21; found: Java 17 (" in message
+    assert "apt-get install openjdk-21-jre-headless" in message
+    home = machine.java("21", machine.folder / "on GitHub")
+    machine.environment["JAVA_HOME_21_X64"] = str(home)
+    assert f"Java 21 found: {home}\n" in machine.run(SETUP).out
+
+
 def test_a_java_home_that_does_not_fit_is_passed_over(machine: Machine) -> None:
     machine.python()
     machine.environment["JAVA_HOME"] = str(machine.java("25", machine.folder / "newest"))
