@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser chaos chaos-chain isolation soak check format bench simulate \
+.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser test-deploy chaos chaos-chain isolation soak check format bench simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -39,6 +39,9 @@ test-s3: $(READY) ## run the tests of stores on S3 against a real server (built 
 
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
 	@UPDATE='$(UPDATE)' scripts/test_browser.sh
+
+test-deploy: $(READY) ## run deploy/ without Docker, on PostgreSQL, and streams on a cluster of Spark and from Kafka
+	@scripts/test_deploy.sh
 
 chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED))
@@ -114,7 +117,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,demo,dev,docs,release,s3,sketches]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,demo,deploy,dev,docs,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

@@ -45,6 +45,10 @@ python_maximum_signature_line_length = 88
 
 _FIRST_BELOW = {
     "decisions/README": (),
+    "how-to/clusters/README": ("local", "standalone"),
+    "how-to/deploy/README": ("systemd", "docker", "compose", "kubernetes"),
+    "how-to/sources/README": ("files", "kafka", "another-stream", "ordinary-asset"),
+    "how-to/stores/README": ("local",),
     "operations/README": ("run", "watch", "read", "check", "recovery", "damage", "errors", "history", "retention"),
     "reference/api/index": ("declare", "steps", "aggregates", "process", "read", "operate", "resources", "checks"),
 }

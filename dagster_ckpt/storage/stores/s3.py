@@ -20,7 +20,7 @@ PUT_BYTES_MAX = 5 * 1024**3
 """What S3 takes in one request."""
 
 _ADVICE = {
-    "AccessDenied": "give these credentials the permissions that docs/operations/storage.md lists, then try again",
+    "AccessDenied": "give these credentials the permissions that docs/how-to/stores/s3.md lists, then try again",
     # The response to a HEAD has no body.
     "403": "check the credentials and their permissions (without s3:ListBucket, S3 answers so for a missing object), "
     "then try again",
