@@ -21,6 +21,10 @@ from dagster_ckpt.storage.stores.address import open_store
 class CheckpointStore:
     """The streams at a URL such as `file:///data/checkpoints`. Needs neither Spark nor Dagster, and changes nothing.
 
+        store = CheckpointStore("file:///data/checkpoints")
+        store.stream("delay_by_carrier").read(as_of="2013-01-05T12:00")
+        store.snapshot(["delay_by_carrier", "late_carriers"], "aligned").read("late_carriers")
+
     What changes a stream is a method of its history, `store.stream(name)`: pin, rollback, fork, reshard, drain, ...
 
     `storage_options` may hold secrets: they are never shown. Raises `InvalidPipelineError` for a URL that cannot be a

@@ -25,6 +25,12 @@ def build_streaming_definitions(
 ) -> dg.Definitions:
     """The assets with checks and sources, a job for each, the recovery sensor and the resources under the right keys.
 
+        defs = build_streaming_definitions(
+            assets=[delay_by_carrier, late_carriers],
+            checkpoints=CheckpointCoordinatorResource(url="file:///data/checkpoints"),
+            spark=LazyPySparkResource(spark_config={"spark.master": "local[*]"}),
+        )
+
     A resource that is None is taken from the location's resources, by the same key: `checkpoints`, `state` (which has a
     default), `spark`. The location's executor is unchanged.
 

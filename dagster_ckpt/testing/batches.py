@@ -45,6 +45,8 @@ def run_batches(
 ) -> pa.Table:
     """The table of a streaming asset after it has processed these micro-batches, on a temporary store.
 
+        table = run_batches(delay_by_carrier, {"departures": [pa.table({"carrier": ["UA"], "dep_delay": [2.0]})]})
+
     `asset` is made by `@streaming_asset`, or a function that returns a `Stream`. `batches` has the tables of the
     micro-batches of each source that the asset reads with `source(name, reader)`, and of each parameter that is an
     upstream stream: the first table of every source makes the first epoch, and so on. `arguments` are the parameters

@@ -45,6 +45,9 @@ class _Attempt:
 class ProcessKit:
     """Runs a process function, epoch by epoch, as a stream would: all in this process, and in memory.
 
+        kit = ProcessKit(DelayedAlert(), schema, keys="carrier", event_time="scheduled", delay="10 minutes")
+        rows = kit.epoch(pa.table({"carrier": ["UA"], "scheduled": [noon]}, schema=schema))
+
     After each epoch everything but the state is discarded, and the next one begins with a fresh copy of the function.
     Each epoch is run twice from the same state, as after a crash: `InvalidPipelineError` if the second attempt emits
     other rows or leaves other state. Then the function depends on something outside its rows and its state.

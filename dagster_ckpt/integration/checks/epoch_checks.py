@@ -25,6 +25,8 @@ def epoch_checks(
 ) -> EpochChecks:
     """Run these checks of streams after every `every_epochs` committed epochs, or at the times of `cron`.
 
+        build_streaming_definitions([delays], checks=[epoch_checks([delays_are_plausible], every_epochs=100)])
+
     For `checks=` of `build_streaming_definitions`. Each run checks the newest committed epoch and does not touch the
     stream, live or not. Raises `InvalidPipelineError` for both or neither, and for anything that is no asset check.
     """

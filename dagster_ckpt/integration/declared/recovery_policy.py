@@ -17,12 +17,16 @@ launched the run. Dagster's run monitoring, where it is on, has the same timeout
 class Recovery:
     """How a stream recovers from a crash.
 
+        streaming_asset(recovery=Recovery(max_attempts=10, lease_timeout="1 minute"))(delay_by_carrier)
+
     It is relaunched up to `max_attempts` times in a row without a committed epoch; then it waits for a person. The
     first relaunch follows at once, the second after `backoff`, each further one after twice the time, at most
     `backoff_max`. `same_error_max` runs in a row that failed with the same error are a crash loop, which ends it
     earlier. While the store or Spark's master does not answer, neither bound counts: relaunches continue, in the end
     `backoff_max` apart. A writer whose lease was not renewed for `lease_timeout` is taken for dead; a live one renews
     it three times as often.
+
+    Raises `InvalidPipelineError` for values that cannot work.
     """
 
     max_attempts: int = 5

@@ -46,6 +46,11 @@ def _bounded(given: object, handler: ValidatorFunctionWrapHandler, info: Validat
 class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     """Where the streams of a code location are stored, and how often an epoch is committed.
 
+        CheckpointCoordinatorResource(url="file:///data/checkpoints", checkpoint_interval="5s", retained=100)
+
+    Durations are texts such as "10s" or "1 hour". Raises `InvalidPipelineError` or pydantic's `ValidationError` for
+    values that cannot work, those of environment variables where the resource is used.
+
     `storage_options` are a dependency, not config, because Dagster's UI shows config. Values may be `dg.EnvVar`.
     """
 
@@ -134,6 +139,10 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
 
 class LsmStateBackendResource(dg.ConfigurableResource[Any]):
     """The state engine in each of Spark's Python workers.
+
+        LsmStateBackendResource(memory_limit="1 GiB", cache_dir="/fast/disk/streams", cache_limit="200 GiB")
+
+    Sizes are texts such as "256 MiB", or numbers of bytes.
 
     `memory_limit` covers what an epoch has written and not yet stored, and the input rows in process. The interpreter,
     Arrow and Spark need memory besides, and so does a table that is read.

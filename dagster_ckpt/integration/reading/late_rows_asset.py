@@ -19,6 +19,10 @@ _EVENTS_MAX = 100
 def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
     """The late rows of a stream whose step has `late="keep"`, as an asset for `dg.Definitions`.
 
+        defs = dg.Definitions.merge(
+            build_streaming_definitions([flights_per_hour]), dg.Definitions(assets=[late_rows(flights_per_hour)])
+        )
+
     You do not materialize it: the stream's Dagster runs do, whenever rows came too late. An event has the rows since
     the last one (`late_rows`) and since the stream began (`late_rows_total`). The asset's key is the stream's with the
     suffix `_late_rows`, and any ordinary asset loads it by that name, as a stream's table. `of_input` (from 0) selects

@@ -123,6 +123,8 @@ _KINDS: Mapping[str, type[Window]] = {"tumbling": Tumbling, "hopping": Hopping, 
 def tumbling(size: Duration, offset: Duration = "0s") -> Tumbling:
     """Adjacent windows of this size, beginning at the Unix epoch (UTC) plus the offset and multiples of the size.
 
+        tumbling("1 day", offset="5 hours")
+
     Raises `InvalidPipelineError`.
     """
     return Tumbling(microseconds(size, "size"), microseconds(offset, "offset"))
@@ -131,6 +133,8 @@ def tumbling(size: Duration, offset: Duration = "0s") -> Tumbling:
 def hopping(size: Duration, slide: Duration, offset: Duration = "0s") -> Hopping:
     """Windows of this size, one every `slide`, at the Unix epoch (UTC) plus the offset and multiples of the slide.
 
+        hopping("1 hour", slide="10 minutes")
+
     A row is in every window that contains its time. Raises `InvalidPipelineError`.
     """
     return Hopping(microseconds(size, "size"), microseconds(slide, "slide"), microseconds(offset, "offset"))
@@ -138,6 +142,8 @@ def hopping(size: Duration, slide: Duration, offset: Duration = "0s") -> Hopping
 
 def session(gap: Duration) -> Session:
     """A window of rows of one key, each at most `gap` after the one before; it ends `gap` after its last row.
+
+        session("30 minutes")
 
     Raises `InvalidPipelineError`.
     """

@@ -103,6 +103,11 @@ class StatefulStep:
 class Stream:
     """A stream of rows on its way to a table. Each step returns a new one; nothing runs before the asset does.
 
+        Stream(departures(spark)).where("dep_delay > 0").key_by("carrier").aggregate(flights=agg.count())
+
+    `frame` is a streaming DataFrame of the session that the function is given. Filters and columns of Spark's come
+    before it, or in `where`; then `with_watermark` and `key_by`, then one step that keeps state, the last.
+
     Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
     joins with static tables; one that keeps state is refused before the first epoch.
 
@@ -151,6 +156,9 @@ class Stream:
 
         If the upstream's table updates rows, a row that no longer matches is deleted here too. The condition must then
         depend on the row's values alone, so that its result is the same each time.
+
+        Raises `InvalidPipelineError` for a condition on an updating table that depends on anything else, such as the
+        time, and after a step that keeps state.
         """
         self._refuse_after_step("where")
         frame = self.frame.where(condition)
@@ -162,7 +170,9 @@ class Stream:
         return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
-        """Declare the column with a row's event time, and how late a row may come.
+        """Declare the column with a row's event time, a timestamp, and how late a row may come.
+
+            Stream(departures(spark)).with_watermark("scheduled", "10 minutes", idle_after="1 minute")
 
         Of several inputs the slowest holds the watermark back; one without a row for `idle_after` is left out until its
         next row. Each step documents what it does with a row without an event time.
@@ -179,6 +189,8 @@ class Stream:
     def key_by(self, *columns: str, expire_after: Duration | None = None) -> "Stream":
         """Bring the rows of one key together. Null is a key like any other.
 
+            Stream(departures(spark)).key_by("origin", "dest")
+
         A key's state is dropped when that much event time has passed since its last row; None: never. Windows and joins
         know by themselves when they are done with a row.
         """
@@ -194,6 +206,8 @@ class Stream:
 
     def aggregate(self, **aggregations: Aggregation) -> "Stream":
         """One row per key, updated as rows arrive: the key columns, then one column for each aggregate, by its name.
+
+            delays.key_by("carrier").aggregate(flights=agg.count(), mean_delay=agg.avg("dep_delay"))
 
         Without `key_by` it is the global aggregate: one row over everything, once there is any. One task does all of
         its work.
@@ -226,6 +240,8 @@ class Stream:
     ) -> "WindowedStream":
         """Group each key's rows by windows of event time: `tumbling(size)`, `hopping(size, slide)` or `session(gap)`.
 
+            delays.key_by("carrier").window(tumbling("1 hour"), early=True).aggregate(flights=agg.count())
+
         Call `aggregate` on what this returns. A window's row is emitted, final, when the watermark passes its end;
         with `early` it is there from its first row on and changes until then. Rows that come after all their windows
         were closed are counted; `late="keep"` also keeps them for inspection. `on_end="flush"` closes all windows when
@@ -245,10 +261,12 @@ class Stream:
     ) -> "Stream":
         """Rows of both with equal keys where `self.time + lower <= other.time <= self.time + upper`.
 
-        `lower` and `upper` may be negative: `interval_join(weather, "-1 hour", "0s")` finds the weather of the hour
-        before. `how`: inner, left, right, full, semi or anti; a row without a match is emitted, with nulls, once the
-        watermark shows that none can come any more. Keys are compared in the order of the two `key_by`; null equals
-        nothing.
+            delays.key_by("origin").interval_join(weather.key_by("origin"), "-1 hour", "0s", how="left")
+
+        finds the weather of the hour before. `lower` and `upper` may be negative. A row has the columns of both sides,
+        a key of one name once; of a semi or an anti join only those of this side. `how`: inner, left, right, full, semi
+        or anti; a row without a match is emitted, with nulls, once the watermark shows that none can come any more.
+        Keys are compared in the order of the two `key_by`; null equals nothing.
         """
         lower_us, upper_us = microseconds(lower, "lower"), microseconds(upper, "upper")
         return self._joined("interval_join", other, on_end, IntervalJoin.build, lower_us, upper_us, how, late)
@@ -264,6 +282,8 @@ class Stream:
     ) -> "Stream":
         """Rows of both with equal keys whose event times differ by at most `expire_after`: so long each row is kept.
 
+            delays.key_by("flight").join(gates.key_by("flight"), expire_after="2 hours")
+
         Which rows match does not depend on when they come, as long as they are not late. Otherwise as `interval_join`.
         """
         reach_us = microseconds(expire_after, "expire_after")
@@ -278,7 +298,12 @@ class Stream:
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """Rows of both with equal keys and equal event times, when the watermark has passed those."""
+        """Rows of both with equal keys and equal event times, when the watermark has passed those.
+
+            temperatures.key_by("station").instant_join(pressures.key_by("station"))
+
+        `how`, `late` and `on_end` as in `interval_join`.
+        """
         return self._joined("instant_join", other, on_end, WindowedJoin.build, None, how, late)
 
     def window_join(
@@ -290,7 +315,12 @@ class Stream:
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """Rows of both with equal keys in the same `tumbling` or `hopping` window, when that is over."""
+        """Rows of both with equal keys in the same `tumbling` or `hopping` window, when that is over.
+
+            clicks.key_by("user").window_join(orders.key_by("user"), tumbling("10 minutes"))
+
+        `how`, `late` and `on_end` as in `interval_join`.
+        """
         return self._joined("window_join", other, on_end, WindowedJoin.build, window, how, late)
 
     def _joined(
@@ -310,6 +340,8 @@ class Stream:
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
         """One row of each key: the first one, or the newest by event time (`keep="last"`).
+
+            customers.key_by("id").deduplicate(keep="last", by="version")
 
         `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
         the first of them decides, then the next. Ties go by the event time, then by the other columns in their order.

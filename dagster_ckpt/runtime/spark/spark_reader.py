@@ -30,7 +30,8 @@ _registered: dict[str, dict[str, object]] = {}
 def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, object] | None = None) -> None:
     """Register the format `dagster_ckpt`, with which a Spark session reads streams.
 
-    `spark.read.format("dagster_ckpt").option("store", url).option("stream", name).load()`
+        register_spark_reader(spark)
+        spark.read.format("dagster_ckpt").option("store", url).option("stream", "delay_by_carrier").load()
 
     Further options: `epoch` or `asOf` (the current epoch without them); `changesAfter` and `changesUntil`, for the
     change log of these epochs as `StreamHistory.changes` has it; `columns`, as `["a", "b"]`; `numPartitions`. What is
@@ -50,6 +51,8 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
 
 class SparkReader:
     """Reads the streams of one store as DataFrames of a session. Each call reads the store before Spark does.
+
+        SparkReader(spark, "s3://bucket/checkpoints").read("delay_by_carrier", epoch=41, columns=["carrier"])
 
     Raises what `StreamHistory` does: `InvalidPipelineError` for an unknown stream, epoch or column, `CorruptStateError`
     where a manifest is damaged.
