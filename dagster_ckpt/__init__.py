@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
     from dagster_ckpt.integration.checks.epoch_checks import epoch_checks as epoch_checks
+    from dagster_ckpt.integration.component.streaming_component import StreamingComponent as StreamingComponent
     from dagster_ckpt.integration.declared.recovery_policy import Recovery as Recovery
     from dagster_ckpt.integration.declared.resources import (
         CheckpointCoordinatorResource as CheckpointCoordinatorResource,
@@ -91,6 +92,7 @@ _HOMES = {
     "StoreUnavailableError": "dagster_ckpt.errors",
     "Stream": "dagster_ckpt.runtime.declared.stream",
     "StreamHistory": "dagster_ckpt.history",
+    "StreamingComponent": "dagster_ckpt.integration.component.streaming_component",
     "ValueState": "dagster_ckpt.operators.process",
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",

@@ -11,5 +11,6 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
     checks/           checks of a stream's table, while it runs
+    component/        `StreamingComponent`: a stream in YAML
     dagster_names     names that Dagster sees
 """

@@ -1,0 +1,100 @@
+"""The aggregates of a step: `{mean_delay: {avg: dep_delay}}` is `aggregate(mean_delay=agg.avg("dep_delay"))`."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.component.templates import render_all
+from dagster_ckpt.operators import agg
+from dagster_ckpt.operators.agg import Aggregation, Function
+
+COUNT_ROWS = "count()"
+_OPTIONS = ("by", "limit", "error", "q", "accuracy")
+
+
+def _of(function: str) -> Any:
+    """A column, for the aggregate of this name; its description is the one in Python."""
+    return dg.Resolver.default(description=inspect.getdoc(getattr(agg, function)))
+
+
+class AggregateAttributes(dg.Model, dg.Resolvable):
+    """One aggregate: a function and its column, such as `avg: dep_delay`, and the options of that function."""
+
+    count: Annotated[str | None, _of("count")] = None
+    sum: Annotated[str | None, _of("sum")] = None
+    min: Annotated[str | None, _of("min")] = None
+    max: Annotated[str | None, _of("max")] = None
+    avg: Annotated[str | None, _of("avg")] = None
+    first: Annotated[str | None, _of("first")] = None
+    last: Annotated[str | None, _of("last")] = None
+    stddev: Annotated[str | None, _of("stddev")] = None
+    variance: Annotated[str | None, _of("variance")] = None
+    count_distinct: Annotated[str | None, _of("count_distinct")] = None
+    collect: Annotated[str | None, _of("collect")] = None
+    approx_count_distinct: Annotated[str | None, _of("approx_count_distinct")] = None
+    approx_quantile: Annotated[str | None, _of("approx_quantile")] = None
+    by: Annotated[
+        str | None, dg.Resolver.default(description="The column that orders first, last and collect; else event time.")
+    ] = None
+    limit: Annotated[int | None, dg.Resolver.default(description="The most values that collect keeps.")] = None
+    error: Annotated[
+        float | None, dg.Resolver.default(description="The relative standard error of approx_count_distinct.")
+    ] = None
+    q: Annotated[float | None, dg.Resolver.default(description="The quantile of approx_quantile, from 0 to 1.")] = None
+    accuracy: Annotated[
+        int | None, dg.Resolver.default(description="The accuracy of approx_quantile, from 10 to 10000.")
+    ] = None
+
+
+def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
+    """The aggregate of these attributes. `name` is the column that it makes, for the error.
+
+    Raises `InvalidPipelineError` for no function or several, and for options that the function does not take or lacks.
+    """
+    if isinstance(given, str):
+        if given != COUNT_ROWS:
+            raise InvalidPipelineError(
+                f"write {COUNT_ROWS} for the number of rows, and any other aggregate with its column, such as "
+                f"{{avg: dep_delay}}. aggregate={name}, given={given}"
+            )
+        return agg.count()
+    functions = [function for function in given if function not in _OPTIONS]
+    if len(functions) != 1 or functions[0] not in set(Function):
+        raise InvalidPipelineError(
+            f"an aggregate is one function of a column, such as {{avg: dep_delay}}. aggregate={name}, given={functions}"
+        )
+    [function] = functions
+    options = {option: value for option, value in given.items() if option in _OPTIONS}
+    makes = getattr(agg, function)
+    takes = inspect.signature(makes).parameters
+    lacks = [option for option in takes if option in _OPTIONS and option not in options and _is_required(takes[option])]
+    if lacks or not options.keys() <= takes.keys():
+        raise InvalidPipelineError(
+            f"these options do not fit the function: {function} takes {[each for each in takes if each in _OPTIONS]}. "
+            f"aggregate={name}, options={list(options)}, missing={lacks}"
+        )
+    made: Aggregation = makes(given[function], **options)
+    return made
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _aggregations(
+    context: dg.ResolutionContext, given: Mapping[str, AggregateAttributes | str]
+) -> dict[str, Aggregation]:
+    found = {}
+    for name, each in given.items():
+        values = each if isinstance(each, str) else each.model_dump(exclude_unset=True)
+        found[name] = aggregation_of(name, render_all(context.at_path(name), values))
+    return found
+
+
+Aggregations = Annotated[
+    dict[str, Aggregation],
+    dg.Resolver(_aggregations, model_field_type=dict[str, AggregateAttributes.model() | Literal["count()"]]),  # type: ignore[misc]
+]

@@ -1,0 +1,82 @@
+"""`dg scaffold defs dagster_ckpt.StreamingComponent delay_by_carrier`: a stream that runs as it is."""
+
+from pathlib import Path
+from string import Template
+
+import dagster as dg
+
+_YAML = Template("""\
+type: $type
+
+attributes:
+  asset:
+    key: $key
+    description: How many rows have come of each key, and when the newest one came.
+
+  # What the stream reads. Spark's test source makes rows by itself. Files, for instance, are
+  #   source:
+  #     format: parquet
+  #     path: "{{ context.project_root }}/data/departures"
+  #     schema: carrier string, dep_delay double
+  # and `upstream: other_stream` or `function: .streams.my_function` take the place of `source`.
+  source:
+    format: rate
+    options:
+      rowsPerSecond: 10
+
+  # In this order. Also: select, with_watermark, window and deduplicate.
+  steps:
+    - where: value >= 0
+    - with_columns:
+        key: value % 10
+    - key_by: [key]
+    - aggregate:
+        rows: count()
+        newest: {max: timestamp}
+
+  # An epoch every interval, until you stop it. Without both, Materialize processes what is there, and ends.
+  # mode: continuous
+  # autostart: true
+
+  # Give these equal values in each component, or leave them out and declare them once, in defs/resources.py.
+  checkpoints:
+    url: "file://{{ context.project_root }}/checkpoints"
+  spark:
+    spark.master: local[2]
+""")
+
+_PYTHON = Template('''\
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import Stream, StreamingComponent, agg
+
+
+def $key(spark: SparkSession) -> Stream:
+    """How many rows have come of each key, and when the newest one came."""
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    return Stream(rows.selectExpr("value % 10 AS key", "timestamp")).key_by("key").aggregate(
+        rows=agg.count(), newest=agg.max("timestamp")
+    )
+
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> StreamingComponent:
+    return StreamingComponent(asset=dg.AssetSpec("$key"), function=$key)
+''')
+
+
+class StreamingComponentScaffolder(dg.Scaffolder):
+    """Writes `defs.yaml`, or `component.py` for `--format python`. The folder's name becomes the asset's key."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        key = (request.target_path.parent if request.append else request.target_path).name
+        if request.scaffold_format == "python":
+            (request.target_path / "component.py").write_text(_PYTHON.substitute(key=key))
+            return
+        text = _YAML.substitute(type=request.type_name, key=key)
+        if request.append:
+            with Path(request.target_path).open("a") as file:
+                file.write(f"---\n{text}")
+        else:
+            (request.target_path / "defs.yaml").write_text(text)

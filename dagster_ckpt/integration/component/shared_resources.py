@@ -1,0 +1,89 @@
+"""The resources of a project: one object for all components that declare equal ones.
+
+Dagster merges definitions with a resource of one key only if it is one object.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import BaseModel, Field, create_model
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.component.templates import Scalar, render_all
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+
+_SHARED: dict[str, Any] = {"tree": None}
+"""The component tree that this process loads, and the resources of its components by key."""
+
+
+def _attributes(resource: type[BaseModel], **more: Any) -> type[BaseModel]:
+    """A model of a resource's config, with its descriptions and defaults."""
+    fields: dict[str, Any] = {
+        name: (
+            _injectable(field.annotation),
+            Field(default=... if field.is_required() else field.default, description=field.description),
+        )
+        for name, field in resource.model_fields.items()
+        if name not in more
+    }
+    return create_model(f"{resource.__name__}Attributes", __base__=dg.Model, **fields, **more)
+
+
+def _injectable(annotation: Any) -> Any:
+    return annotation if annotation is str else annotation | str
+
+
+_CheckpointAttributes = _attributes(
+    CheckpointCoordinatorResource,
+    storage_options=(
+        dict[str, Any],
+        Field(
+            default={},
+            repr=False,
+            description="Options of a remote store, such as credentials and an endpoint, as s3fs has them.",
+        ),
+    ),
+)
+_StateAttributes = _attributes(LsmStateBackendResource)
+
+
+def _checkpoints(context: dg.ResolutionContext, given: BaseModel) -> CheckpointCoordinatorResource:
+    return _shared(context, "checkpoints", CheckpointCoordinatorResource, given.model_dump(exclude_unset=True))
+
+
+def _state(context: dg.ResolutionContext, given: BaseModel) -> LsmStateBackendResource:
+    return _shared(context, "state", LsmStateBackendResource, given.model_dump(exclude_unset=True))
+
+
+def _spark(context: dg.ResolutionContext, given: Mapping[str, Any]) -> LazyPySparkResource:
+    return _shared(context, "spark", LazyPySparkResource, {"spark_config": dict(given)})
+
+
+def _shared(context: dg.ResolutionContext, key: str, make: Any, given: Mapping[str, Any]) -> Any:
+    """The resource of this key and config. Raises `InvalidPipelineError` if another component has declared another."""
+    loading = dg.ComponentLoadContext.from_resolution_context(context)
+    if _SHARED["tree"] is not loading.component_tree:
+        _SHARED.clear()
+        _SHARED["tree"] = loading.component_tree
+    values = render_all(context, given)
+    here = os.path.relpath(loading.path, loading.project_root)
+    there, others, resource = _SHARED.setdefault(key, (here, values, None))
+    if others != values:
+        raise InvalidPipelineError(
+            f"the streams of a project share the resource {key!r}: give it equal attributes in each component, or "
+            f"declare it once for the project, in defs/resources.py, and leave it out of the components. "
+            f"component={here}, other={there}"
+        )
+    if resource is None:
+        resource = make(**values)
+        _SHARED[key] = (here, values, resource)
+    return resource
+
+
+# Any, because Dagster looks into a type that it knows, and a resource has fields that YAML cannot have.
+Checkpoints = Annotated[Any, dg.Resolver(_checkpoints, model_field_type=_CheckpointAttributes)]
+State = Annotated[Any, dg.Resolver(_state, model_field_type=_StateAttributes)]
+Spark = Annotated[Any, dg.Resolver(_spark, model_field_type=dict[str, Scalar])]

@@ -1,0 +1,285 @@
+"""The steps of a stream, in their order: each is a method of `Stream`, or a selection of Spark's before it.
+
+`key_by: [carrier]` is `.key_by("carrier")`. Of joins and process functions there is none: they need a second stream or
+Python, so a function declares them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import functions as F
+
+from dagster_ckpt.errors import InvalidPipelineError, naming
+from dagster_ckpt.integration.component.aggregates import Aggregations
+from dagster_ckpt.integration.component.templates import render_all, text, texts, texts_by_name
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.shared.window_kinds import Window, hopping, session, tumbling
+from dagster_ckpt.runtime.declared.stream import Stream, WindowedStream
+
+Late = Literal["drop", "keep"]
+OnEnd = Literal["keep", "flush"]
+Unfinished = Stream | WindowedStream
+"""A stream between two steps: after `window`, only `aggregate` follows."""
+
+_LATE = dg.Resolver.default(description="Whether late rows are only counted, or also kept for inspection.")
+_ON_END = dg.Resolver.default(
+    description="What waits for the watermark when an available_now run has processed its input: kept, or emitted."
+)
+
+
+class WatermarkStep(dg.Model, dg.Resolvable):
+    """The column with a row's event time, and how late a row may come."""
+
+    column: Annotated[str, text("The column with the event time: a timestamp.")]
+    delay: Annotated[str, text("How much later than the newest row a row may come.")]
+    idle_after: Annotated[
+        str | None,
+        text("Leave the input out of the watermark after so long without a row."),
+    ] = None
+
+
+class KeyByStep(dg.Model, dg.Resolvable):
+    """The columns of the key. Write a list for the columns alone."""
+
+    columns: Annotated[list[str], texts("The key columns, at least one.")]
+    expire_after: Annotated[str | None, text("Forget a key so long in event time after its last row.")] = None
+
+
+class WindowStep(dg.Model, dg.Resolvable):
+    """Windows of event time, of one kind: tumbling, hopping or session. The next step is aggregate."""
+
+    tumbling: Annotated[str | None, text("The size of adjacent windows.")] = None
+    hopping: Annotated[str | None, text("The size of windows that overlap.")] = None
+    session: Annotated[str | None, text("The silence after which a session ends.")] = None
+    slide: Annotated[str | None, text("The time between two hopping windows.")] = None
+    offset: Annotated[str | None, text("Windows begin at the Unix epoch (UTC) plus this.")] = None
+    early: Annotated[bool, dg.Resolver.default(description="Show a window from its first row on.")] = False
+    late: Annotated[Late, _LATE] = "drop"
+    on_end: Annotated[OnEnd, _ON_END] = "keep"
+
+    @property
+    def window(self) -> Window:
+        """The window that these options describe. Raises `InvalidPipelineError` where they do not fit together."""
+        given = [kind for kind in ("tumbling", "hopping", "session") if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise InvalidPipelineError(
+                f"a window is of one kind: give one of tumbling, hopping and session, with its length. given={given}"
+            )
+        if (self.slide is not None) != (self.hopping is not None):
+            raise InvalidPipelineError(
+                "hopping windows have a slide, and no others: write {hopping: 1 hour, slide: 15 minutes}. "
+                f"kind={given[0]}, slide={self.slide}"
+            )
+        if self.session is not None:
+            if self.offset is not None:
+                raise InvalidPipelineError(f"sessions begin with their rows: leave out offset. offset={self.offset}")
+            return session(self.session)
+        offset = self.offset or "0s"
+        if self.hopping is not None:
+            return hopping(self.hopping, self.slide or "", offset)
+        return tumbling(self.tumbling or "", offset)
+
+
+class DeduplicateStep(dg.Model, dg.Resolvable):
+    """One row of each key."""
+
+    keep: Annotated[
+        Literal["first", "last"], dg.Resolver.default(description="The first row, or the newest by event time.")
+    ] = "first"
+    by: Annotated[list[str] | None, texts("Columns that say which row is newer, before the event time.")] = None
+    expire_after: Annotated[str | None, text("Forget a key so long in event time after its row.")] = None
+    late: Annotated[Late, _LATE] = "drop"
+    on_end: Annotated[OnEnd, _ON_END] = "keep"
+
+
+def _key_by(context: dg.ResolutionContext, given: Sequence[str] | BaseModel) -> KeyByStep:
+    if isinstance(given, BaseModel):
+        return KeyByStep.resolve_from_model(context, given)
+    return KeyByStep(columns=render_all(context, given))
+
+
+class Step(dg.Model, dg.Resolvable):
+    """One step of a stream. Give exactly one of these."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    where: Annotated[
+        str | None,
+        text("Keep the rows that match a condition in Spark SQL.", examples=["dep_delay IS NOT NULL"]),
+    ] = None
+    select: Annotated[
+        list[str] | None,
+        texts("The columns from here on, as expressions in Spark SQL.", examples=[["carrier", "time AS at"]]),
+    ] = None
+    with_columns: Annotated[
+        dict[str, str] | None,
+        texts_by_name(
+            "Columns added or replaced, each an expression in Spark SQL.",
+            examples=[{"is_late": "dep_delay > 15"}],
+        ),
+    ] = None
+    with_watermark: Annotated[
+        WatermarkStep | None,
+        dg.Resolver.default(
+            description="The column with the event time, and how late a row may come.",
+            examples=[{"column": "at", "delay": "10 minutes"}],
+        ),
+    ] = None
+    key_by: Annotated[
+        KeyByStep | None,
+        dg.Resolver(
+            _key_by,
+            model_field_type=list[str] | KeyByStep.model(),  # type: ignore[arg-type]
+            description="Bring the rows of one key together.",
+            examples=[["carrier"], {"columns": ["user"], "expire_after": "30 days"}],
+        ),
+    ] = None
+    window: Annotated[
+        WindowStep | None,
+        dg.Resolver.default(
+            description="Group rows by windows of event time; aggregate follows.",
+            examples=[{"tumbling": "15 minutes"}, {"hopping": "1 hour", "slide": "15 minutes"}],
+        ),
+    ] = None
+    aggregate: Annotated[
+        Aggregations | None,
+        dg.Resolver.default(
+            description="One row for each key, or over everything: a column for each aggregate, by its name.",
+            examples=[{"flights": "count()", "mean_delay": {"avg": "dep_delay"}}],
+        ),
+    ] = None
+    deduplicate: Annotated[
+        DeduplicateStep | None,
+        dg.Resolver.default(description="One row of each key; {} for the first one.", examples=[{"keep": "last"}]),
+    ] = None
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The derived model. Its JSON schema also says that a step is one of the fields."""
+        derived = super().model()
+        extra: Any = derived.model_config.get("json_schema_extra")
+        derived.model_config["json_schema_extra"] = {**extra, "minProperties": 1, "maxProperties": 1}
+        return derived
+
+    @property
+    def name(self) -> str:
+        """The step that is given. Raises `InvalidPipelineError` for none and for several."""
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidPipelineError(
+                f"an item of steps is one step: write each as an item of its own, with a dash. given={given}"
+            )
+        return given[0]
+
+    def apply(self, stream: Unfinished) -> Unfinished:
+        """The stream after this step. Raises `InvalidPipelineError` where the step cannot stand here."""
+        name = self.name
+        if isinstance(stream, WindowedStream):
+            if self.aggregate is None:
+                raise InvalidPipelineError(f"only aggregate follows window: put {name} before window. step={name}")
+            return stream.aggregate(**self.aggregate)
+        return _METHODS[name](stream, getattr(self, name))
+
+
+def _select(stream: Stream, columns: Sequence[str]) -> Stream:
+    _check_selects(stream, "select")
+    return replace(stream, frame=stream.frame.selectExpr(*columns))
+
+
+def _with_columns(stream: Stream, columns: Mapping[str, str]) -> Stream:
+    _check_selects(stream, "with_columns")
+    if isinstance(stream.frame, _UnreadFrame):
+        return stream  # Spark parses the expressions
+    return replace(stream, frame=stream.frame.withColumns({name: F.expr(each) for name, each in columns.items()}))
+
+
+def _check_selects(stream: Stream, step: str) -> None:
+    """Raise `InvalidPipelineError` where the columns can no longer change."""
+    if stream.step is not None:
+        raise InvalidPipelineError(
+            f"{stream.step.name} is the last step of a stream: put {step} before it. step={step}"
+        )
+    if stream.updating:
+        raise InvalidPipelineError(
+            "the upstream's table updates and deletes rows, so its columns must stay: use where or aggregate, or read "
+            f"its change log in a Python function. step={step}"
+        )
+
+
+def _with_watermark(stream: Stream, given: WatermarkStep) -> Stream:
+    return stream.with_watermark(given.column, given.delay, given.idle_after)
+
+
+def _keyed(stream: Stream, given: KeyByStep) -> Stream:
+    return stream.key_by(*given.columns, expire_after=given.expire_after)
+
+
+def _window(stream: Stream, given: WindowStep) -> WindowedStream:
+    return stream.window(given.window, early=given.early, late=given.late, on_end=given.on_end)
+
+
+def _aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) -> Stream:
+    return stream.aggregate(**aggregations)
+
+
+def _deduplicate(stream: Stream, given: DeduplicateStep) -> Stream:
+    return stream.deduplicate(given.keep, given.expire_after, by=given.by, late=given.late, on_end=given.on_end)
+
+
+_METHODS: Mapping[str, Callable[[Stream, Any], Unfinished]] = {
+    "where": Stream.where,
+    "select": _select,
+    "with_columns": _with_columns,
+    "with_watermark": _with_watermark,
+    "key_by": _keyed,
+    "window": _window,
+    "aggregate": _aggregate,
+    "deduplicate": _deduplicate,
+}
+
+
+def apply_steps(stream: Stream, steps: Sequence[Step]) -> Stream:
+    """The stream after all steps. Raises `InvalidPipelineError`, with the number of the step (the first is 1)."""
+    done: Unfinished = stream
+    for number, step in enumerate(steps, start=1):
+        with naming(number=str(number)):
+            done = step.apply(done)
+    if isinstance(done, WindowedStream):
+        raise InvalidPipelineError("window needs aggregate as the next step: add it. step=window")
+    if done.keys and done.step is None:
+        raise InvalidPipelineError(
+            "keys alone do nothing: add aggregate or deduplicate after key_by, or leave key_by out. "
+            f"keys={', '.join(done.keys)}"
+        )
+    return done
+
+
+def check_steps(steps: Sequence[Step]) -> None:
+    """Raise `InvalidPipelineError` for what is wrong with the steps, as far as that is known without Spark."""
+    unread: Any = _UnreadFrame()
+    done = apply_steps(Stream(unread), steps)
+    if done.event_time is None and (waiting := next(filter(None, map(_needs_event_time, steps)), None)):
+        raise InvalidPipelineError(
+            f"{waiting} needs event time: add with_watermark with a column and a delay before it. step={waiting}"
+        )
+
+
+def _needs_event_time(step: Step) -> str | None:
+    """The step or option that waits for the watermark; None for a step without one."""
+    if step.window is not None:
+        return "window"
+    expiring = step.key_by or step.deduplicate
+    return "expire_after" if expiring is not None and expiring.expire_after is not None else None
+
+
+class _UnreadFrame:
+    """Stands for the DataFrame of a source that is not read yet: any condition and any column may be right."""
+
+    def where(self, condition: str) -> "_UnreadFrame":
+        return self
+
+    def selectExpr(self, *columns: str) -> "_UnreadFrame":  # noqa: N802  (Spark's name)
+        return self
