@@ -4,6 +4,8 @@ The pages are the Markdown that GitHub renders. Only those of docs/reference/api
 reads the docstrings.
 """
 
+import posixpath
+import re
 from importlib import metadata
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -43,6 +45,18 @@ python_use_unqualified_type_names = True
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 88
 
+_AT_ROOT = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+}
+"""Pages at the checkout's root, and the pages of the site that show them, or stand for them."""
+
+_SHOWN = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+
+_LINK = re.compile(r"(?<=\]\()(?!\w+:)[^)\s#]+(?=[)#])")
+
 _FIRST_BELOW = {
     "decisions/README": (),
     "how-to/clusters/README": ("local", "standalone"),
@@ -68,6 +82,21 @@ def _complete_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
     if page == "index":
         missing = [name for name in _COMING if not (app.srcdir / f"{name}.md").exists()]
         source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
+
+
+def _show_root_pages(app: "Sphinx", page: str, source: list[str]) -> None:
+    """Put a page of the checkout's root in the place of one of ours, and let links to it lead there."""
+    folder = posixpath.dirname(f"docs/{page}")
+    if page in _SHOWN:
+        folder, source[0] = "", (app.srcdir.parent / _SHOWN[page]).read_text()
+
+    def target(link: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, link[0]))
+        if path in _AT_ROOT:
+            return f"/{_AT_ROOT[path]}"
+        return posixpath.relpath(path, "docs") if page in _SHOWN else link[0]
+
+    source[0] = _LINK.sub(target, source[0])
 
 
 def _mark_examples(_app: "Sphinx", _what: str, _name: str, _found: object, _options: object, lines: list[str]) -> None:
@@ -97,5 +126,6 @@ def _last(lines: list[str]) -> str:
 
 def setup(app: "Sphinx") -> None:
     """Called by Sphinx."""
+    app.connect("source-read", _show_root_pages)
     app.connect("source-read", _complete_navigation)
     app.connect("autodoc-process-docstring", _mark_examples)
