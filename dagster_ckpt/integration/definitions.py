@@ -106,8 +106,8 @@ def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorReso
     """The asset with the address of its folder on its page. What an environment variable has is not shown."""
     if isinstance(checkpoints.url, dg.EnvVar):
         return asset
-    uri = {"dagster/uri": uri_of(checkpoints.url, asset.key)}
-    return asset.map_asset_specs(lambda spec: spec.replace_attributes(metadata={**uri, **spec.metadata}))
+    streaming = asset if isinstance(asset, StreamingAssetsDefinition) else StreamingAssetsDefinition.of(asset)
+    return streaming.with_address(uri_of(checkpoints.url, asset.key))
 
 
 def _with_op(asset: dg.AssetsDefinition, name: str) -> dg.AssetsDefinition:

@@ -22,6 +22,7 @@ _DEFAULTS: Mapping[str, dg.ResourceDefinition] = {
 
 
 _CODE_REFERENCES = "dagster/code_references"
+_URI = "dagster/uri"
 
 
 class StreamingAssetsDefinition(dg.AssetsDefinition):
@@ -30,6 +31,9 @@ class StreamingAssetsDefinition(dg.AssetsDefinition):
     `dg.Definitions` and `dg.materialize` pass the location's resources to `with_resources`. A default that the asset
     had earlier would conflict with the location's resource.
     """
+
+    _address: str | None = None
+    """The address that `with_address` has set."""
 
     @classmethod
     def of(cls, assets: dg.AssetsDefinition) -> "StreamingAssetsDefinition":
@@ -45,6 +49,22 @@ class StreamingAssetsDefinition(dg.AssetsDefinition):
         """How Dagster makes a copy, with a prefixed key for instance: the copy has the defaults too."""
         return StreamingAssetsDefinition.of(dg.AssetsDefinition.dagster_internal_init(**attributes))
 
+    def with_address(self, uri: str) -> "StreamingAssetsDefinition":
+        """The definition with the address of the stream's folder on its page, unless the user has given another one.
+
+        It is this object and no copy, unless it was given another address before. A code location may have the asset
+        in two places: as a name in one module, and in the definitions of another. Dagster joins the two only if they
+        are one object.
+        """
+        shown = self.get_asset_spec().metadata.get(_URI)
+        if shown is None:
+            self._address = uri
+            self._specs_by_key = {spec.key: _with_uri(spec, uri) for spec in self.specs}
+        elif self._address not in {None, uri} and shown == self._address:
+            attributes = {**self.get_attributes_dict(), "specs": [_with_uri(spec, uri) for spec in self.specs]}
+            return self.dagster_internal_init(**attributes)
+        return self
+
     def map_asset_specs(self, fn: Callable[[dg.AssetSpec], dg.AssetSpec]) -> dg.AssetsDefinition:
         """As Dagster's, except that references to the op's function become references to the user's.
 
@@ -56,6 +76,10 @@ class StreamingAssetsDefinition(dg.AssetsDefinition):
         known = {*resource_defs, *self.resource_defs}
         missing = {key: default for key, default in _DEFAULTS.items() if key not in known}
         return StreamingAssetsDefinition.of(super().with_resources({**resource_defs, **missing}))
+
+
+def _with_uri(spec: dg.AssetSpec, uri: str) -> dg.AssetSpec:
+    return spec.replace_attributes(metadata={**spec.metadata, _URI: uri})
 
 
 def _at_users_code(spec: dg.AssetSpec, asset: dg.AssetsDefinition) -> dg.AssetSpec:

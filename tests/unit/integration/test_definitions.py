@@ -62,6 +62,15 @@ def test_an_assets_page_has_the_address_of_its_folder_in_the_store() -> None:
     assert uris == {"a": "file:///tmp/nowhere/eu.a", "b": "mine"}
 
 
+def test_an_asset_declared_for_two_stores_has_the_address_of_each_and_stays_one_object_for_the_first() -> None:
+    stream = a_stream("a")
+    here, there = (checkpoints(url=f"file:///tmp/{name}") for name in ("here", "there"))
+    parts = [build_streaming_definitions([stream], checkpoints=each, spark=SPARK) for each in (here, there, here)]
+    uris = [part.resolve_assets_def("a").get_asset_spec().metadata["dagster/uri"] for part in parts]
+    assert uris == ["file:///tmp/here/a", "file:///tmp/there/a", "file:///tmp/here/a"]
+    assert [stream in (part.assets or ()) for part in parts] == [True, False, True]
+
+
 def test_an_address_from_an_environment_variable_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE", "file:///tmp/nowhere")
     defs = build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url=dg.EnvVar("STORE")), spark=SPARK)

@@ -104,6 +104,15 @@ RESOURCES = """
     defs = build_streaming_definitions([a, b], **resources)""",
             {"streaming_recovery"},
         ),
+        (
+            "one_file_declares_the_streams_of_the_others",
+            "\n",
+            """
+    from one_file_declares_the_streams_of_the_others.defs.a import a
+    from one_file_declares_the_streams_of_the_others.defs.b import b
+    defs = build_streaming_definitions([a, b], **resources)""",
+            {"streaming_recovery"},
+        ),
     ],
     ids=lambda each: each if isinstance(each, str) and each.isidentifier() else "",
 )
