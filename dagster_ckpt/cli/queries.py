@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 @click.command()
 @asked
 def streams(request: Request) -> None:
-    """List the streams in the store, with their current epochs."""
+    """List the streams in the store.
+
+    Whether each is live, its current epoch, how long ago that was committed, and the rows of its table.
+    """
     from dagster_ckpt.cli.output import documents, text_tables
 
     newest = []
     damaged = []
     for name in request.store.streams():
         try:
-            newest.append(request.store.stream(name).latest())
+            history = request.store.stream(name)
+            newest.append((history.latest(), history.writer()))
         except CheckpointError as error:
             damaged.append(f"{name}: {error}")  # one damaged stream must not hide the others
     request.show(text_tables.streams, documents.streams, request.store.url, newest)
@@ -52,7 +56,8 @@ def epochs(request: Request, stream: str) -> None:
 def show(request: Request, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
     """Show one epoch of STREAM.
 
-    Its pipeline, state, files, sources and figures; for the current epoch also the writer and the progress of the next.
+    Its pipeline, table, state, files, sources and figures. For the current epoch also the writer, the progress of the
+    next epoch, and how far it is behind the streams that it reads.
     """
     from dagster_ckpt.cli.output import documents, text_tables
 
@@ -66,8 +71,8 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
         follow(history)
         return
     info = history.info(epoch, as_of)
-    writer = history.writer() if info.current else None
-    request.show(text_tables.show, documents.show, info, history.manifest(info.epoch), writer)
+    writer, upstreams = (history.writer(), history.upstreams()) if info.current else (None, [])
+    request.show(text_tables.show, documents.show, info, history.manifest(info.epoch), writer, upstreams)
 
 
 @click.command()

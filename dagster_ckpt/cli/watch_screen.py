@@ -48,6 +48,8 @@ def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
         lines.add_row("rows", f"{amounts.count(info.rows_in)} in, {changes} out, in {amounts.duration(info.epoch_ms)}")
     epochs = amounts.count(info.total_epochs, "epoch")
     lines.add_row("so far", f"{amounts.count(info.total_rows_in, 'row')} in {epochs}")
+    if info.table_rows is not None:
+        lines.add_row("table", amounts.count(info.table_rows, "row"))
     lines.add_row("state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}")
     if info.event_time is not None:
         lines.add_row("event time", f"{amounts.moment(info.event_time)} UTC")

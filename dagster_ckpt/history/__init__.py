@@ -24,6 +24,7 @@ from dagster_ckpt.history.drain import Draining
 from dagster_ckpt.history.info.epoch_info import EpochInfo
 from dagster_ckpt.history.info.pin_info import PinInfo
 from dagster_ckpt.history.info.subscriber_info import SubscriberInfo
+from dagster_ckpt.history.info.upstream_info import UpstreamInfo
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
@@ -39,6 +40,7 @@ __all__ = [
     "Snapshot",
     "StreamHistory",
     "SubscriberInfo",
+    "UpstreamInfo",
     "Verification",
     "WriterInfo",
     "WriterWatch",

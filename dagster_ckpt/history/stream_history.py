@@ -1,6 +1,7 @@
 """The past of one stream: reads and operations. What no manifest names does not exist."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 from typing import TypeVar
@@ -17,7 +18,8 @@ from dagster_ckpt.history.epoch_choice import choose
 from dagster_ckpt.history.info.epoch_info import EpochInfo, info_of
 from dagster_ckpt.history.info.pin_info import PinInfo, pin_info
 from dagster_ckpt.history.info.subscriber_info import SubscriberInfo, subscriber_info
-from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.history.info.upstream_info import UpstreamInfo, positions_of, upstream_info
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch, last_beat
 from dagster_ckpt.history.stream_table import checked_columns, late_rows_of, table_of
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
@@ -267,6 +269,20 @@ class StreamHistory:
 
         return self._answer(infos)
 
+    def upstreams(self) -> list[UpstreamInfo]:
+        """The streams that this one reads, by name, and how far its current epoch is behind each of them.
+
+        Raises `CorruptStateError` where the newest manifest of one is damaged.
+        """
+        found = []
+        for name, at in sorted(positions_of(self._newest()).items()):
+            chain = ManifestChain(stream_folder(self._root, name), self._chain.clock, _PATIENCE)
+            try:
+                found.append(upstream_info(name, at, chain))
+            except CorruptStateError as error:
+                raise advised(self._root, chain, name, error) from error
+        return found
+
     def unsubscribe(self, name: str) -> None:
         """Release the change log that is kept for the stream of that name.
 
@@ -306,9 +322,11 @@ class StreamHistory:
     def writer(self) -> WriterInfo:
         """Who writes the stream, or wrote it last, and how far the epoch in work is.
 
-        One look cannot show that a writer has fallen silent; `watch_writer` can.
+        One look cannot show that a writer has fallen silent; `watch_writer` can, and `beat_at` tells how long ago its
+        last heartbeat was, as far as the clocks of the store and of the reader agree.
         """
-        return self.watch_writer().look()
+        writer = self.watch_writer().look()
+        return replace(writer, beat_at=last_beat(self._chain, writer.term))
 
     def watch_writer(self) -> WriterWatch:
         """Look at the writer repeatedly: each `look()` takes one or two reads."""

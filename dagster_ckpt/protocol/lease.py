@@ -47,6 +47,11 @@ def interruption(what: str) -> str:
     return _INTERRUPTED + what
 
 
+def is_interruption(closed: str | None) -> bool:
+    """Whether the text of `closed` is that of such a writer."""
+    return closed is not None and closed.startswith(_INTERRUPTED)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochProgress:
     """Spark's last report on the epoch in work: after `elapsed_ms`, `tasks_done` of `tasks` have ended.
@@ -81,7 +86,7 @@ class Lease:
     @property
     def interrupted(self) -> bool:
         """Whether its writer was stopped before it had done its work."""
-        return self.closed is not None and self.closed.startswith(_INTERRUPTED)
+        return is_interruption(self.closed)
 
     def beaten(self, epoch: Epoch) -> "Lease":
         """The next beat."""

@@ -4,7 +4,14 @@ from datetime import UTC, datetime
 
 from rich.filesize import decimal
 
+from dagster_ckpt.clock import SystemClock
+
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def now() -> datetime:
+    """This host's time."""
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC)
 
 
 def count(number: int, noun: str = "") -> str:

@@ -6,14 +6,15 @@ from dataclasses import asdict, fields
 import pyarrow as pa
 
 from dagster_ckpt.cli.far_times import rows_of
+from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.cli.request import Document
-from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
+from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
 
 
-def streams(store: str, newest: Sequence[EpochInfo]) -> Document:
-    """Every stream with its current epoch."""
-    return {"store": store, "streams": [_info(info) for info in newest]}
+def streams(store: str, newest: Sequence[tuple[EpochInfo, WriterInfo]]) -> Document:
+    """Every stream with its current epoch and its writer."""
+    return {"store": store, "streams": [{**_info(info), **_writer(writer)} for info, writer in newest]}
 
 
 def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]) -> Document:
@@ -40,8 +41,10 @@ def changes(stream: str, table: pa.Table, limit: int | None) -> Document:
     return {"stream": stream, "columns": _columns(table.schema), "rows": table.num_rows, "data": rows_of(shown)}
 
 
-def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Document:
-    """An epoch, the manifest that shows it, and, for the current epoch, the writer; null for others."""
+def show(
+    info: EpochInfo, manifest: Manifest, writer: WriterInfo | None, upstreams: Sequence[UpstreamInfo] = ()
+) -> Document:
+    """An epoch and the manifest that shows it; for the current epoch the writer, null for others, and its lag."""
     pipeline = manifest.pipeline
     return {
         **_info(info),
@@ -77,7 +80,8 @@ def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> Docu
         "consumed": [asdict(consumed) for consumed in manifest.consumed],
         "backfill": asdict(manifest.backfill),
         "sinks": [asdict(mark) for mark in manifest.sinks],
-        "writer": None if writer is None else asdict(writer),
+        "upstreams": [asdict(upstream) for upstream in upstreams],
+        **_writer(writer),
     }
 
 
@@ -122,7 +126,18 @@ def reshard(info: EpochInfo) -> Document:
 
 
 def _info(info: EpochInfo) -> Document:
-    return {field.name: getattr(info, field.name) for field in fields(info)}
+    lag = info.event_time_lag
+    facts = {field.name: getattr(info, field.name) for field in fields(info)}
+    return {**facts, "event_time_lag_at_commit_seconds": None if lag is None else lag.total_seconds()}
+
+
+def _writer(writer: WriterInfo | None) -> Document:
+    if writer is None:
+        return {"status": None, "writer": None}
+    return {
+        "status": writer.status(amounts.now()),
+        "writer": asdict(writer),
+    }
 
 
 def _columns(schema: pa.Schema) -> list[Document]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.history import UpstreamInfo
 from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
@@ -32,6 +33,20 @@ def source_line(position: SourcePosition) -> str:
         at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
     what = "stream" if source.format == FORMAT else source.format
     return f"{what} {source.address}, {at}"
+
+
+def lag_line(upstream: UpstreamInfo) -> str:
+    """How far a stream is behind one that it reads: `3 epochs, 1,200 rows; the newest is epoch 44`."""
+    if upstream.gone:
+        return "unknown: no such stream is in this store"
+    if upstream.ahead:
+        return f"unknown: a rollback of it left epoch {upstream.read} behind"
+    if upstream.epochs is None or upstream.rows is None:
+        return f"unknown: it no longer has epoch {upstream.read}; its newest is epoch {upstream.newest}"
+    if not upstream.epochs:
+        return "none: all of it is read"
+    behind = f"{amounts.count(upstream.epochs, 'epoch')}, {amounts.count(upstream.rows, 'row')} of its change log"
+    return f"{behind}; its newest is epoch {upstream.newest}"
 
 
 def _read(at: UpstreamPosition) -> str:

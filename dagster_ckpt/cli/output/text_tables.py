@@ -1,36 +1,49 @@
 """Output for people: tables with units, relative times and thousand separators. Programs use `documents`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 from rich.markup import escape
 
 from dagster_ckpt.cli.far_times import values_of
 from dagster_ckpt.cli.output import amounts, writer_text
-from dagster_ckpt.cli.output.pipeline_text import operator_line, source_line
+from dagster_ckpt.cli.output.pipeline_text import lag_line, operator_line, source_line
 from dagster_ckpt.cli.output.text_layout import NOTHING, column, new_table, say, table_of
-from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.history import Collected, EpochInfo, PinInfo, Verification, WriterInfo
+from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
 from dagster_ckpt.history.damage.verification import Finding
 from dagster_ckpt.protocol.epochs.lineage import ranges
+from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, ShardTime
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 
 _ROWS = 50
 _SHARDS = 5
 _CELL_CHARS_MAX = 60
+_MICROSECOND = timedelta(microseconds=1)
 
 
-def streams(store: str, newest: Sequence[EpochInfo]) -> None:
-    """Every stream with its current epoch."""
-    now = _now()
-    table = new_table("stream", ">epoch", "committed", ">rows so far", "~>state rows", "~>state", "~event time (UTC)")
-    for info in newest:
+def streams(store: str, newest: Sequence[tuple[EpochInfo, WriterInfo]]) -> None:
+    """Every stream: whether it is live, and its current epoch."""
+    now = amounts.now()
+    table = new_table(
+        "stream",
+        "status",
+        ">epoch",
+        "committed",
+        ">table rows",
+        "~>rows read",
+        "~>state rows",
+        "~>state",
+        "~event time (UTC)",
+    )
+    for info, writer in newest:
         table.add_row(
             f"[bold]{escape(info.stream)}[/]",
+            writer_text.status(writer, now),
             str(info.epoch),
-            amounts.ago(info.committed_at, now),
+            amounts.ago(info.committed_at, now) if info.epoch else NOTHING,
+            NOTHING if info.table_rows is None else amounts.count(info.table_rows),
             amounts.count(info.total_rows_in),
             amounts.count(info.state_rows),
             amounts.size(info.state_bytes),
@@ -47,7 +60,7 @@ def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]
     if not readable:
         say(f"{escape(stream)} has no epoch yet.")
         return
-    now = _now()
+    now = amounts.now()
     table = new_table(
         ">epoch", "committed (UTC)", "~ago", ">rows in", ">changes", ">late", ">took", "~>state rows", "~>state", ""
     )
@@ -79,11 +92,15 @@ def changes(stream: str, table: pa.Table, limit: int | None) -> None:
     _say_rows(table, limit, f"of the change log of {stream}")
 
 
-def show(info: EpochInfo, manifest: Manifest, writer: WriterInfo | None) -> None:
-    """An epoch, the manifest that shows it, and, for the current epoch, the writer."""
-    facts = [*_facts(info, manifest, _now()), *_writing(writer)]
+def show(
+    info: EpochInfo, manifest: Manifest, writer: WriterInfo | None, upstreams: Sequence[UpstreamInfo] = ()
+) -> None:
+    """An epoch, the manifest that shows it, and, for the current epoch, the writer and the streams that it reads."""
+    now = amounts.now()
+    facts = [*_facts(info, manifest, upstreams, now), *_writing(writer, now)]
     width = max(len(name) for name, _ in facts) + 3
-    say(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {_standing(info)}\n")
+    standing = _standing(info) if writer is None else f"{_standing(info)}, {writer_text.status(writer, now)}"
+    say(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}  {standing}\n")
     for name, value in facts:
         say(f"[dim]{escape(name.ljust(width))}[/]{value}" if name else "")
 
@@ -118,7 +135,7 @@ def rollback(info: EpochInfo) -> None:
 
 def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
     """The pins of a stream."""
-    now = _now()
+    now = amounts.now()
     table = new_table("pin", ">epoch", "committed (UTC)", "pinned (UTC)", "ago", "")
     for pin in pinned:
         table.add_row(
@@ -217,7 +234,9 @@ def _needed_by(finding: Finding) -> str:
     return ", ".join([*epochs, *finding.pins]) or "nothing that can be read"
 
 
-def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple[str, str]]:
+def _facts(
+    info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo], now: datetime
+) -> Iterable[tuple[str, str]]:
     yield (
         "committed" if info.epoch else "opened",
         f"{amounts.moment(info.committed_at)} UTC, {amounts.ago(info.committed_at, now)}",
@@ -237,12 +256,21 @@ def _facts(info: EpochInfo, manifest: Manifest, now: datetime) -> Iterable[tuple
             yield "compaction", f"{amounts.count(info.merged_rows, 'row')} merged{waited}"
     if info.event_time is not None:
         yield "event time", f"{amounts.moment(info.event_time)} UTC"
+        yield "  lag", _lag(info, info.event_time, now)
     if info.watermark is not None:
         yield "watermark", f"{amounts.moment(info.watermark)} UTC"
     yield "", ""
     yield from _made(info, manifest)
     yield "", ""
-    yield from _so_far(info, manifest)
+    yield from _so_far(info, manifest, upstreams)
+
+
+def _lag(info: EpochInfo, event_time: datetime, now: datetime) -> str:
+    """How far the newest event time was behind at the commit, and is now."""
+    behind = [f"{amounts.span((info.committed_at - event_time) // _MICROSECOND)} at the commit"]
+    if info.current:
+        behind.append(f"{amounts.span((now - event_time) // _MICROSECOND)} now")
+    return ", ".join(behind)
 
 
 def _shard(time: ShardTime) -> str:
@@ -252,11 +280,12 @@ def _shard(time: ShardTime) -> str:
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     """The stream's operator, key and state."""
-    pipeline = manifest.pipeline
+    pipeline, rows = manifest.pipeline, info.table_rows
     yield "operator", escape(operator_line(pipeline))
     if pipeline.keys:
         yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
+    yield "table rows", "unknown: an older release did not count them" if rows is None else amounts.count(rows)
     yield "shards", amounts.count(manifest.shards)
     if pipeline.tables:
         yield "state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}"
@@ -266,15 +295,18 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
         yield "change log", _files(info.rows_out, manifest.changes)
     table_files = sum(index.entries for index in manifest.files.index) + len(manifest.files.tail)
     if table_files:
-        yield "table", amounts.count(table_files, "file")
+        yield "table files", amounts.count(table_files)
 
 
-def _so_far(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
+def _so_far(info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo]) -> Iterable[tuple[str, str]]:
     """The stream's sources and owner."""
     for origin in manifest.ancestors[-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
         yield "source", escape(source_line(position))
+        for upstream in upstreams:
+            if (position.source.format, position.source.address) == (FORMAT, upstream.stream):
+                yield "  lag", lag_line(upstream)
     if manifest.backfill.status is BackfillStatus.CREATING:
         yield "status", f"creating: {manifest.backfill.position} of the upstream's snapshot is read"
     all_late = manifest.statistics.total_late_rows
@@ -294,9 +326,9 @@ def _owner(owner: Owner) -> str:
     return f"asset {owner.asset_key} of Dagster instance {owner.instance}{location}"
 
 
-def _writing(writer: WriterInfo | None) -> Iterable[tuple[str, str]]:
+def _writing(writer: WriterInfo | None, now: datetime) -> Iterable[tuple[str, str]]:
     if writer is not None:
-        yield "writer", writer_text.in_words(writer)
+        yield "writer", writer_text.in_words(writer, now)
     if writer is not None and writer.work is not None:
         yield "in work", writer_text.work_in_words(writer.work)
 
@@ -340,7 +372,3 @@ def _cell(value: object) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC)

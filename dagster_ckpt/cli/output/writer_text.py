@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 
 from rich.markup import escape
 
@@ -9,6 +10,7 @@ from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.cli.output.text_layout import say
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import WriterInfo
+from dagster_ckpt.history.info.writer_info import WriterStatus
 from dagster_ckpt.protocol.lease import EpochProgress, Life
 
 _LIVES = {
@@ -27,13 +29,33 @@ _ENDINGS = {
 """Why a writer ended, where the lease has a code for it; other reasons are sentences."""
 
 
-def in_words(writer: WriterInfo) -> str:
-    """`Dagster run 4f2a on host-3 (pid 812), at work`."""
+_STATUSES = {
+    WriterStatus.LIVE: "[green]live[/]",
+    WriterStatus.DEAD: "[red]dead[/]",
+    WriterStatus.INTERRUPTED: "[yellow]interrupted[/]",
+}
+
+
+def status(writer: WriterInfo, now: datetime) -> str:
+    """`live`, `ended`, or `silent for 3 h`."""
+    found = writer.status(now)
+    if found is WriterStatus.SILENT and writer.beat_at is not None:
+        return f"[red]silent for {amounts.ago(writer.beat_at, now).removesuffix(' ago')}[/]"
+    return _STATUSES.get(found, str(found))
+
+
+def in_words(writer: WriterInfo, now: datetime | None = None) -> str:
+    """`Dagster run 4f2a on host-3 (pid 812), at work`; at `now`, also when its last heartbeat was."""
     if not writer.is_known:
         return f"unknown, term {writer.term}"
     run = f"Dagster run {escape(writer.dagster_run_id)}" if writer.dagster_run_id else "no Dagster run"
     why = f": {escape(_ENDINGS.get(writer.closed, writer.closed))}" if writer.closed else ""
-    return f"{run} on {escape(writer.host)} (pid {writer.pid}), {_LIVES[writer.life]}{why}"
+    does = _LIVES[writer.life]
+    if writer.life is Life.BEATING and writer.beat_at is not None and now is not None:
+        is_live = writer.status(now) is WriterStatus.LIVE
+        beat = f"its last heartbeat was {amounts.ago(writer.beat_at, now)}"
+        does = f"{does}, {beat}" if is_live else f"[red]silent: {beat}[/]"
+    return f"{run} on {escape(writer.host)} (pid {writer.pid}), {does}{why}"
 
 
 def work_in_words(work: EpochProgress) -> str:

@@ -20,7 +20,8 @@ class EpochInfo:
     of rows waited for that) are what this epoch did; `state_rows` and `state_bytes` what the stream held after it,
     `shards` how many shards it had, and `runs` the most runs of any of them, which is what a look-up has to search;
     `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest event time any
-    input had seen by then, None where there is none.
+    input had seen by then, None where there is none. `table_rows` are the rows of the stream's table, None where an
+    older release has written the stream and did not count them.
     """
 
     stream: str
@@ -44,6 +45,12 @@ class EpochInfo:
     total_epochs: int
     watermark: datetime | None
     event_time: datetime | None
+    table_rows: int | None
+
+    @property
+    def event_time_lag(self) -> timedelta | None:
+        """How far the newest event time was behind the commit; None without event times."""
+        return None if self.event_time is None else self.committed_at - self.event_time
 
 
 def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
@@ -73,6 +80,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         total_epochs=did.total_epochs,
         watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),
         event_time=max(event_times, default=None),
+        table_rows=shown.table_rows,
     )
 
 

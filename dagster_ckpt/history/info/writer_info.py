@@ -2,16 +2,39 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 
+from dagster_ckpt.history.info.epoch_info import moment_of
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, judged, watched
+from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, is_interruption, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 
 SILENCE_MS_MAX = 30_000
 """How long a writer without a readable lease may be silent; a lease names its timeout."""
+
+
+class WriterStatus(StrEnum):
+    """Whether a stream is live."""
+
+    LIVE = "live"
+    ENDED = "ended"
+    """It closed its lease."""
+    INTERRUPTED = "interrupted"
+    """It was stopped before it had done its work."""
+    DEAD = "dead"
+    """Its process, on this host, is gone."""
+    SILENT = "silent"
+    """Its lease was not renewed in time."""
+    OPENING = "opening"
+    """It has not written its lease."""
+    NOT_RUNNING = "not running"
+    """No Dagster run has opened the stream since it was forked, rolled back or resharded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +42,9 @@ class WriterInfo:
     """The writer of a stream's newest term. It is advice: its last heartbeat, and what follows from that.
 
     `life` is its state now. `epoch` is the newest it had committed, `work` how far the next one was (None between two
-    epochs, and in their first second), `closed` why it ended. Without a lease the names are empty.
+    epochs, and in their first second), `closed` why it ended. Without a lease the names are empty. `beat_at` is when
+    the lease was last written, by the store's clock, None where that was not read; a writer at work writes it well
+    within `timeout_ms`.
     """
 
     term: Term
@@ -31,6 +56,25 @@ class WriterInfo:
     epoch: Epoch | None = None
     work: EpochProgress | None = None
     closed: str | None = None
+    timeout_ms: int = SILENCE_MS_MAX
+    beat_at: datetime | None = None
+
+    def status(self, now: datetime) -> WriterStatus:
+        """What one look can say. `now` is the reader's time: a clock ahead makes a heartbeat look older."""
+        match self.life:
+            case Life.CLOSED if not self.dagster_run_id:
+                return WriterStatus.NOT_RUNNING
+            case Life.CLOSED:
+                return WriterStatus.INTERRUPTED if is_interruption(self.closed) else WriterStatus.ENDED
+            case Life.DEAD:
+                return WriterStatus.DEAD
+            case Life.LAPSED:
+                return WriterStatus.SILENT
+            case Life.BEATING:
+                if not self.is_known:
+                    return WriterStatus.OPENING
+                silent = self.beat_at is not None and now - self.beat_at > timedelta(milliseconds=self.timeout_ms)
+                return WriterStatus.SILENT if silent else WriterStatus.LIVE
 
     @property
     def ended(self) -> bool:
@@ -87,4 +131,13 @@ def _info(term: Term, lease: Lease | None, life: Life) -> WriterInfo:
         epoch=lease.epoch,
         work=None if life is not Life.BEATING else lease.work,
         closed=lease.closed,
+        timeout_ms=lease.timeout_ms,
     )
+
+
+def last_beat(chain: ManifestChain, term: Term) -> datetime | None:
+    """When that term's lease was last written, by the store's clock; None where it is missing."""
+    try:
+        return moment_of(chain.span().modified_ms(lease_name(term)) * 1_000)
+    except ObjectMissingError:
+        return None

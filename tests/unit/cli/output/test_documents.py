@@ -31,7 +31,9 @@ INFO = {
     "total_epochs",
     "watermark",
     "event_time",
+    "table_rows",
 }
+LAG = "event_time_lag_at_commit_seconds"
 
 
 def document(command: Command, *words: str) -> Any:
@@ -45,14 +47,22 @@ def test_streams(command: Command, url: str) -> None:
     assert found.keys() == {"store", "streams"}
     assert found["store"] == url
     assert [one["stream"] for one in found["streams"]] == ["departures", "empty", "flights/delays"]
-    assert all(one.keys() == INFO for one in found["streams"])
+    assert all(one.keys() == {*INFO, LAG, "status", "writer"} for one in found["streams"])
+    assert [(one["status"], one["table_rows"]) for one in found["streams"]] == [
+        ("ended", 60),
+        ("ended", 0),
+        ("ended", 3),
+    ]
+    assert {one["writer"]["closed"] for one in found["streams"]} == {"the test is over"}
 
 
 def test_epochs_have_raw_numbers_and_times_in_utc(command: Command) -> None:
     found = document(command, "epochs", "flights/delays")
     assert (found["stream"], [one["epoch"] for one in found["epochs"]]) == ("flights/delays", [3, 2])
     newest = found["epochs"][0]
-    assert newest.keys() == {*INFO, "pins"}
+    assert newest.keys() == {*INFO, LAG, "pins"}
+    committed_at, event_time = (datetime.fromisoformat(newest[name]) for name in ("committed_at", "event_time"))
+    assert newest[LAG] == (committed_at - event_time).total_seconds()
     assert (newest["rows_in"], newest["current"], newest["event_time"]) == (2, True, "1970-01-01T02:00:00+00:00")
     assert datetime.fromisoformat(newest["committed_at"]).utcoffset() is not None
 
@@ -97,7 +107,7 @@ def test_what_json_has_no_type_for_is_text(command: Command) -> None:
             "null": pa.nulls(1),
         }
     )
-    figures: dict[str, Any] = dict.fromkeys(INFO, 0)
+    figures: dict[str, Any] = {**dict.fromkeys(INFO, 0), "event_time": None}
     assert json.loads(json_text(documents.read(EpochInfo(**figures), table, None)))["data"] == [
         {
             "time": "1970-01-01T00:00:00+00:00",

@@ -1,5 +1,6 @@
 import json
 from dataclasses import fields
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from dagster_ckpt.cli import main
-from dagster_ckpt.cli.output import text_layout, text_tables
+from dagster_ckpt.cli.output import amounts, text_layout, text_tables
+from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
+from tests.unit.history.reading_streams import MadeStreams
 
 
 def lines(command: Command, *words: str) -> list[list[str]]:
@@ -24,8 +27,64 @@ def lines(command: Command, *words: str) -> list[list[str]]:
 
 def test_streams_has_a_line_for_each_with_its_current_epoch(command: Command) -> None:
     header, *rows = lines(command, "streams")
-    assert header[:2] == ["stream", "epoch"]
-    assert [row[:2] for row in rows] == [["departures", "2"], ["empty", "0"], ["flights/delays", "3"]]
+    assert header[:3] == ["stream", "status", "epoch"]
+    assert [row[:3] for row in rows] == [
+        ["departures", "ended", "2"],
+        ["empty", "ended", "0"],
+        ["flights/delays", "ended", "3"],
+    ]
+
+
+def test_streams_tells_a_live_stream_from_one_whose_writer_is_silent(
+    command: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = MadeStream(url, "live")
+    elsewhere.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+    [shown] = [line for line in lines(command, "streams") if line[0] == "live"]
+    assert shown[:3] == ["live", "live", "2"]
+    assert shown[3:6] == ["just", "now", "2"], "rows of the table"
+    assert "epoch 2  current, live" in command("show", "live").stdout
+    seconds = SystemClock().now_ms() / 1_000 + 3 * 3_600
+    monkeypatch.setattr(amounts, "now", lambda: datetime.fromtimestamp(seconds, UTC))
+    [shown] = [line for line in lines(command, "streams") if line[0] == "live"]
+    assert shown[1:5] == ["silent", "for", "3", "h"]
+    assert "silent: its last heartbeat was 3 h ago" in command("show", "live").stdout
+    elsewhere.close()
+    assert "epoch 2  current, ended" in command("show", "live").stdout
+
+
+def test_show_has_the_rows_of_the_table_and_the_lag_of_event_time(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amounts, "now", lambda: datetime(1970, 1, 1, 3, 5, tzinfo=UTC))
+    shown = lines(command, "show", "flights/delays")
+    assert ["table", "rows", "3"] in shown
+    [lag] = [line for line in shown if line[:1] == ["lag"]]
+    assert lag[-6:] == ["commit,", "1", "h", "5", "min", "now"]
+    assert ["table", "rows", "60"] in lines(command, "show", "departures")
+    [older] = [line for line in lines(command, "show", "flights/delays", "--epoch", "2") if line[:1] == ["lag"]]
+    assert older[-1] == "commit"
+
+
+def test_show_has_the_lag_behind_each_stream_that_is_read(tmp_path: Path) -> None:
+    streams = MadeStreams(tmp_path)
+    upstream = streams.source("departures", epochs=1)
+    reader = streams.reader("reader", upstream)
+    reader.read(upstream)
+    show = ["--store", streams.url, "show", "reader"]
+    assert "lag none: all of it is read" in " ".join(CliRunner().invoke(main, show).stdout.split())
+    streams.commit(upstream, 2)
+    shown = CliRunner().invoke(main, show).stdout
+    assert "2 epochs, 2 rows of its change log; its newest is epoch 4" in shown
+    [found] = json.loads(CliRunner().invoke(main, [*show, "--json"]).stdout)["upstreams"]
+    assert (found["stream"], found["read"], found["newest"], found["epochs"], found["rows"]) == (
+        "departures",
+        2,
+        4,
+        2,
+        2,
+    )
+    streams.close()
 
 
 def test_a_store_without_streams_says_so(tmp_path_factory: object) -> None:
@@ -153,10 +212,22 @@ def test_changes_prints_epoch_after_epoch(command: Command) -> None:
 @pytest.mark.parametrize(
     ("width", "headers", "left_out"),
     [
-        (120, "stream epoch committed rows so far state rows state event time (UTC)", None),
-        (70, "stream epoch committed rows so far state rows state", "Too narrow for: event time (UTC)."),
-        (54, "stream epoch committed rows so far", "Too narrow for: state rows, state, event time (UTC)."),
-        (10, "stream epoch committed rows so far", "Too narrow for: state rows, state, event time (UTC)."),
+        (120, "stream status epoch committed table rows rows read state rows state event time (UTC)", None),
+        (
+            85,
+            "stream status epoch committed table rows rows read state rows state",
+            "Too narrow for: event time (UTC).",
+        ),
+        (
+            60,
+            "stream status epoch committed table rows",
+            "Too narrow for: rows read, state rows, state, event time (UTC).",
+        ),
+        (
+            10,
+            "stream status epoch committed table rows",
+            "Too narrow for: rows read, state rows, state, event time (UTC).",
+        ),
     ],
 )
 def test_a_terminal_that_is_too_narrow_gets_fewer_columns_and_a_note(
