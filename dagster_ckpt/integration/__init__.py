@@ -12,5 +12,6 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     reading/          epochs as inputs of ordinary assets
     checks/           checks of a stream's table, while it runs
     component/        `StreamingComponent`: a stream in YAML
+    dagster_dev       the `dagster dev` that a process belongs to
     dagster_names     names that Dagster sees
 """

@@ -8,6 +8,7 @@ import pytest
 
 from dagster_ckpt import FencedError, InvalidPipelineError, Recovery, StoreUnavailableError, build_recovery_sensor
 from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.integration.dagster_dev import DevWatch
 from dagster_ckpt.integration.dagster_names import unfit
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.object_names import lease_name
@@ -53,6 +54,16 @@ def test_autostart_starts_a_stream_that_has_never_run_once() -> None:
     assert request.tags == {"team": "ops", "dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": "none"}
     world.launch(request)
     assert world.is_quiet()
+
+
+def test_a_daemon_that_outlives_its_killed_dagster_dev_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(a_stream("c", mode="continuous", autostart=True))
+    with monkeypatch.context() as killed:
+        killed.setattr(DevWatch, "has_ended", lambda _: True)
+        result = world.tick()
+        assert not result.run_requests
+        assert "dagster dev has ended" in str(result.skip_reason)
+    assert len(world.tick().run_requests or []) == 1
 
 
 def test_a_live_run_is_left_alone_for_as_long_as_it_beats() -> None:

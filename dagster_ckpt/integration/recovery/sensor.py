@@ -3,6 +3,9 @@
 It is level-triggered: it compares the desired state with the actual one, and depends on no event. So it also restarts
 what died together with Dagster. It reads the store and never writes to it: opening a stream is the only fence, and a
 relaunched run gets the right to fence exactly the term whose writer was found dead.
+
+When `dagster dev` is killed, its daemon and its code server live on for some seconds. Its streams end with it, so the
+sensor must not start them again: nothing would end those runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +15,7 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.integration.dagster_dev import DevWatch
 from dagster_ckpt.integration.dagster_names import (
     CODE_VERSION_TAG,
     DRAIN_TAG,
@@ -55,6 +59,8 @@ from dagster_ckpt.integration.recovery.stream_status import (
     start_view,
 )
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+DEV_HAS_ENDED = "dagster dev has ended: the sensor of its next start continues the streams"
 
 TICK_SECONDS = 2
 """Less than the 5 s loop of Dagster's daemon, so that a tick is due in every loop.
@@ -124,6 +130,7 @@ def build_recovery_sensor(
     """
     watched = [_watched(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
+    dev = DevWatch()
     status_reader, live_reports, change_watch = StatusReader(own_clock), LiveReports(), ChangeWatch()
 
     @dg.sensor(
@@ -137,6 +144,8 @@ def build_recovery_sensor(
     def streaming_recovery(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointCoordinatorResource
     ) -> dg.SensorResult:
+        if dev.has_ended():
+            return dg.SensorResult(skip_reason=DEV_HAS_ENDED, cursor=context.cursor)
         return _evaluate(context, checkpoints.address.open(), watched, status_reader, live_reports, change_watch)
 
     return streaming_recovery

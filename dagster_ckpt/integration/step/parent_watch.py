@@ -16,22 +16,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.integration.dagster_dev import dagster_dev
 from dagster_ckpt.protocol.lease import ProcessId
-from dagster_ckpt.storage.leases.process_identity import is_gone, process_of
+from dagster_ckpt.storage.leases.process_identity import is_gone
 
 _LOG = logging.getLogger(__name__)
 
-_PROC = Path("/proc")
-
 _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
-
-_IN_DAGSTER_DEV = "DAGSTER_IS_DEV_CLI"
-"""Set by `dagster dev` for all that it starts. It is not in the environment that it was started with itself."""
 
 _END_MS_MAX = 60_000
 """How long an interrupted step may take to end its epoch; then it is killed, and its lease shows a dead process."""
@@ -73,30 +68,12 @@ def end_with_dagster_dev(clock: Clock) -> bool:
 
     Looks every second. Only on Linux; elsewhere the process goes on, and the next start's sensor adopts its run.
     """
-    dev = _dagster_dev()
+    dev = dagster_dev()
     if dev is None:
         return False
     _LOG.debug("the step ends with dagster dev. pid=%s", dev.pid)
     threading.Thread(target=_interrupt_after, args=(dev, clock), name="dagster-dev-watch", daemon=True).start()
     return True
-
-
-def _dagster_dev() -> ProcessId | None:
-    """The first process above this one that `dagster dev` has not started."""
-    if _IN_DAGSTER_DEV not in os.environ:
-        return None
-    try:
-        pid = os.getppid()
-        while pid > 1 and f"{_IN_DAGSTER_DEV}=".encode() in (_PROC / str(pid) / "environ").read_bytes():
-            pid = _parent_of(pid)
-        return process_of(pid) if pid > 1 else None
-    except OSError:
-        return None  # no such file system, a process that has just ended, or one of another user
-
-
-def _parent_of(pid: int) -> int:
-    """Field 4 of `/proc/<pid>/stat` (man 5 proc); the name before it may hold blanks and brackets."""
-    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _interrupt_after(dev: ProcessId, clock: Clock) -> None:
