@@ -10,7 +10,6 @@ from typing import get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
@@ -22,6 +21,7 @@ from dagster_ckpt.runtime.declared.declared_sources import Reader
 from dagster_ckpt.runtime.declared.stream import Stream, Upstream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings, open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -111,7 +111,7 @@ class _BatchSession(NoMaxFileAgeSession):
                 f"the asset reads a source without batches: add them. source={name}, given={list(self.folders)}"
             )
         self.unread.discard(name)
-        schema = from_arrow_schema(pq.read_schema(min(folder.iterdir())))
+        schema = to_spark_schema(pq.read_schema(min(folder.iterdir())))
         return self.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(folder))
 
 

@@ -19,7 +19,8 @@ from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
+from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector

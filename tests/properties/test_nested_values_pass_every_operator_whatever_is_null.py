@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -36,6 +35,7 @@ from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from tests.worlds.examples import examples
 from tests.worlds.task_stream import Row, TaskStream, input_of
 
@@ -275,9 +275,7 @@ def test_a_process_function_keeps_nested_values(column: tuple[DataType, list[Any
     type_, values = column
     columns, rows = columns_of(type_), rows_of(values)
     source = input_of(columns)
-    function = Keeping(
-        to_arrow_schema(columns, timezone="UTC").field("v").type if strict else source.schema.field("v").type
-    )
+    function = Keeping(to_arrow_schema(columns).field("v").type if strict else source.schema.field("v").type)
     operator = ProcessOperator.build(function, ("k",), source, "at")
     with a_folder() as folder:
         stream = TaskStream(folder, operator, [columns], ("at",), delay_us=10_000, code=function)

@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector

@@ -14,7 +14,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest

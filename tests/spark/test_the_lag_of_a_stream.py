@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.input_files import START_S, drop
 from tests.spark.streams import FAST, StreamUnderTest

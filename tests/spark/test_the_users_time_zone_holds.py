@@ -20,7 +20,7 @@ from dagster_ckpt.integration.reading.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.row_conditions import fingerprint_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.streams import StreamUnderTest
 

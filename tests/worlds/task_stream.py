@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dagster_ckpt.clock import SystemClock
@@ -22,6 +21,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.pipeline import arrow_schema
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -42,7 +42,7 @@ def input_of(columns: StructType) -> InputSpec:
 
 def spark_batch(rows: Sequence[Row], columns: StructType) -> pa.RecordBatch:
     """The rows as Spark brings them: what it says is never null is in the types, and null all the same within nulls."""
-    schema = to_arrow_schema(columns, timezone="UTC")
+    schema = to_arrow_schema(columns)
     arrays = [pa.array([row[field.name] for row in rows], nullable_within(field.type)) for field in schema]
     parts = [_null_below_nulls(array, field.type) for array, field in zip(arrays, schema, strict=True)]
     return pa.RecordBatch.from_arrays(parts, schema=schema)
@@ -139,7 +139,7 @@ class TaskStream:
         columns = {INPUT: pa.array([number] * len(rows), pa.int32()), HASH: hashes}
         for other, spec in enumerate(pipeline.inputs):
             columns_of_spark = StructType([self.inputs[other][name] for name in spec.schema.names])
-            type_ = pa.struct(list(to_arrow_schema(columns_of_spark, timezone="UTC")))
+            type_ = pa.struct(list(to_arrow_schema(columns_of_spark)))
             mine = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
             absent = pa.nulls(len(rows), type_)
             columns[columns_of_input(other)] = mine if other == number else absent

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 import dagster as dg
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.integration.declared.parameters import STATIC, Parameters
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, check_spark
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
 
 
@@ -18,8 +19,10 @@ def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None)
 
     A stream passes no value, so no IO manager is called; an ordinary asset is loaded as its `AssetIn` says. Raises
     `InvalidPipelineError` if `given`, the decorator's `ins`, has more than a key for a stream, or names another
-    parameter.
+    parameter, and where the installed Spark cannot read a stream as a stream.
     """
+    if parameters.upstreams:
+        check_spark(pyspark.__version__)
     ins = {name: (given or {}).get(name, dg.AssetIn()) for name in parameters.inputs}
     for name, one in (given or {}).items():
         if name in parameters.inputs:

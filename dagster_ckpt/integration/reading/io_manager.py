@@ -7,7 +7,6 @@ import dagster as dg
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
@@ -17,6 +16,7 @@ from dagster_ckpt.integration.reading.aligned_inputs import chosen_of, cut_of, i
 from dagster_ckpt.integration.reading.late_rows_asset import stream_of_late_key
 from dagster_ckpt.integration.reading.loaded_epochs import remember_loaded
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader
 
 
@@ -99,7 +99,7 @@ def as_annotated(table: pa.Table, annotation: Any) -> object:
         return table.to_pandas()
     if annotation is DataFrame:
         # With the types: Spark would read a time without a zone as one in the session's zone.
-        return _session().createDataFrame(table, from_arrow_schema(table.schema))
+        return _session().createDataFrame(table, to_spark_schema(table.schema))
     # Compared by name: Polars is optional.
     if getattr(annotation, "__module__", "").split(".")[0] == "polars":
         return _as_polars(table, annotation)

@@ -70,7 +70,7 @@ from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover

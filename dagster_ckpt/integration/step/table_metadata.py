@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 import dagster as dg
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 
 PRIMARY_KEY = "primary key"
 """The constraint of a key column. Of several such columns, the values together are unique."""
@@ -81,6 +81,6 @@ def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
                 other=[PRIMARY_KEY] if each.name in keys else [],
             ),
         )
-        for each in from_arrow_schema(pipeline.output).fields
+        for each in to_spark_schema(pipeline.output).fields
     ]
     return dg.MetadataValue.table_schema(dg.TableSchema(columns))

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
@@ -14,6 +13,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.stream import StepInput, Stream
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.shard_assignment import HASH
 
 _INSTEAD = {
@@ -74,7 +74,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
                 f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"
             )
         try:
-            [arrow] = to_arrow_schema(StructType([field]), timezone="UTC")
+            [arrow] = to_arrow_schema(StructType([field]))
         except PySparkException as error:
             raise InvalidPipelineError(
                 "Arrow has no such type, so no row of it can reach a task: cast the column or leave it out. "

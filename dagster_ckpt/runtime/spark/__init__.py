@@ -5,6 +5,7 @@ Reading order
     session                  the settings that a stream needs
     no_max_file_age_session  the session that a streaming asset's function is given
     class_archive            an archive of the classes that Spark's JVM loads
+    arrow_schemas            Spark's schemas as Arrow's and back
     wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones
     file_index               the files that a file source would read now
     task_slots               how many tasks Spark may run at once

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dagster_ckpt.clock import SystemClock
@@ -20,6 +19,7 @@ from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import stream_folder
@@ -50,10 +50,10 @@ def batch_source(storage_options: Mapping[str, object]) -> type[DataSource]:
             return FORMAT
 
         def schema(self) -> StructType:
-            return from_arrow_schema(self._chosen.schema)
+            return to_spark_schema(self._chosen.schema)
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return ChosenReader(replace(self._chosen, schema=to_arrow_schema(schema, timezone="UTC")))
+            return ChosenReader(replace(self._chosen, schema=to_arrow_schema(schema)))
 
     # A class of a module that can be imported would be pickled by its name, and lose its closure.
     Streams.__module__ = "__main__"

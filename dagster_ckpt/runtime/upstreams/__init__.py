@@ -3,6 +3,7 @@
 Reading order
 
     upstream_stream  an upstream as a `Stream` or as its change log
+    downstream       the stream that reads it, and the Spark that this needs
     upstream_source  the source that Spark reads it through
     upstreams        the driver before each query: subscribe, pin a snapshot, check
     upstream_damage  which object of an upstream is damaged, and what helps

@@ -8,24 +8,18 @@ reports what is wrong with an upstream: Spark keeps only the text of an error in
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
-from dagster_ckpt.nullability import widens
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
-from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
-    ROWS_A_PART,
     Reader,
     Trouble,
     UpstreamPosition,
@@ -33,72 +27,18 @@ from dagster_ckpt.protocol.epochs.upstream import (
     decode,
     next_part,
 )
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import find_pin
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
-from dagster_ckpt.storage.stores.address import StoreAddress
-from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 from dagster_ckpt.tables.share import changes_alone
 
 _EPOCHS_MAX = 2**31 - 1
-_LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
-
-
-class Read(StrEnum):
-    """What is read of an upstream: its table, with at most one change per key and batch; or its change log as it is."""
-
-    TABLE = "table"
-    CHANGES = "changes"
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What a query was planned on: the columns of the upstream that it reads, and the key of its rows.
-
-    `key` is `row_key` of the upstream's pipeline, None for a table that only grows.
-    """
-
-    columns: pa.Schema
-    key: tuple[str, ...] | None
-
-    def matches(self, pipelines: Sequence[Pipeline]) -> bool:
-        """Whether rows of streams with these pipelines, the newest last, match the plan.
-
-        Columns may have been added since; rows of older epochs have nulls there. Within a column fewer fields may be
-        nullable than planned.
-        """
-        newest = to_arrow_schema(from_arrow_schema(pipelines[-1].output), timezone="UTC")
-        own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
-        there = all(field.name in newest.names and widens(newest.field(field.name).type, field.type) for field in own)
-        return there and all(key_of(pipeline) == self.key for pipeline in pipelines)
-
-
-def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
-    """The columns that identify a row of the table; None for a table that only grows."""
-    return None if pipeline.appends else row_key(pipeline)
-
-
-@dataclass(frozen=True)
-class Downstream:
-    """The reading stream: its folder, the store that it shares with its upstreams, and how it reads them.
-
-    A micro-batch has at most `epochs_max` epochs, or a part of a snapshot with about `rows_a_part` rows; `tasks` tasks
-    read it.
-    """
-
-    address: StoreAddress
-    folder: str
-    epochs_max: int
-    tasks: int
-    rows_a_part: int = ROWS_A_PART
-
-    def chain(self, folder: str) -> ManifestChain:
-        """The manifests of a stream in the store."""
-        return ManifestChain(folder_store(self.address.open(), folder), SystemClock())
 
 
 def source_of(downstream: Downstream) -> type[DataSource]:
@@ -111,7 +51,7 @@ def source_of(downstream: Downstream) -> type[DataSource]:
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
             key = json.loads(self.options["key"])
-            planned = Planned(to_arrow_schema(schema, timezone="UTC"), None if key is None else tuple(key))
+            planned = Planned(to_arrow_schema(schema), None if key is None else tuple(key))
             return UpstreamReader(downstream, self.options["path"], Read(self.options["read"]), planned)
 
     # A class of a module that can be imported would be pickled by its name, and lose its closure.

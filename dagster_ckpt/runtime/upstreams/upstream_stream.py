@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
@@ -16,8 +15,9 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, name_of
 from dagster_ckpt.runtime.declared.stream import Stream, Upstream
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.session import as_active
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream, Read, key_of, source_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, key_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -62,7 +62,7 @@ def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what:
     with as_active(session):
         _register(session, downstream)
         # An upstream of an earlier release may declare a type not null that this release opens as nullable.
-        reader = session.readStream.format(FORMAT).schema(from_arrow_schema(all_nullable_within(schema)))
+        reader = session.readStream.format(FORMAT).schema(to_spark_schema(all_nullable_within(schema)))
         key = json.dumps(key_of(newest.pipeline))
         return reader.option("path", newest.stream).option("read", what).option("key", key).load()
 
@@ -71,4 +71,7 @@ def _register(session: SparkSession, downstream: Downstream) -> None:
     """Register the source with Spark, once for each session: a session belongs to one stream."""
     manager = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001  (a second time Spark warns)
     if not manager.dataSourceExists(FORMAT):
+        # Imported late: it needs what Spark 4.1 does not have, where all but streams that read streams works.
+        from dagster_ckpt.runtime.upstreams.upstream_source import source_of
+
         session.dataSource.register(source_of(downstream))

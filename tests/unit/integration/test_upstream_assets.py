@@ -7,15 +7,19 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt import InvalidPipelineError, Stream
+from dagster_ckpt import InvalidPipelineError, Stream, streaming_asset
 from dagster_ckpt.integration.declared.parameters import read_parameters
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.worlds.clock import StillClock
 
 
 def of_a_log(spark: SparkSession, airlines: DataFrame) -> Stream:
+    raise NotImplementedError
+
+
+def of_rows(spark: SparkSession) -> Stream:
     raise NotImplementedError
 
 
@@ -32,3 +36,13 @@ def test_a_dataframe_of_no_stream_says_how_to_declare_an_ordinary_asset(function
     with pytest.raises(InvalidPipelineError, match=r"never materialized.*stream=airlines") as refused:
         read_upstreams(read_parameters(function, {}), context, session, downstream, 0, StillClock())
     assert ('ins={"airlines": dg.AssetIn(metadata={"static": True})}' in str(refused.value)) == hints
+
+
+def test_a_spark_that_cannot_read_streams_as_streams_is_refused_where_the_asset_is_defined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.1.4")
+    for function in (of_a_log, of_a_table):
+        with pytest.raises(InvalidPipelineError, match=r"needs Spark 4\.2.*pyspark=4\.1\.4"):
+            streaming_asset(function)
+    assert streaming_asset(of_rows).key == dg.AssetKey("of_rows")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
 from dagster_ckpt.errors import IncompatibleStateError
@@ -14,6 +13,7 @@ from dagster_ckpt.operators.process.process_operator import ProcessOperator
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from tests.worlds.task_stream import Row, TaskStream, input_of
 
 ITEM = StructType([StructField("x", LongType(), nullable=False)])
@@ -29,7 +29,7 @@ OTHER = StructType([StructField("k", LongType()), StructField("bt", TimestampTyp
 
 def strict(columns: StructType) -> InputSpec:
     """An input as releases before this one had it: columns that Spark declares non-null are non-null."""
-    schema = to_arrow_schema(columns, timezone="UTC")
+    schema = to_arrow_schema(columns)
     return InputSpec((), pa.schema([field.with_nullable(True) for field in schema]))
 
 

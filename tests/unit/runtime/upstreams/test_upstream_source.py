@@ -11,7 +11,8 @@ from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.runtime.upstreams.upstream_source import Downstream, Planned, Read, UpstreamReader, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
+from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import remove_pin, write_pin
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
