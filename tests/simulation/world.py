@@ -51,7 +51,7 @@ from tests.simulation.character import (
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
 from tests.simulation.comeback import Comeback
-from tests.simulation.dagster import Dagster, InTurn, evaluate_the_sensor, launch_by_hand
+from tests.simulation.dagster import Dagster, launch_by_hand
 from tests.simulation.driver import Driver
 from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
@@ -59,6 +59,7 @@ from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
 from tests.simulation.resharding import person_in, reshard_again_and_again
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
+from tests.simulation.sensor_daemon import InTurn, evaluate_the_sensor
 from tests.simulation.store import REFUSES, SimulatedStore, Step, Weather
 from tests.simulation.stream import SimulatedStream
 from tests.simulation.tasks import Create
