@@ -100,10 +100,11 @@ _TOTAL, _TOTAL_EARLIER = "late_rows_total", "total_late_rows"
 
 def late_rows_reported(instance: dg.DagsterInstance, late: LateRows) -> int:
     """The total of the newest event of these late rows that Dagster has stored; 0 without one."""
-    newest = instance.get_latest_materialization_event(late.key)
-    if newest is None:
+    # Not `get_latest_materialization_event`, for the reason in `event_totals.reported`.
+    newest = instance.fetch_materializations(late.key, limit=1).records
+    if not newest:
         return 0
-    found = _total(newest.asset_materialization, late)
+    found = _total(newest[0].asset_materialization, late)
     if found is not None:
         return found
     records = instance.fetch_materializations(late.key, limit=_EVENTS_MAX).records

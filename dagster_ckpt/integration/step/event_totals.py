@@ -67,10 +67,12 @@ NOTHING = Reported(EMPTY, Totals())
 
 def reported(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | None:
     """What Dagster has stored of this stream. None: only events without totals, as earlier releases logged them."""
-    newest = instance.get_latest_materialization_event(key)
-    if newest is None:
+    # Not `get_latest_materialization_event`: PostgreSQL stores an event, and in another transaction which one is the
+    # asset's latest. After a crash between the two the next event would count again what the stored one has counted.
+    newest = instance.fetch_materializations(key, limit=1).records
+    if not newest:
         return NOTHING
-    found = _read(newest.asset_materialization)
+    found = _read(newest[0].asset_materialization)
     if found is not None:
         return found
     events = [each.asset_materialization for each in instance.fetch_materializations(key, limit=_EVENTS_MAX).records]

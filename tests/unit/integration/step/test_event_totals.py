@@ -221,3 +221,20 @@ def test_a_rollback_takes_back_what_earlier_events_reported() -> None:
     before, shown = Totals(100, 80, 2, 10), a_manifest(statistics=Statistics(total_rows_in=30, total_epochs=3))
     event = dg.AssetMaterialization(KEY, metadata=epoch_metadata(shown, NO_WORK, before))
     assert since(event) == (-70, -80, -2, -7)
+
+
+def test_an_event_counts_although_its_writer_died_before_dagster_had_noted_it_as_the_latest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PostgreSQL notes it in a transaction of its own, after the event."""
+    instance = dg.DagsterInstance.ephemeral()
+    first, second = (a_manifest(statistics=Statistics(total_rows_in=rows)) for rows in (10, 30))
+    instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=epoch_metadata(first)))
+    with monkeypatch.context() as killed:
+        killed.setattr(type(instance.event_log_storage), "_store_asset_event", lambda *_: None)
+        instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=epoch_metadata(second)))
+    latest = instance.get_latest_materialization_event(KEY)
+    assert latest is not None
+    assert latest.asset_materialization is not None
+    assert latest.asset_materialization.metadata["rows_in_total"].value == 10, "the world of this test"
+    assert reported(instance, KEY) == Reported.of(second)
