@@ -25,7 +25,8 @@ def with_exact_schema(model: type[BaseModel]) -> type[BaseModel]:
     class Attributes(model):  # type: ignore[valid-type, misc]
         @classmethod
         def model_json_schema(cls, *args: Any, **kwargs: Any) -> Schema:
-            return with_exact_errors(super().model_json_schema(*args, **kwargs))
+            schema: Schema = super().model_json_schema(*args, **kwargs)
+            return with_exact_errors(schema)
 
     return Attributes
 
@@ -35,7 +36,8 @@ def with_exact_errors(schema: Schema) -> Schema:
 
     It accepts the same documents, except that a text in place of another type must be a template.
     """
-    return _exact(schema, schema.get("$defs", {}))
+    exact: Schema = _exact(schema, schema.get("$defs", {}))
+    return exact
 
 
 def _exact(node: Any, definitions: Mapping[str, Any]) -> Any:

@@ -11,18 +11,18 @@ type: $type
 attributes:
   asset:
     key: $key
-    description: How many rows have come of each key, and when the newest one came.
+    description: How many rows have come of each key.
 
-  # What the stream reads. Spark's test source makes rows by itself. Files, for instance, are
+  # What the stream reads. This is a source for tries: Spark makes the rows of each batch. Files, for instance, are
   #   source:
   #     format: parquet
   #     path: "{{ context.project_root }}/data/departures"
   #     schema: carrier string, dep_delay double
   # and `upstream: other_stream` or `function: .streams.my_function` take the place of `source`.
   source:
-    format: rate
+    format: rate-micro-batch
     options:
-      rowsPerSecond: 10
+      rowsPerBatch: 100
 
   # In this order. Also: select, with_watermark, window and deduplicate.
   steps:
@@ -32,7 +32,7 @@ attributes:
     - key_by: [key]
     - aggregate:
         rows: count()
-        newest: {max: timestamp}
+        largest: {max: value}
 
   # An epoch every interval, until you stop it. Without both, Materialize processes what is there, and ends.
   # mode: continuous
@@ -53,10 +53,10 @@ from dagster_ckpt import Stream, StreamingComponent, agg
 
 
 def $key(spark: SparkSession) -> Stream:
-    """How many rows have come of each key, and when the newest one came."""
-    rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-    return Stream(rows.selectExpr("value % 10 AS key", "timestamp")).key_by("key").aggregate(
-        rows=agg.count(), newest=agg.max("timestamp")
+    """How many rows have come of each key."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    return Stream(rows.selectExpr("value", "value % 10 AS key")).key_by("key").aggregate(
+        rows=agg.count(), largest=agg.max("value")
     )
 
 

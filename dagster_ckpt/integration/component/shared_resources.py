@@ -5,7 +5,7 @@ Dagster merges definitions with a resource of one key only if it is one object.
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field, create_model
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.component.templates import Scalar, render_all
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
+
+Resource = TypeVar("Resource")
 
 _SHARED: dict[str, Any] = {"tree": None}
 """The component tree that this process loads, and the resources of its components by key."""
@@ -62,7 +64,7 @@ def _spark(context: dg.ResolutionContext, given: Mapping[str, Any]) -> LazyPySpa
     return _shared(context, "spark", LazyPySparkResource, {"spark_config": dict(given)})
 
 
-def _shared(context: dg.ResolutionContext, key: str, make: Any, given: Mapping[str, Any]) -> Any:
+def _shared(context: dg.ResolutionContext, key: str, make: type[Resource], given: Mapping[str, Any]) -> Resource:
     """The resource of this key and config. Raises `InvalidPipelineError` if another component has declared another."""
     loading = dg.ComponentLoadContext.from_resolution_context(context)
     if _SHARED["tree"] is not loading.component_tree:
@@ -80,7 +82,8 @@ def _shared(context: dg.ResolutionContext, key: str, make: Any, given: Mapping[s
     if resource is None:
         resource = make(**values)
         _SHARED[key] = (here, values, resource)
-    return resource
+    shared: Resource = resource
+    return shared
 
 
 # Any, because Dagster looks into a type that it knows, and a resource has fields that YAML cannot have.

@@ -97,7 +97,8 @@ class DeduplicateStep(dg.Model, dg.Resolvable):
 
 def _key_by(context: dg.ResolutionContext, given: Sequence[str] | BaseModel) -> KeyByStep:
     if isinstance(given, BaseModel):
-        return KeyByStep.resolve_from_model(context, given)
+        resolved: KeyByStep = KeyByStep.resolve_from_model(context, given)
+        return resolved
     return KeyByStep(columns=render_all(context, given))
 
 
@@ -132,7 +133,7 @@ class Step(dg.Model, dg.Resolvable):
         KeyByStep | None,
         dg.Resolver(
             _key_by,
-            model_field_type=list[str] | KeyByStep.model(),  # type: ignore[arg-type]
+            model_field_type=list[str] | KeyByStep.model(),
             description="Bring the rows of one key together.",
             examples=[["carrier"], {"columns": ["user"], "expire_after": "30 days"}],
         ),
@@ -191,9 +192,10 @@ def _select(stream: Stream, columns: Sequence[str]) -> Stream:
 
 def _with_columns(stream: Stream, columns: Mapping[str, str]) -> Stream:
     _check_selects(stream, "with_columns")
-    if isinstance(stream.frame, _UnreadFrame):
+    frame: Any = stream.frame
+    if isinstance(frame, _UnreadFrame):
         return stream  # Spark parses the expressions
-    return replace(stream, frame=stream.frame.withColumns({name: F.expr(each) for name, each in columns.items()}))
+    return replace(stream, frame=frame.withColumns({name: F.expr(each) for name, each in columns.items()}))
 
 
 def _check_selects(stream: Stream, step: str) -> None:

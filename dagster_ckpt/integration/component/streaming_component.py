@@ -50,10 +50,10 @@ class RecoveryAttributes(dg.Model, dg.Resolvable):
 
     max_attempts: Annotated[
         int, dg.Resolver.default(description="How often it is relaunched in a row without a committed epoch.")
-    ] = Recovery.max_attempts
+    ] = 5
     same_error_max: Annotated[
         int, dg.Resolver.default(description="So many runs in a row with the same error end it earlier.")
-    ] = Recovery.same_error_max
+    ] = 3
     backoff: Annotated[str, text("The wait before the second relaunch; it doubles.")] = "5s"
     backoff_max: Annotated[str, text("The longest wait between two relaunches.")] = "5min"
     lease_timeout: Annotated[str, text("A writer whose lease was not renewed for so long is taken for dead.")] = "30s"

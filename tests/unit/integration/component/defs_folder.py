@@ -47,10 +47,3 @@ def loaded(root: Path, files: Mapping[str, str], name: str = "a_project_with_com
         for module in set(sys.modules) - known:
             if module.split(".")[0] == name:
                 del sys.modules[module]
-
-
-def innermost(error: BaseException) -> str:
-    """What a person reads first of an error that Dagster has wrapped: the message of its first cause."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(error)

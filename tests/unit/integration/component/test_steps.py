@@ -40,15 +40,15 @@ def rows() -> Stream:
 
 
 def steps_of(text: str) -> list[Step]:
-    return StreamingComponent.resolve_from_yaml(
-        "asset: {key: a}\nsource: {format: rate}\nsteps:\n" + dedent(text).strip("\n")
-    ).steps
+    text = "asset: {key: a}\nsource: {format: rate}\nsteps:\n" + dedent(text).strip("\n")
+    component: StreamingComponent = StreamingComponent.resolve_from_yaml(text)
+    return component.steps
 
 
 def pipeline_of(stream: Stream) -> tuple[Pipeline, bool]:
     """The fingerprint of the stream's operator, and whether it flushes."""
     assert stream.step is not None
-    time = stream.event_time and stream.event_time.column
+    time = None if stream.event_time is None else stream.event_time.column
     given = StepInput(InputSpec((SourceIdentity("rate", ""),), COLUMNS), stream.keys, time)
     return stream.step.build([given]).pipeline, stream.flushes
 
@@ -160,7 +160,8 @@ def test_a_watermark_has_its_column_delay_and_idle_time() -> None:
 
 @pytest.mark.parametrize("function", Function)
 def test_every_aggregate_has_its_function(function: Function) -> None:
-    options = {"collect": {"limit": 3}, "approx_quantile": {"q": 0.5}}.get(function, {})
+    required: dict[str, dict[str, Any]] = {"collect": {"limit": 3}, "approx_quantile": {"q": 0.5}}
+    options = required.get(function, {})
     made = aggregation_of("made", {str(function): "amount", **options})
     assert made == getattr(agg, function)("amount", **options)
     assert isinstance(made, Aggregation)
