@@ -121,9 +121,14 @@ def of_class(kind: type) -> Iterator[Option]:
             if field is None:
                 default = "required" if each.value is None else text_of(each.value)
             else:
-                value = field.get_default(call_default_factory=True)
-                default = "required" if field.is_required() else f'"{value}"' if isinstance(value, str) else str(value)
+                default = default_of(field)
             yield name, re.sub(r"dg\.ResourceDependency\[(.*)\]", r"\1", text_of(each.annotation)), default
+
+
+def default_of(field: Any) -> str:
+    """The default of a field of Pydantic's."""
+    value = field.get_default(call_default_factory=True)
+    return "required" if field.is_required() else f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def text_of(node: ast.expr | None) -> str:
@@ -149,6 +154,7 @@ def test_every_function_with_options_has_a_table() -> None:
     without = {"CheckpointCoordinator", "CheckpointStore", "CoordinatorOptions", "EpochIOManager", "KeyedState"}
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
     without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
+    without |= {"StreamingComponent"}  # which has a test of its attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}
     }
@@ -156,6 +162,12 @@ def test_every_function_with_options_has_a_table() -> None:
     assert steps - {"aggregate", "mirrored", "where"} == {
         name.removeprefix("Stream.") for name in FUNCTIONS if name.startswith("Stream.")
     }
+
+
+def test_the_attributes_of_the_component_are_on_the_page() -> None:
+    shown = [(plain(name), plain(default)) for name, default, _ in TABLES["StreamingComponent"]]
+    fields = dagster_ckpt.StreamingComponent.model_fields
+    assert shown == [(name, default_of(field)) for name, field in fields.items()]
 
 
 def test_the_run_config_is_on_the_page() -> None:
