@@ -121,6 +121,8 @@ class StreamHistory:
     ) -> pa.Table:
         """The stream's table as it was at an epoch; its rows come in no particular order.
 
+            stream.read(as_of="2013-01-05T12:00", columns=["carrier", "flights"])
+
         `columns` chooses columns and their order.
         """
         return self._answer(lambda newest: self._table(self._chosen(newest, epoch, as_of), columns), epoch)
@@ -158,7 +160,9 @@ class StreamHistory:
         columns: Sequence[str] | None = None,
         as_of: datetime | str | None = None,
     ) -> pa.Table:
-        """The rows of these keys in the stream's table as it was at an epoch: `get({"carrier": ["UA", "AA"]})`.
+        """The rows of these keys in the stream's table as it was at an epoch.
+
+            stream.get({"carrier": ["UA", "AA"]}, epoch=41)
 
         `keys` has the values of each column of the key, and of `window_start` too where a row is that of a window; None
         is a value like any other. The rows come in the order of the keys; a key without a row is left out. `columns`
@@ -186,6 +190,8 @@ class StreamHistory:
         until_as_of: datetime | str | None = None,
     ) -> pa.Table:
         """The change log of the epochs `(after, until]` (without `until`: up to the current one), epoch after epoch.
+
+            stream.changes(after=40, until=42)
 
         Columns of the stream's table (`columns` chooses which, and their order), then `_epoch` and `_change_type`:
         `insert`, `delete`, or for an update two rows, `update_preimage` and `update_postimage`. `after=0` is from the
@@ -224,6 +230,8 @@ class StreamHistory:
 
     def pin(self, epoch: int, name: str) -> PinInfo:
         """Keep a retained epoch readable, under that name, until it is unpinned. The same again changes nothing.
+
+            stream.pin(41, "before-migration")
 
         Raises `InvalidPipelineError` where the name has another epoch already, or the epoch is not retained.
         """
@@ -338,11 +346,15 @@ class StreamHistory:
         The next Dagster run begins where it ended, with new code if there is any: the sensor starts that of a
         continuous stream. `drain().wait()` blocks until the writer has ended. None where the stream has no
         writer. A writer that opens the stream later is not asked.
+
+        Raises `CorruptStateError` where the newest manifest is damaged.
         """
         return drain(self._chain, self._name, self.watch_writer())
 
     def fork(self, name: str, epoch: int | None = None, as_of: datetime | str | None = None) -> "StreamHistory":
         """Make a new stream that begins with a retained or pinned epoch of this one, and copy nothing; its history.
+
+            stream.fork("dev/delay_by_carrier", epoch=41)
 
         Both then go on independently: what the epoch needs is kept for as long as the fork needs it. It shows as the
         new stream's epoch 1, from which the asset of that name goes on, with the epoch's state and source positions.

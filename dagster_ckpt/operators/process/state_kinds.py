@@ -13,8 +13,18 @@ class StateKind:
 
 
 class ValueState(StateKind):
-    """At most one row for each key. Without columns it is a set of keys."""
+    """At most one row for each key.
+
+        state = {"newest": ValueState(pa.schema([("delay", pa.float64())]))}
+
+    Without columns it is a set of keys.
+    """
 
 
 class ListState(StateKind):
-    """Any number of rows for each key, unordered."""
+    """Any number of rows for each key.
+
+        state = {"waiting": ListState(pa.schema([("at", pa.timestamp("us")), ("amount", pa.int64())]))}
+
+    They have no order.
+    """
