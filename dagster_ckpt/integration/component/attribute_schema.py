@@ -3,7 +3,8 @@
 Dagster lets a template stand for any value, so each field of a derived schema is `anyOf` what it is and a text. A
 validator says of a value that matches neither only that it is "not valid under any of the given schemas", at the place
 of the field, however deep the mistake is. Here a template is recognized by its braces, and the other alternatives by
-their JSON type: then one schema is left to match, and the error is of that one, at its place.
+their JSON type: then one schema is left to match, and the error is of that one, at its place. `anyOf` stays for tools
+that show the schema, with a last alternative that is always valid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 _TEMPLATE: Schema = {"type": "string", "pattern": r"\{\{"}
+_ANYTHING: Schema = {"description": "a template"}
 _SCALARS = {"string", "integer", "number", "boolean", "null"}
 
 
@@ -32,7 +34,7 @@ def with_exact_schema(model: type[BaseModel]) -> type[BaseModel]:
 
 
 def with_exact_errors(schema: Schema) -> Schema:
-    """The schema of a derived model, with each `anyOf` replaced by conditions.
+    """The schema of a derived model, with conditions beside each `anyOf`.
 
     It accepts the same documents, except that a text in place of another type must be a template.
     """
@@ -52,9 +54,10 @@ def _exact(node: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _conditions(members: Sequence[Schema], definitions: Mapping[str, Any]) -> Schema:
-    """Conditions in place of `anyOf` these. Dagster adds the text that may be a template as the last member."""
-    injected = members[-1] == {"type": "string"}
-    own = members[:-1] if injected else members
+    """Conditions for `anyOf` these. Dagster adds the text that may be a template as the last one."""
+    alternatives = [each for each in members if each != {"type": "null"}]
+    injected = len(alternatives) > 1 and alternatives[-1] == {"type": "string"}
+    own = [each for each in members if not injected or each is not alternatives[-1]]
     types = [_type_of(each, definitions) for each in own]
     if None in types or (not injected and set(types) <= _SCALARS):
         return {"anyOf": list(members)}  # anything is valid, or the error names the value at its place
@@ -65,7 +68,8 @@ def _conditions(members: Sequence[Schema], definitions: Mapping[str, Any]) -> Sc
     if injected:
         accepted = [*accepted, _TEMPLATE]
     chosen = _by_type([(type_, each[0] if len(each) == 1 else {"anyOf": each}) for type_, each in by_type.items()])
-    return {"if": {"anyOf": accepted}, "then": True, "else": chosen} if accepted else chosen
+    conditions = {"if": {"anyOf": accepted}, "then": True, "else": chosen} if accepted else {"allOf": [chosen]}
+    return {"anyOf": [*own, _ANYTHING], **conditions}
 
 
 def _by_type(members: Sequence[tuple[str | None, Schema]]) -> Schema:

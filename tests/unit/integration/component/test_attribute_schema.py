@@ -54,6 +54,8 @@ def test_a_template_may_stand_for_any_value() -> None:
     ("mistake", "place", "message"),
     [
         ("mode: continous", "mode", "'continous' is not one of ['available_now', 'continuous']"),
+        ("tasks: eight", "tasks", "'eight' is not of type 'integer'"),
+        ("source: rate", "source", "'rate' is not of type 'object'"),
         ("shards: eight", "shards", "'eight' is not of type 'integer'"),
         ("autostart: 3", "autostart", "3 is not of type 'boolean'"),
         ("source: {formt: rate, format: rate}", "source", "('formt' was unexpected)"),
@@ -78,6 +80,13 @@ def test_a_template_may_stand_for_any_value() -> None:
 def test_a_mistake_is_named_at_its_place(mistake: str, place: str, message: str) -> None:
     [(found, said)] = errors(f"asset: {{key: a}}\n{mistake}")
     assert (found, message in said) == (place, True), said
+
+
+def test_tools_that_show_the_schema_find_its_alternatives() -> None:
+    alternatives = {name: each.get("anyOf", []) for name, each in SCHEMA["properties"].items()}
+    assert {"$ref": "#/$defs/SourceModel"} in alternatives["source"]
+    assert {"type": "array", "items": {"$ref": "#/$defs/StepModel"}} in alternatives["steps"]
+    assert {"type": "integer"} in alternatives["shards"]
 
 
 def test_an_asset_without_a_key_is_named() -> None:
