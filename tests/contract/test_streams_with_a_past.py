@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
@@ -20,7 +19,6 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
-from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
@@ -31,6 +29,11 @@ from tests.unit.history.reading_streams import ReadingStream, source_of
 from tests.unit.history.test_stream_history_reshard import CARRIERS, flights_at
 from tests.unit.state.epochs import EAGER
 from tests.worlds.s3_server import S3Server
+
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="a stream that reads a stream needs Spark 4.2")
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 
 EPOCHS = 17
 """One more than the newest manifests that no collector removes."""

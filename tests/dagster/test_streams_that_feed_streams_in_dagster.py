@@ -1,9 +1,12 @@
 """Streaming assets that read streaming assets, run by Dagster on real Spark."""
 
 import dagster as dg
+import pytest
 
 from dagster_ckpt import Stream, streaming_asset
 from tests.dagster.place import Place, failure_of, until
+
+pytestmark = pytest.mark.reads_streams
 
 
 @streaming_asset(shards=2, checkpoint_interval="200ms")

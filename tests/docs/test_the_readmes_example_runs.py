@@ -24,6 +24,7 @@ def test_the_example_is_the_projects() -> None:
 @pytest.mark.dagster
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.reads_streams
 @pytest.mark.timeout(600)
 def test_the_project_from_the_wheel_makes_tables_that_the_second_example_reads(tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])

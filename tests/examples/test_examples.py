@@ -122,6 +122,7 @@ def test_process_function(example: Example) -> None:
     assert example.rows("unpaid_orders") == [("b", 31), ("c", 32)]
 
 
+@pytest.mark.reads_streams
 @of("stream_reads_stream")
 def test_stream_reads_stream(example: Example) -> None:
     example.run()
@@ -130,6 +131,7 @@ def test_stream_reads_stream(example: Example) -> None:
     assert example.rows("late_carriers") == [("UA", 30.0)]
 
 
+@pytest.mark.reads_streams
 @of("changes_of_a_database")
 def test_changes_of_a_database(example: Example) -> None:
     example.run()

@@ -24,6 +24,8 @@ from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures
 
+pytestmark = pytest.mark.reads_streams
+
 PATIENT = replace(FAST, tolerable_failures=0)
 
 

@@ -69,6 +69,7 @@ def test_a_keyed_stream_on_s3_restarts_where_it_was_and_equals_a_batch(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.reads_streams
 def test_a_stream_on_s3_feeds_another(spark_of_all: SparkSession, tmp_path: Path, s3_server: S3Server) -> None:
     """Spark's processes that plan and read get the storage options without showing them."""
     store = s3_server.empty()

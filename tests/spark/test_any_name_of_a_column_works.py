@@ -160,6 +160,7 @@ def test_late_rows(stream: StreamUnderTest, inbox: Path, named: Callable[[SparkS
     assert shown(late, NAMES) == [dict.fromkeys(NAMES, value) for value in range(-ROWS, 0)]
 
 
+@pytest.mark.reads_streams
 @pytest.mark.parametrize("updating", [False, True])
 def test_streams_that_read_streams(
     stream: StreamUnderTest, spark: SparkSession, named: Callable[[SparkSession], DataFrame], updating: bool

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Stream, agg
@@ -60,6 +61,7 @@ def test_files_that_come_between_two_looks_of_spark_wait(stream: StreamUnderTest
     assert stream.run(counts(inbox, 10), options, hooks).reason == "seen"  # type: ignore[arg-type]
 
 
+@pytest.mark.reads_streams
 def test_epochs_of_an_upstream_that_are_not_consumed_wait_since_the_oldest_was_committed(
     spark_of_all: SparkSession, tmp_path: Path, inbox: Path
 ) -> None:

@@ -219,6 +219,7 @@ def moments_of(stream: StreamUnderTest, name: str) -> Downstream:
     return Downstream(stream.address, folder_of((name,)), 100, 2)
 
 
+@pytest.mark.reads_streams
 @pytest.mark.parametrize(
     "condition", ["hour(newest) < 12", "newest > '2013-01-06'", "newest > timestamp'2013-01-06 00:00:00'"]
 )
@@ -246,6 +247,7 @@ def test_a_condition_on_a_changing_table_keeps_the_zone_it_began_with(
     down("America/New_York").run(early)
 
 
+@pytest.mark.reads_streams
 @pytest.mark.parametrize("zone", ["America/New_York"], indirect=True)
 def test_a_condition_is_named_with_a_zone_only_where_it_depends_on_one_that_is_not_utc(
     spark_of_all: SparkSession, there: SparkSession

@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.object_names import folder_of, name_of
 from dagster_ckpt.runtime.declared.stream import Stream, Upstream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.session import as_active
-from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, check_spark, key_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -69,6 +69,7 @@ def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what:
 
 def _register(session: SparkSession, downstream: Downstream) -> None:
     """Register the source with Spark, once for each session: a session belongs to one stream."""
+    check_spark(session.version)
     manager = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001  (a second time Spark warns)
     if not manager.dataSourceExists(FORMAT):
         # Imported late: it needs what Spark 4.1 does not have, where all but streams that read streams works.

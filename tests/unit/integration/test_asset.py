@@ -228,6 +228,7 @@ def follows(delays: Stream, log: DataFrame) -> Stream:
     raise NotImplementedError
 
 
+@pytest.mark.reads_streams
 def test_an_upstream_stream_is_a_parameter_and_an_edge_of_the_graph() -> None:
     asset = streaming_asset(ins={"log": dg.AssetIn(key=["raw", "delays"])})(follows)
     assert dict(asset.keys_by_input_name) == {
@@ -237,6 +238,7 @@ def test_an_upstream_stream_is_a_parameter_and_an_edge_of_the_graph() -> None:
     assert {dep.asset_key for dep in asset.get_asset_spec().deps} == set(asset.keys_by_input_name.values())
 
 
+@pytest.mark.reads_streams
 def test_a_prefix_given_later_reaches_the_upstreams() -> None:
     renamed = streaming_asset(follows).with_attributes(
         asset_key_replacements={dg.AssetKey("delays"): dg.AssetKey(["x", "delays"])}
@@ -244,6 +246,7 @@ def test_a_prefix_given_later_reaches_the_upstreams() -> None:
     assert renamed.keys_by_input_name["delays"] == dg.AssetKey(["x", "delays"])
 
 
+@pytest.mark.reads_streams
 @pytest.mark.parametrize(
     ("ins", "says"),
     [
@@ -261,6 +264,7 @@ def joins(spark: SparkSession, airlines: pd.DataFrame, rates: pa.Table, log: Dat
     raise NotImplementedError
 
 
+@pytest.mark.reads_streams
 def test_an_ordinary_asset_is_an_input_that_its_io_manager_loads() -> None:
     ins = {
         "rates": dg.AssetIn(key=["eu", "rates"], input_manager_key="files"),

@@ -4,7 +4,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
@@ -12,12 +11,16 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
-from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import remove_pin, write_pin
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, departures
+
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="a stream that reads a stream needs Spark 4.2")
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+
+from dagster_ckpt.runtime.upstreams.upstream_source import UpstreamReader
 
 TASKS = 2
 
