@@ -27,13 +27,12 @@ if ! "$venv/bin/python" -c 'import dagster_k8s, dagster_postgres, kubernetes_val
 fi
 
 if command -v mvn >/dev/null; then
-    spark=$("$venv/bin/python" -c 'import pyspark; print(pyspark.__version__)')
     for part in broker connector; do
-        [ -d "$work/kafka/$part-$spark" ] && continue
+        [ -d "$work/kafka/$part" ] && continue
         printf '%s\n' "Fetching the jars of Kafka's $part"
-        mvn --quiet --batch-mode --file "tests/deploy/$part.xml" -Dspark.version="$spark" \
-            dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/kafka/$part-$spark.partial"
-        mv "$work/kafka/$part-$spark.partial" "$work/kafka/$part-$spark"
+        mvn --quiet --batch-mode --file "tests/deploy/$part.xml" \
+            dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/kafka/$part.partial"
+        mv "$work/kafka/$part.partial" "$work/kafka/$part"
     done
     DAGSTER_CKPT_TEST_KAFKA=$work/kafka
     export DAGSTER_CKPT_TEST_KAFKA

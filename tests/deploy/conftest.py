@@ -1,4 +1,4 @@
-"""Tests of the files in deploy/ and of clusters, which need servers and packages of their own: `make test-deploy`."""
+"""Tests of the files in deploy/ and of clusters, which need servers and further packages: `make test-deploy`."""
 
 import os
 

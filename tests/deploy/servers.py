@@ -53,6 +53,15 @@ class Server:
                 user=user,
             )
 
+    def stop_main(self, seconds: float) -> None:
+        """End the first process alone, as systemd does with `KillMode=process`: SIGTERM, then SIGKILL."""
+        self.process.terminate()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
     def kill(self) -> None:
         """SIGKILL everything in it, as the end of a container does."""
         kill_all(self.process.pid)
