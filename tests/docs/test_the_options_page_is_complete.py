@@ -28,8 +28,11 @@ from dagster_ckpt import (
     streaming_asset,
     tumbling,
 )
+from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED
+from dagster_ckpt.integration.declared import parameters
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
+from dagster_ckpt.integration.reading import aligned_inputs
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
 from dagster_ckpt.storage.stores.s3_options import OPTIONS
@@ -180,6 +183,17 @@ def test_the_run_config_is_on_the_page() -> None:
         "from_epoch": ("int | None", str(fields["from_epoch"].default)),
         "take_over": ("bool", str(fields["take_over"].default)),
     }
+
+
+def test_the_run_tags_are_on_the_page() -> None:
+    tags = {value for name, value in vars(dagster_names).items() if name.endswith("_TAG")}
+    assert {plain(name) for name, _ in TABLES["Run tags"]} == tags
+
+
+def test_the_metadata_of_an_input_is_on_the_page() -> None:
+    read_by_name = set(re.findall(r'chosen_of\(.*?, "(\w+)"\)', inspect.getsource(aligned_inputs)))
+    shown = {name for name, _, _ in on_page("Inputs of an asset")}
+    assert shown == {*read_by_name, aligned_inputs.CONSISTENCY, parameters.STATIC}
 
 
 def test_the_options_that_dagster_has_and_a_stream_refuses_are_on_the_page() -> None:
