@@ -65,6 +65,28 @@ def test_the_third_same_error_at_one_epoch_stops_relaunches_and_fails_the_check(
     for what_to_do in ("materialize the asset by hand", "code_version", "from_epoch"):
         assert what_to_do in str(check.description)
     assert world.is_quiet()
+    # The other check does not promise what the sensor no longer does.
+    dead = world.check("s", "is_live")
+    assert dead is not None
+    assert not dead.passed
+    assert f"Everything up to epoch {writer.manifest.epoch} is committed." in str(dead.description)
+    assert str(dead.description).endswith(
+        "The sensor no longer restarts it: the check no_crash_loop says why and what to do."
+    )
+
+
+def test_an_error_with_angle_brackets_survives_dagsters_markdown() -> None:
+    world = a_world()
+    run = world.started("s")
+    for number in (1, 2, 3):
+        world.fail(run, "s", ValueError("no carrier in <lambda>"))
+        if number < 3:
+            run = replaced(world)
+    world.tick()
+    check = world.check("s")
+    assert check is not None
+    assert r"no carrier in \<lambda>" in str(check.description)
+    assert check.metadata["error"].value == "ValueError: no carrier in <lambda>"
 
 
 def evaluations(world: SensorWorld) -> int:

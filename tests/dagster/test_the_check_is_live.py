@@ -3,7 +3,8 @@
 import dagster as dg
 import pytest
 
-from dagster_ckpt.errors import CheckpointDeclinedError
+from dagster_ckpt.errors import CheckpointDeclinedError, InvalidPipelineError
+from dagster_ckpt.integration.dagster_names import unfit
 from tests.dagster.sensor_world import ELSEWHERE, SensorWorld, a_stream, a_world
 
 FAILURE, SUCCESS, CANCELED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED
@@ -52,7 +53,10 @@ def test_a_dead_stream_fails_at_once_and_passes_with_the_next_run_that_opens_it(
     failed = world.check("c", "is_live")
     assert failed is not None
     assert failed.severity is dg.AssetCheckSeverity.ERROR
-    assert "its lease was not renewed for 30 s; relaunch 1 of 5" in str(failed.description)
+    assert failed.description == (
+        "Not running, and it should: its lease was not renewed for 30 s; relaunch 1 of 5. It has no epoch yet. "
+        "The recovery sensor restarts it."
+    )
     again = world.move(world.launch(request), STARTING, STARTED)
     world.step(again, "c", "STEP_START")
     world.ticks(10)
@@ -69,6 +73,20 @@ def test_a_failed_run_is_dead_although_its_lease_has_not_lapsed_yet() -> None:
     world.fail(run, "c", CheckpointDeclinedError("a shard declined"))
     world.tick()
     assert states(world)[-1] == (False, "dead")
+
+
+def test_a_stream_that_cannot_work_as_written_is_dead_and_no_restart_is_promised() -> None:
+    world = a_world()
+    run = world.started("s")
+    world.open("s", run)
+    world.instance.add_run_tags(run.run_id, {"dagster_ckpt/unfit": unfit(run.run_id, "s")})
+    world.fail(run, "s", InvalidPipelineError("no such column"))
+    world.tick()
+    dead = world.check("s", "is_live")
+    assert dead is not None
+    assert dead.description == (
+        "Not running, and it should: its pipeline is invalid: fix it and start the stream again. It has no epoch yet."
+    )
 
 
 def test_an_ended_run_of_an_available_now_stream_passes_and_a_canceled_one_warns() -> None:

@@ -65,9 +65,11 @@ def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_u
         key,
         run,
         epoch,
-        f"{what} {how} in the epoch that follows epoch {epoch}, so the sensor no longer restarts the "
-        f"stream. Fix the cause, then materialize the asset by hand or deploy it with another code_version; or roll "
-        f"back to an earlier epoch (run config: from_epoch). The last error: {error}",
+        f"{what} {how} in the epoch that follows epoch {epoch}, so the sensor no longer restarts the stream. All "
+        f"before it is committed and can be read.\n\n"
+        f"**What to do**: fix the cause, then materialize the asset by hand or deploy it with another `code_version`; "
+        f"or roll back to an earlier epoch (run config `from_epoch`).\n\n"
+        f"**The last error**: {_as_markdown(error)}",
         {_FAILURES: gave_up.failures, _ERROR: error},
     )
 
@@ -83,7 +85,8 @@ def evaluation_unavailable(
         epoch,
         f"The store or Spark's master does not answer: {unavailable.failures} Dagster runs in a row failed "
         f"after epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor keeps restarting the stream, "
-        f"next after {unavailable.wait_ms / 1000:g} s. Check what the error names. The last error: {error}",
+        f"next after {unavailable.wait_ms / 1000:g} s.\n\n"
+        f"**What to do**: check what the error names.\n\n**The last error**: {_as_markdown(error)}",
         {_FAILURES: unavailable.failures, _ERROR: error},
     )
 
@@ -100,6 +103,14 @@ def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: P
         f"{pool.name} {pool.limit + 1}. limit={pool.limit}, held_by={list(pool.holders)}",
         {},
     )
+
+
+def _as_markdown(error: str) -> str:
+    """The error in a description, which Dagster shows as Markdown: a `<lambda>` would vanish as an unknown HTML tag.
+
+    Not as a block of code: a long line of it makes the page wider than the window.
+    """
+    return error.replace("<", r"\<")
 
 
 def _failed(

@@ -12,6 +12,7 @@ from enum import StrEnum
 import dagster as dg
 
 from dagster_ckpt.ids import EMPTY, Epoch, Term
+from dagster_ckpt.integration.recovery.crash_loop_check import CHECK as CRASH_LOOP
 from dagster_ckpt.integration.recovery.decision import LeaseView, RunState, RunView, StreamView, Verdict
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
@@ -76,7 +77,10 @@ def _on_its_way(run: RunView, lease: LeaseView, verdict: Verdict) -> LiveState |
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
-    """What the check says. `run_id` is the Dagster run it is about, `since_s` when that run began (Unix seconds)."""
+    """What the check says. `run_id` is the Dagster run it is about, `since_s` when that run began (Unix seconds).
+
+    `reason` is why it is dead, `what_follows` what the sensor does about it.
+    """
 
     state: LiveState
     term: Term
@@ -85,6 +89,7 @@ class LiveFacts:
     host: str = ""
     since_s: float | None = None
     reason: str = ""
+    what_follows: str = ""
 
     @property
     def passed(self) -> bool:
@@ -92,19 +97,18 @@ class LiveFacts:
 
     @property
     def description(self) -> str:
+        committed = f"Everything up to epoch {self.epoch} is committed." if self.epoch else "It has no epoch yet."
         match self.state:
             case LiveState.LIVE:
-                return (
-                    f"Live: the writer on {self.host} renews its lease. Its newest epoch was {self.epoch} at this time."
-                )
+                newest = f"Its newest epoch was {self.epoch} at this time." if self.epoch else "It had no epoch yet."
+                return f"Live: the writer on {self.host} renews its lease. {newest}"
             case LiveState.ENDED:
                 return f"Not running, as it should be: the last run has ended, with epoch {self.epoch}."
             case LiveState.CANCELED:
-                return f"Not running: its run was canceled after epoch {self.epoch}. Materialize starts it again."
+                return f"Not running: its run was canceled. {committed} Materialize starts it again."
             case LiveState.DEAD:
-                return (
-                    f"Not running, and it should: {self.reason}. Everything up to epoch {self.epoch} is committed. "
-                    "The recovery sensor starts it again, unless the check no_crash_loop fails: that says what to do."
+                return " ".join(
+                    filter(None, [f"Not running, and it should: {self.reason}.", committed, self.what_follows])
                 )
 
     @property
@@ -129,8 +133,10 @@ def facts_of_writer(state: LiveState, manifest: Manifest, holder: LeaseHolder, s
     )
 
 
-def facts_of_look(state: LiveState, status: StreamStatus, record: dg.RunRecord, verdict: Verdict) -> LiveFacts:
-    """What the sensor reports about a stream that was opened."""
+def facts_of_look(
+    state: LiveState, status: StreamStatus, record: dg.RunRecord, run: RunView | None, verdict: Verdict
+) -> LiveFacts:
+    """What the sensor reports about a stream that was opened. `record` and `run` are its newest Dagster run."""
     newest, lease = status.newest, status.lease
     term, epoch = (Term(0), EMPTY) if newest is None else (newest.term, newest.epoch)
     run_id, host, since_s = record.dagster_run.run_id, "", record.start_time
@@ -138,7 +144,15 @@ def facts_of_look(state: LiveState, status: StreamStatus, record: dg.RunRecord, 
         host = lease.holder.process.host
         if run_id != lease.holder.dagster_run_id:
             run_id, since_s = lease.holder.dagster_run_id, None
-    return LiveFacts(state, term, epoch, run_id, host, since_s, verdict.reason[:_REASON_LENGTH_MAX])
+    reason = verdict.reason[:_REASON_LENGTH_MAX]
+    return LiveFacts(state, term, epoch, run_id, host, since_s, reason, _what_follows(run, verdict))
+
+
+def _what_follows(run: RunView | None, verdict: Verdict) -> str:
+    """What the sensor does about a dead stream; nothing where the reason says it."""
+    if verdict.gave_up is not None:
+        return f"The sensor no longer restarts it: the check {CRASH_LOOP} says why and what to do."
+    return "" if run is not None and run.unfit else "The recovery sensor restarts it."
 
 
 def result(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckResult:

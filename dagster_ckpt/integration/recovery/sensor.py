@@ -302,7 +302,7 @@ def _report_liveness(tick: Tick, asset: StreamAsset, case: Case) -> None:
     """Report the check `is_live` where Dagster shows another state of the stream."""
     state = live_state(case.view, case.verdict)
     if state is not None and case.record is not None:
-        facts = facts_of_look(state, case.status, case.record, case.verdict)
+        facts = facts_of_look(state, case.status, case.record, case.view.run, case.verdict)
         unfinished = runs_on_their_way(asset, tick.unfinished)
         tick.live_reports.report(tick.context.instance, asset.key, facts, unfinished, tick.clock.now_ms())
 

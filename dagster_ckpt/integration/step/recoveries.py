@@ -15,6 +15,8 @@ _LOG = logging.getLogger(__name__)
 
 _DAY_S = 86_400
 _RUNS_MAX = 1_000
+_ID_LENGTH = 8
+"""Dagster's pages show as much of a run's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,21 @@ class Recoveries:
         mine = recovered(run, self.clock.now_ms() / 1000)
         if mine is None:
             return None
-        columns = [dg.TableColumn(name) for name in ("recovered_at", "dagster_run", "replaces", "reason")]
+        columns = [dg.TableColumn(name) for name in ("recovered_at", "reason", "dagster_run", "replaces")]
         rows = [
             dg.TableRecord(
-                {"recovered_at": at, "dagster_run": one.run_id, "replaces": one.replaces, "reason": one.reason}
+                {
+                    "recovered_at": f"{datetime.fromtimestamp(one.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC",
+                    "reason": one.reason,
+                    "dagster_run": one.run_id[:_ID_LENGTH],
+                    "replaces": one.replaces[:_ID_LENGTH],
+                }
             )
-            for one in self._last_day()
-            if (at := datetime.fromtimestamp(one.at_s, UTC).isoformat(timespec="seconds"))
+            for one in reversed(self._last_day())
         ]
         return dg.AssetObservation(
             key,
-            description=f"Recovered: this Dagster run replaces run {mine.replaces[:8]}. Why: {mine.reason}.",
+            description=f"Recovered: this Dagster run replaces run {mine.replaces[:_ID_LENGTH]}. Why: {mine.reason}.",
             metadata={
                 "replaces": dg.MetadataValue.dagster_run(mine.replaces),
                 "reason": mine.reason,

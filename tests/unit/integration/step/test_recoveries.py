@@ -47,9 +47,10 @@ def test_a_recovered_run_links_to_the_run_that_it_replaces_and_says_why() -> Non
     table = event.metadata["recoveries"]
     assert isinstance(table, dg.TableMetadataValue)
     assert [(row.data["dagster_run"], row.data["replaces"]) for row in table.records] == [
-        (second.run_id, first.run_id),
-        (third.run_id, second.run_id),
-    ]
+        (third.run_id[:8], second.run_id[:8]),
+        (second.run_id[:8], first.run_id[:8]),
+    ], "the newest first, with ids as Dagster's pages show them"
+    assert str(table.records[0].data["recovered_at"]).endswith(" UTC")
 
 
 def test_recoveries_are_counted_for_a_day_and_for_their_stream_alone() -> None:
