@@ -16,6 +16,7 @@ from dagster_ckpt.integration.component.streaming_component import RecoveryAttri
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.declared.streaming_function import of_asset
+from dagster_ckpt.integration.recovery.sensor_check import is_watched
 from tests.unit.integration.component.defs_folder import STORE, WARNINGS_OF_DAGSTER, loaded
 
 pytestmark = WARNINGS_OF_DAGSTER
@@ -53,6 +54,8 @@ def test_components_of_a_project_share_its_resources_and_each_has_a_job_and_a_se
             "shop__late_streaming_recovery",
         }
         assert {"delay_by_carrier_job", "shop__late_job"} <= {job.name for job in repository.get_all_jobs()}
+        for key in (dg.AssetKey("delay_by_carrier"), dg.AssetKey(["shop", "late"])):
+            assert is_watched(key, repository.sensor_defs)
         [late] = [key for key in repository.asset_graph.get_all_asset_keys() if key.path[-1] == "late"]
         assert repository.asset_graph.get(late).parent_keys == {dg.AssetKey("delay_by_carrier")}
         assert isinstance((defs.resources or {})["checkpoints"], CheckpointCoordinatorResource)
@@ -73,6 +76,15 @@ def test_several_streams_in_one_file_and_the_projects_resources(tmp_path: Path) 
     with loaded(tmp_path, {"streams/defs.yaml": f"{DELAYS}---\n{LATE}", "resources.py": resources}) as defs:
         keys = {key.to_user_string() for key in defs.get_repository_def().asset_graph.executable_asset_keys}
         assert keys == {"delay_by_carrier", "shop/late"}
+
+
+def test_post_processing_applies_to_a_stream(tmp_path: Path) -> None:
+    more = "\npost_processing:\n  assets:\n    - attributes: {owners: ['team:shop'], code_version: v2}\n"
+    with loaded(tmp_path, {"delays/defs.yaml": DELAYS + STORE + more}) as defs:
+        [spec] = defs.resolve_all_asset_specs()
+        assert (spec.owners, spec.code_version) == (["team:shop"], "v2")
+        asset = defs.get_assets_def("delay_by_carrier")
+        assert of_asset(asset) is not None
 
 
 def test_a_second_store_in_a_project_is_refused(tmp_path: Path) -> None:
