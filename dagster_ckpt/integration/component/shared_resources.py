@@ -5,6 +5,7 @@ Dagster merges definitions with a resource of one key only if it is one object.
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 import dagster as dg
@@ -17,8 +18,16 @@ from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorRes
 
 Resource = TypeVar("Resource")
 
-_SHARED: dict[str, Any] = {"tree": None}
-"""The component tree that this process loads, and the resources of its components by key."""
+
+@dataclass
+class _Project:
+    """The component tree that this process loads. Of each resource: the component that declared it, how, and itself."""
+
+    tree: object = None
+    resources: dict[str, tuple[str, Any, Any]] = field(default_factory=dict)
+
+
+_PROJECT = _Project()
 
 
 def _attributes(resource: type[BaseModel], **more: Any) -> type[BaseModel]:
@@ -67,12 +76,11 @@ def _spark(context: dg.ResolutionContext, given: Mapping[str, Any]) -> LazyPySpa
 def _shared(context: dg.ResolutionContext, key: str, make: type[Resource], given: Mapping[str, Any]) -> Resource:
     """The resource of this key and config. Raises `InvalidPipelineError` if another component has declared another."""
     loading = dg.ComponentLoadContext.from_resolution_context(context)
-    if _SHARED["tree"] is not loading.component_tree:
-        _SHARED.clear()
-        _SHARED["tree"] = loading.component_tree
+    if _PROJECT.tree is not loading.component_tree:
+        _PROJECT.tree, _PROJECT.resources = loading.component_tree, {}
     values = render_all(context, given)
     here = os.path.relpath(loading.path, loading.project_root)
-    there, others, resource = _SHARED.setdefault(key, (here, values, None))
+    there, others, resource = _PROJECT.resources.setdefault(key, (here, values, None))
     if others != values:
         raise InvalidPipelineError(
             f"the streams of a project share the resource {key!r}: give it equal attributes in each component, or "
@@ -81,7 +89,7 @@ def _shared(context: dg.ResolutionContext, key: str, make: type[Resource], given
         )
     if resource is None:
         resource = make(**values)
-        _SHARED[key] = (here, values, resource)
+        _PROJECT.resources[key] = (here, values, resource)
     shared: Resource = resource
     return shared
 

@@ -64,7 +64,7 @@ class Source(dg.Model, dg.Resolvable):
 
     def check(self) -> None:
         """Raise `InvalidPipelineError` for what Spark would refuse when the stream starts."""
-        if self.format in _FILES and not (self.path and self.schema_):
+        if self.format.lower() in _FILES and not (self.path and self.schema_):
             raise InvalidPipelineError(
                 "files need a path and a schema, such as path: /data/departures and schema: carrier string, dep_delay "
                 f"double. format={self.format}, path={self.path}, schema={self.schema_}"

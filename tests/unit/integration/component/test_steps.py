@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, session, tumbling
-from dagster_ckpt.integration.component.aggregates import aggregation_of
+from dagster_ckpt.integration.component.aggregates import AggregateAttributes, aggregation_of
 from dagster_ckpt.integration.component.steps import Step, apply_steps, check_steps
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.operators.agg import Aggregation, Function
@@ -165,6 +165,7 @@ def test_every_aggregate_has_its_function(function: Function) -> None:
     made = aggregation_of("made", {str(function): "amount", **options})
     assert made == getattr(agg, function)("amount", **options)
     assert isinstance(made, Aggregation)
+    assert function in AggregateAttributes.model_fields
 
 
 @pytest.mark.parametrize(
