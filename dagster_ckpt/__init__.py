@@ -7,6 +7,8 @@ Layers: each imports only from those below it
     testing/      tools for the tests of users
     cli/          the command `dagster-ckpt`
     integration/  Dagster: the asset decorator, resources, the recovery sensor, the IO manager
+    destinations/ where a stream can be delivered to: PostgreSQL
+    delivery/     a stream's table or changes, exactly once into a destination
     runtime/      Spark: the driver's epochs, the executors' tasks, sources
     history/      the past of a stream: read, verified, rolled back, forked, resharded
     tables/       the rows of a stream's table and its changes
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     )
     from dagster_ckpt.integration.declared.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
+    from dagster_ckpt.integration.deliver import deliver as deliver
     from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
     from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
@@ -97,6 +100,7 @@ _HOMES = {
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "deliver": "dagster_ckpt.integration.deliver",
     "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",

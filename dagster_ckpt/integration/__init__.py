@@ -3,6 +3,7 @@
 Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `recovery/decision`.
 
     asset             `@streaming_asset`
+    deliver           `deliver`: a stream exactly once into another system
     asset_options     what it takes, and what it refuses
     streaming_assets  the asset's definition, with defaults for its resources
     definitions       everything a code location needs, in one call

@@ -13,11 +13,12 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows import append, deduplicate, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
 
 _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
     append.NAME: append.AppendOnly.from_pipeline,
+    DELIVERY: append.AppendOnly.from_pipeline,
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
     mirror.NAME: mirror.Mirror.from_pipeline,

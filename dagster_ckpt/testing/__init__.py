@@ -2,8 +2,9 @@
 
 The kit needs neither Spark nor Dagster, and importing it loads neither.
 
-    batches      runs an asset on batches of rows, with Spark
-    process_kit  runs a process function on Arrow tables, without Spark
+    batches            runs an asset on batches of rows, with Spark
+    process_kit        runs a process function on Arrow tables, without Spark
+    destination_suite  what a destination of deliveries must do, as tests
 """
 
 from importlib import import_module

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_ckpt.delivery.destination import DeliveryMode, Destination
 from dagster_ckpt.integration.declared.parameters import Parameters
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 
@@ -18,12 +19,25 @@ _ATTRIBUTE = "dagster_ckpt_streaming_function"
 
 
 @dataclass(frozen=True)
+class DeliveryOptions:
+    """Where a delivery writes, what, and how many epochs of the stream one transaction may take."""
+
+    destination: Destination
+    mode: DeliveryMode
+    epochs_max: int
+
+
+@dataclass(frozen=True)
 class StreamingFunction:
-    """The user's function, its parameters and options. Not the stream's name: Dagster may still prefix the key."""
+    """The user's function, its parameters and options. Not the stream's name: Dagster may still prefix the key.
+
+    A `delivery` has no function of the user's: `function` is the call that declared it.
+    """
 
     function: Function
     parameters: Parameters
     options: StreamOptions
+    delivery: DeliveryOptions | None = None
 
 
 def attach(compute: Callable[..., object], streaming: StreamingFunction) -> None:

@@ -83,11 +83,14 @@ def _read(error: Any) -> RunError | None:
     if kind in _NOT_THE_STREAMS:
         return None
     message = str(error.message).strip()
-    unavailable = kind == "StoreUnavailableError" or _MASTER_IS_UNAVAILABLE.search(message) is not None
+    unavailable = kind in _NOT_THERE or _MASTER_IS_UNAVAILABLE.search(message) is not None
     return RunError(kind, message.partition(f"{kind}: ")[2] or message, unavailable)
 
 
 _LOG = logging.getLogger(__name__)
+
+_NOT_THERE = ("StoreUnavailableError", "DestinationUnavailableError")
+"""What did not answer is not the stream's fault."""
 
 WILL_RETRY_TAG = "dagster/will_retry"
 """Set by Dagster on a failed run that its run retries will retry."""

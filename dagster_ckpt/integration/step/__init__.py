@@ -3,6 +3,7 @@
 Reading order
 
     step            one stream opened, run and closed
+    workload        what it runs: a stream, or a delivery
     selection       which streams a Dagster run works on
     already_live    a run beside a live one of the same stream
     run_mutex       streams of one run work one after another

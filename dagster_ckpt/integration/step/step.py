@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import dagster as dg
@@ -58,6 +59,7 @@ from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result, refresh_ms_of
 from dagster_ckpt.integration.step.table_metadata import TableMetadata
+from dagster_ckpt.integration.step.workload import Workload, delivery_work
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
@@ -166,7 +168,15 @@ def _run_in_turn(
     try:
         choice = read_choice(op_config(context.run.run_config, op_name))
         mode = mode_of_run(choice.mode, streaming.options.mode, streams)
-        step = StreamStep(context, streaming, resources["checkpoints"], resources["state"], choice, mode, SystemClock())
+        step = StreamStep(
+            context,
+            streaming,
+            resources["checkpoints"],
+            resources.get("state", LsmStateBackendResource()),
+            choice,
+            mode,
+            SystemClock(),
+        )
         end_with_dagster_dev(step.clock)
         if not works_in_a_child(context):
             return _run(step, config, resources)
@@ -199,7 +209,7 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
                 opened.set()
                 end_beat()
 
-            return _work(step, _stream(step, config, resources), inputs, on_open)
+            return _work(step, _workload(step, config, resources), inputs, on_open)
     except FencedError:
         # Another run may have opened the stream while Spark started here.
         live = None if opened.is_set() else _live_run(step)
@@ -230,6 +240,16 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
     step.context.log.info(text, live, step.stream_name)
     uri = uri_of(step.coordinator.url, step.key)
     return result_beside(step.context.instance, step.key, step.stream_name, live, uri)
+
+
+def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Workload:
+    """What the step runs: the user's stream, or a delivery."""
+    delivery = step.streaming.delivery
+    if delivery is not None:
+        return delivery_work(step, delivery, _job_options(step), _opening(step))
+    stream = _stream(step, config, resources)
+    uri = uri_of(step.coordinator.url, step.key)
+    return Workload(partial(run_stream, _job(step, stream)), _upstream_keys(step, stream), uri)
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
@@ -268,11 +288,13 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
     return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
-def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[[], None]) -> dg.MaterializeResult[Any]:
+def _work(
+    step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
+) -> dg.MaterializeResult[Any]:
     context = step.context
     # `log_event` accepts check evaluations too, although its annotation does not.
     log_event = cast(Callable[[Event], None], context.log_event)
-    table = TableMetadata(uri_of(step.coordinator.url, step.key), _upstream_keys(step, stream), inputs)
+    table = TableMetadata(workload.uri, workload.upstream_keys, inputs)
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,
@@ -313,7 +335,7 @@ def _work(step: StreamStep, stream: Stream, inputs: Metadata, on_open: Callable[
         on_lag=events.measured,
     )
     try:
-        result = run_stream(_job(step, stream), hooks, step.clock)
+        result = workload.run(hooks, step.clock)
     except FencedError:
         raise  # the new writer reports to Dagster from here on
     except BaseException as error:
@@ -366,10 +388,22 @@ def _tags_at_work(step: StreamStep) -> dict[str, str]:
 
 
 def _job(step: StreamStep, stream: Stream) -> StreamJob:
+    return StreamJob(
+        asset=step.stream_name,
+        stream=stream,
+        address=step.coordinator.address,
+        folder=folder_of(step.key.path),
+        opening=_opening(step),
+        options=_job_options(step),
+        moved=step.streaming.options.moved,
+    )
+
+
+def _job_options(step: StreamStep) -> JobOptions:
     options, coordinator = step.streaming.options, step.coordinator
     interval_ms = options.checkpoint_interval_ms
     cache_bytes = step.state.cache_limit_bytes
-    job_options = JobOptions(
+    return JobOptions(
         mode=step.mode,
         run_for_ms=(step.choice.run_for_ms or options.run_for_ms) if step.mode is Mode.CONTINUOUS else None,
         checkpoint_interval_ms=coordinator.checkpoint_interval_ms if interval_ms is None else interval_ms,
@@ -385,16 +419,6 @@ def _job(step: StreamStep, stream: Stream) -> StreamJob:
             cache=CacheOptions(step.state.cache_dir, cache_bytes) if cache_bytes else None,
             timeout_ms=coordinator.timeout_ms,
         ),
-    )
-    opening = _opening(step)
-    return StreamJob(
-        asset=step.stream_name,
-        stream=stream,
-        address=coordinator.address,
-        folder=folder_of(step.key.path),
-        opening=opening,
-        options=job_options,
-        moved=step.streaming.options.moved,
     )
 
 

@@ -218,6 +218,10 @@ class InputSpec:
     schema: pa.Schema
 
 
+DELIVERY = "delivery"
+"""The operator in the manifests of a delivery."""
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """The fingerprint of operator and state: what must stay the same for the state to be readable.
@@ -234,6 +238,11 @@ class Pipeline:
     tables: tuple[StateTableSpec, ...]
     output: pa.Schema
     appends: bool = False
+
+    @property
+    def delivers(self) -> bool:
+        """Whether it is a delivery: its rows are in a destination, and its manifests say how far that has come."""
+        return self.operator == DELIVERY
 
     @property
     def shuffles(self) -> bool:
@@ -394,8 +403,13 @@ class Manifest:
 
     @property
     def table_rows(self) -> int | None:
-        """The rows of the stream's table. None: older releases did not count them beside those of other tables."""
+        """The rows of the stream's table. None: older releases did not count them beside those of other tables.
+
+        None for a delivery too, whose rows are in its destination.
+        """
         counts = self.statistics
+        if self.pipeline.delivers:
+            return None
         if self.pipeline.appends:
             return counts.total_rows_out
         alone = len(self.pipeline.tables) == 1 or counts.total_epochs == 0

@@ -303,10 +303,13 @@ def sources_read_on(parent: Manifest, child: Manifest) -> bool:
 
 
 def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
-    """No upstream is read backwards, replaced or lost."""
+    """No upstream is read backwards, replaced or lost. The destination of a delivery may have gone back."""
     after = {entry.stream: entry for entry in child.consumed}
+    back = child.pipeline.delivers
     return all(
-        entry.stream in after and after[entry.stream].uuid == entry.uuid and after[entry.stream].epoch >= entry.epoch
+        entry.stream in after
+        and after[entry.stream].uuid == entry.uuid
+        and (back or after[entry.stream].epoch >= entry.epoch)
         for entry in parent.consumed
     )
 

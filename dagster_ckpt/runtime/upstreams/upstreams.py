@@ -81,6 +81,11 @@ class Upstreams:
 
         Raises `IncompatibleStateError`, with the commands that help, where nothing can follow.
         """
+        self.hold(manifest)
+        self.check(manifest)
+
+    def hold(self, manifest: Manifest) -> None:
+        """Make sure that what follows `manifest` is kept, if it still exists: subscribe, and pin a first snapshot."""
         self._snapshots = []
         for upstream in self._upstreams:
             at = _position(manifest, upstream.name)
@@ -97,7 +102,6 @@ class Upstreams:
                 pinned = _pinned_terms(upstream, manifest)
             if pinned:
                 self._release(upstream, pinned, manifest)
-        self.check(manifest)
 
     def check(self, manifest: Manifest) -> None:
         """Raise `IncompatibleStateError`, with the commands that help, where nothing can follow `manifest`."""

@@ -1,0 +1,353 @@
+"""A delivery's run: open it, take the destination's fence, then one transaction after another until there is an end.
+
+A delivery is a stream of its own kind: it has a chain of manifests with terms and a lease, so that it is recovered,
+drained and fenced as a stream is. Its manifests hold no rows. They name how far it has come, which keeps the change log
+of the stream for it, but the truth is in the destination: see `judgement`.
+
+    a kill before the destination's commit      the next run reads the same rows again
+    between that and the manifest               the next run finds the newer position, and records it first
+    a lost reply                                the destination is opened again, and its position read
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.delivery.delivery_rows import DeliveryRows, Step, delivered_table
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DeliveryMode,
+    Destination,
+    DestinationUnavailableError,
+    Session,
+    Transaction,
+)
+from dagster_ckpt.delivery.judgement import Found, Move, judge
+from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
+from dagster_ckpt.ids import EMPTY, Epoch, Shard
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, Trouble, UpstreamPosition, decode
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
+from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
+from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
+from dagster_ckpt.runtime.lag.upstream_lag import UpstreamWatch
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store, stream_folder
+from dagster_ckpt.storage.writer.drain_requests import DrainWatch
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_TICK_MS = 200
+
+
+@dataclass(frozen=True)
+class DeliveryJob:
+    """What is run. `asset` is the delivery's display name, `folder` its folder in the store; `stream` is delivered.
+
+    `opening` makes the writer's opening from the pipeline. A transaction has at most `epochs_max` epochs; of `options`
+    the time between two transactions is the checkpoint interval.
+    """
+
+    asset: str
+    stream: str
+    destination: Destination
+    mode: DeliveryMode
+    address: StoreAddress
+    folder: str
+    opening: Callable[[Pipeline], Opening]
+    options: JobOptions
+    epochs_max: int = 100
+
+
+def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
+    """Deliver until everything there is was delivered, the time is up or `stop_reason` returns one. Blocks.
+
+    In mode `AVAILABLE_NOW` that is what the stream has committed when the run begins. Raises what ended it otherwise:
+    `IncompatibleStateError` where the destination's position cannot be followed, `DestinationUnavailableError` where
+    the destination does not answer for longer than is tolerated, and what `run_stream` raises.
+    """
+    root = job.address.open()
+    store = folder_store(root, job.folder)
+    upstream = ManifestChain(stream_folder(root, job.stream), clock)
+    log = UpstreamLog(upstream, job.stream)
+    table = delivered_table(job.stream, log.newest().pipeline, job.mode)
+    job.destination.check(table)
+    pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
+    writer = open_stream(store, job.opening(_pipeline(job, table)), clock, pulse)
+    rows = DeliveryRows(root, upstream, log, table, job.epochs_max)
+    return _Run(job, hooks, clock, pulse, rows, writer).to_end()
+
+
+class _Run:
+    """One run: one term after another, and in each of them one session of the destination after another."""
+
+    def __init__(
+        self,
+        job: DeliveryJob,
+        hooks: JobHooks,
+        clock: Clock,
+        pulse: Pulse,
+        rows: DeliveryRows,
+        writer: StreamWriter,
+    ) -> None:
+        self._job = job
+        self._hooks = hooks
+        self._clock = clock
+        self._pulse = pulse
+        self._rows = rows
+        self._writer = writer
+        self._failures = 0
+        self._watch = UpstreamWatch(rows.root, job.stream, clock)
+        self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
+        run_for_ms = job.options.run_for_ms
+        self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
+        self._until: Epoch | None = None
+
+    def to_end(self) -> JobResult:
+        writer, options = self._writer, self._job.options
+        collector = Collector(self._own, self._rows.root, options.grace_ms, options.max_lag)
+        collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
+        gauge = LagGauge(self._job.asset, self._lag, self._hooks.on_lag, options.lag_interval_ms)
+        try:
+            self._hooks.on_open(writer.manifest)
+            if options.mode is Mode.AVAILABLE_NOW:
+                self._until = self._rows.log.newest().epoch
+            interval_ms = options.checkpoint_interval_ms
+            self._drain = DrainWatch(writer.store, self._clock, writer.heartbeat.lease.holder, writer.term, interval_ms)
+            collecting.begin()
+            gauge.begin()
+            result = self._try()
+            while result is None:
+                result = self._pause() or self._try()
+            gauge.measure()
+            self._writer.check_term()
+            self._writer.close(result.reason or result.ending)
+        except Exception:
+            self._writer.heartbeat.stop()
+            raise
+        except BaseException as interrupt:
+            self._writer.close(f"interrupted by {type(interrupt).__name__}")
+            raise
+        finally:
+            gauge.end()
+            collecting.end()
+        return result
+
+    def _lag(self) -> Lag:
+        return Lag(self._clock.now_ms(), self._watch.lag(self._position().current))
+
+    @property
+    def _own(self) -> ManifestChain:
+        return ManifestChain(self._writer.store, self._clock)
+
+    def _try(self) -> JobResult | None:
+        """Deliver in one session; None where it failed and may be tried again."""
+        try:
+            if self._failures:
+                self._writer = self._writer.reopen()
+            with self._job.destination.open(self._name, self._rows.table) as session:
+                return self._deliver(session)
+        except StoreUnavailableError as error:
+            self._failures += 1
+            tolerated = self._job.options.tolerable_failures
+            if self._failures > tolerated:
+                raise
+            text = "a transaction failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
+            _log.warning(text, self._job.asset, self._failures, tolerated, error)
+            return None
+
+    @property
+    def _name(self) -> str:
+        """The delivery's name in the destination: a delivery that is made again is another one."""
+        return f"{self._job.asset}@{self._writer.manifest.uuid}"
+
+    def _deliver(self, session: Session) -> JobResult:
+        at = self._begun(session)
+        began_ms = self._clock.monotonic_ms()
+        while True:
+            end = self._reason_to_end()
+            if end is not None:
+                return JobResult(end[0], self._writer.manifest, end[1])
+            step = self._next(at)
+            if step is not None:
+                at = self._apply(session, at, step)
+                self._failures = 0
+            elif self._job.options.mode is Mode.AVAILABLE_NOW:
+                return JobResult(Ending.INPUT_DONE, self._writer.manifest)
+            began_ms = self._wait(began_ms)
+
+    def _next(self, at: UpstreamPosition) -> Step | None:
+        try:
+            return self._rows.following(at, Reader.of(self._writer.manifest), self._until)
+        except NothingFollowsError as error:
+            # What is wrong is judged where a session begins.
+            raise DestinationUnavailableError(
+                f"the stream cannot be followed from the delivered position any more: it is judged again. "
+                f"asset={self._job.asset}, stream={self._job.stream}, reason={error}"
+            ) from None
+
+    def _begun(self, session: Session) -> UpstreamPosition:
+        """Where to go on from the destination's position, recorded in this delivery's manifest and kept for it."""
+        newest, known = self._rows.log.newest(), self._delivered()
+        there = None if session.position is None else self._decoded(session.position)
+        of_this_stream = there is not None and there.uuid == newest.uuid
+        if there is not None and of_this_stream and there.encode() != self._position().current:
+            self._commit(there, rows=0, milliseconds=0)
+        if there is None or of_this_stream:
+            self._upstreams().hold(self._writer.manifest)
+        trouble = None if there is None else self._trouble(there)
+        judgement = judge(self._job.mode, there, known, trouble)
+        if judgement.found is not None:
+            _log.warning("%s. asset=%s, position=%s", judgement.found, self._job.asset, session.position)
+        match judgement.move:
+            case Move.STOP:
+                assert judgement.found is not None, "a delivery stops for a reason"
+                raise self._stopped(judgement.found, there)
+            case Move.REPLACE:
+                assert there is not None, "only what was delivered is replaced"
+                return self._apply(session, there, self._rows.whole(), replaces=True)
+            case _:
+                return UpstreamPosition(newest.uuid) if there is None else there
+
+    def _apply(self, session: Session, at: UpstreamPosition, step: Step, *, replaces: bool = False) -> UpstreamPosition:
+        """One transaction, then the manifest that records it."""
+        began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
+        after = None if at.epoch == EMPTY and not at.parts else at.encode()
+        self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
+        session.apply(Transaction(after, step.until.encode(), counted, replaces))
+        milliseconds = self._clock.monotonic_ms() - began_ms
+        commit_ms = self._commit(step.until, counted.count, milliseconds)
+        self._pulse.sign()
+        epoch = CommittedEpoch(self._writer.manifest, commit_ms, milliseconds + commit_ms, {"epochs": step.epochs})
+        self._hooks.on_commit(epoch)
+        self._upstreams().committed(self._writer.manifest)
+        return step.until
+
+    def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int) -> int:
+        """Record how far the destination is; returns how long that took, in milliseconds."""
+        began_ms, before = self._clock.monotonic_ms(), self._position()
+        moved = replace(before, previous=before.current, current=position.encode())
+        ack = ShardAck(Shard(0), rows_in=rows, rows_out=rows, milliseconds=milliseconds)
+        interval_ms = None if self._job.options.mode is Mode.AVAILABLE_NOW else self._job.options.checkpoint_interval_ms
+        batch_id = (self._writer.manifest.batch_id or 0) + 1
+        self._writer.commit(EpochEdit((ack,), (moved,), batch_id, milliseconds, (None,), interval_ms=interval_ms))
+        return self._clock.monotonic_ms() - began_ms
+
+    def _position(self) -> SourcePosition:
+        found = self._writer.manifest.sources
+        return found[0] if found else SourcePosition(_identity(self._job.stream))
+
+    def _delivered(self) -> Epoch:
+        """The newest epoch that this delivery has recorded as delivered."""
+        current = self._position().current
+        return EMPTY if current is None else decode(current).epoch
+
+    def _decoded(self, text: str) -> UpstreamPosition:
+        try:
+            return decode(text)
+        except ValueError as error:
+            raise IncompatibleStateError(
+                f"the destination's position is not one that a delivery has written: restore it. "
+                f"asset={self._job.asset}, position={text!r}"
+            ) from error
+
+    def _trouble(self, there: UpstreamPosition) -> Trouble | None:
+        try:
+            self._rows.log.check(there)
+            snapshot_at(self._rows.chain, there, Reader.of(self._writer.manifest))
+        except NothingFollowsError as error:
+            return error.trouble
+        return None
+
+    def _stopped(self, found: Found, there: UpstreamPosition | None) -> IncompatibleStateError:
+        return IncompatibleStateError(
+            f"{found}: nothing was written. Restore the destination, or empty its table, remove the folder of this "
+            f"delivery from the store, and materialize it: it then begins with the whole table. "
+            f"asset={self._job.asset}, stream={self._job.stream}, destination={self._job.destination.address}, "
+            f"position={None if there is None else there.encode()}"
+        )
+
+    def _upstreams(self) -> Upstreams:
+        source = Source(_identity(self._job.stream), 0, (0,), reads_files=False)
+        return Upstreams(self._job.asset, [source], self._rows.root, self._own)
+
+    def _wait(self, began_ms: int) -> int:
+        """Wait for the next transaction's time; returns when that began."""
+        options = self._job.options
+        interval_ms = 0 if options.mode is Mode.AVAILABLE_NOW else options.checkpoint_interval_ms
+        while self._clock.monotonic_ms() - began_ms < interval_ms and self._reason_to_end() is None:
+            self._takeover_watch.look(self._writer)
+            self._pulse.sign()
+            self._hooks.on_idle()
+            self._clock.sleep_ms(min(_TICK_MS, max(1, began_ms + interval_ms - self._clock.monotonic_ms())))
+        return self._clock.monotonic_ms()
+
+    def _reason_to_end(self) -> tuple[Ending, str | None] | None:
+        reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
+        if reason is not None:
+            return Ending.STOPPED, reason
+        if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
+            return Ending.RUN_FOR, None
+        return None
+
+    def _pause(self) -> JobResult | None:
+        """Wait before the next try; returns the result where there is a reason to end instead."""
+        chance = int(self._clock.unique()[:4], 16) / 0xFFFF
+        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(self._failures, chance)
+        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self._pulse.sign()
+            end = self._reason_to_end()
+            if end is not None:
+                return JobResult(end[0], self._writer.manifest, end[1])
+            self._hooks.on_idle()
+            self._clock.sleep_ms(min(left_ms, _TICK_MS))
+        return None
+
+
+class _Counted(Iterator[pa.RecordBatch]):
+    """Counts the rows that pass, and gives a sign of life with each batch."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], pulse: Pulse) -> None:
+        self._rows = rows
+        self._pulse = pulse
+        self.count = 0
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._rows)
+        self._pulse.sign()
+        self.count += batch.num_rows
+        return batch
+
+
+def _identity(stream: str) -> SourceIdentity:
+    return SourceIdentity(FORMAT, stream)
+
+
+def _pipeline(job: DeliveryJob, table: DeliveredTable) -> Pipeline:
+    parameters: dict[str, object] = {
+        "kind": job.destination.kind,
+        "address": job.destination.address,
+        "mode": str(job.mode),
+    }
+    source = InputSpec((_identity(job.stream),), table.columns)
+    return Pipeline(DELIVERY, parameters, (source,), keys=(), tables=(), output=table.columns, appends=True)

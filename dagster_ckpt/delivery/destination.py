@@ -1,0 +1,123 @@
+"""What a destination is: a system with transactions that keeps a delivery's position beside the rows.
+
+A delivery's position is a text. It is written in the same transaction as the rows that it stands for, so the two never
+differ, whatever is killed. It is never inferred: after any error the delivery opens the destination again and reads it.
+
+    open            takes the fence, then reads the position: no session opened before can commit any more
+    apply           one transaction: the position is still `after`, the rows, the position `until`; all or nothing
+
+A crash before the commit of `apply` leaves `after`, one behind it `until`. A commit whose reply is lost leaves either.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.errors import FencedError, StoreUnavailableError
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE
+
+
+class DestinationUnavailableError(StoreUnavailableError):
+    """The destination did not do it, or it is unknown whether it did. The delivery opens it again and goes on."""
+
+
+class PositionMovedError(FencedError):
+    """The destination's position is not the one that this transaction builds on: another delivery writes there."""
+
+
+class DeliveryMode(StrEnum):
+    """What is delivered."""
+
+    APPEND = "append"
+    """Every change of every epoch as a row with `_epoch` and `_change_type`; of a table that only grows, its rows."""
+    UPSERT = "upsert"
+    """The table: one row for each key, inserted, updated and deleted."""
+
+
+@dataclass(frozen=True)
+class DeliveredTable:
+    """What is delivered: the rows of `stream` with `columns`.
+
+    `key` identifies a row of the destination's table in mode `UPSERT`; it is empty where rows are only added. In mode
+    `APPEND` of a table that changes, `columns` end in `_epoch` and `_change_type`.
+    """
+
+    stream: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+    mode: DeliveryMode
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What one transaction of the destination does.
+
+    `after` is the position that it builds on, None for the first one of a delivery; `until` the one that it writes.
+
+    `rows` are read once. In mode `APPEND` each of them is added. In mode `UPSERT` they have `_change_type` as their
+    last column, and at most one change of each key: see `upserted` and `deleted_keys`. If `replaces`, the rows are the
+    whole table, and every other row is removed.
+    """
+
+    after: str | None
+    until: str
+    rows: Iterator[pa.RecordBatch]
+    replaces: bool = False
+
+
+class Session(AbstractContextManager["Session"], Protocol):
+    """One delivery's hold of a destination. Used by one thread at a time."""
+
+    @property
+    def position(self) -> str | None:
+        """The position as it was when the session was opened, after the fence; None where there is none."""
+
+    def apply(self, transaction: Transaction) -> None:
+        """Commit a transaction. Raises `PositionMovedError` if the destination's position is not its `after`.
+
+        Raises `DestinationUnavailableError` if it is unknown whether the transaction was committed, or if it was not
+        and may be tried again. After any error the session is not used again.
+        """
+
+
+class Destination(Protocol):
+    """Where a delivery writes. It is made in a code location, without a connection, and may be pickled."""
+
+    @property
+    def kind(self) -> str:
+        """What Dagster shows as its kind: `postgres`."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without user, password and parameters."""
+
+    def check(self, table: DeliveredTable) -> None:
+        """Raise `InvalidPipelineError` for a table or a mode that it cannot hold without loss. Needs no connection."""
+
+    def open(self, delivery: str, table: DeliveredTable) -> Session:
+        """Begin: make the tables that are missing, take the fence, then read the position.
+
+        `delivery` is the unique name of the delivery: its position is kept under that name. A delivery without a
+        position needs an empty table, and anything else raises `InvalidPipelineError`: rows that it has not written
+        are never touched. Raises `DestinationUnavailableError`.
+        """
+
+
+def upserted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch that are to be inserted or to replace the row of their key, without `_change_type`."""
+    kinds = pa.array([INSERT, UPDATE_POSTIMAGE])
+    return _without_kind(batch.filter(pc.is_in(batch.column(CHANGE_TYPE), value_set=kinds)))
+
+
+def deleted_keys(batch: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
+    """The keys of the rows that are to be deleted."""
+    return batch.filter(pc.equal(batch.column(CHANGE_TYPE), DELETE)).select(list(key))
+
+
+def _without_kind(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select([name for name in batch.schema.names if name != CHANGE_TYPE])

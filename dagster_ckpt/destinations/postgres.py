@@ -1,0 +1,290 @@
+"""PostgreSQL: one SQL transaction holds the rows and the position.
+
+The position is a row of `dagster_ckpt_positions` in the same schema:
+
+    delivery    the unique name of the delivery
+    fence       one more each time that the delivery is opened; a transaction names the one that it opened with
+    position    how far the delivery has come
+
+The update of that row comes first in each transaction, so it is the lock: of two transactions at once the second waits,
+and then finds that the position has moved. A session that was opened earlier has an older fence and updates no row.
+
+Rows come by COPY (ADBC) into a temporary table; one statement each takes them from there into the table.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DestinationUnavailableError,
+    PositionMovedError,
+    Transaction,
+)
+from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
+
+if TYPE_CHECKING:
+    from adbc_driver_postgresql.dbapi import Connection
+
+POSITIONS = "dagster_ckpt_positions"
+
+_NULLS_ARE_EQUAL_SINCE = 150_000
+"""The first server whose unique index may hold a null once: what an update of a row with a null key needs."""
+
+_TEMPORARY = "dagster_ckpt_rows"
+_NAME = re.compile(r"[^\x00.]+")
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A table of a PostgreSQL database.
+
+        deliver(delay_by_carrier, to=Postgres(dg.EnvVar("SHOP_URL"), table="delays"), mode="upsert")
+
+    `url` is that of libpq: `postgresql://user:password@host:5432/shop`. `table` is made if it is missing, with a unique
+    index on the key. `lock_timeout_s` is how long a transaction waits for a lock; a session that is idle within a
+    transaction for longer is ended by the server, so that a stopped process holds no lock for ever.
+    """
+
+    url: str = field(repr=False)
+    table: str
+    schema: str = "public"
+    lock_timeout_s: int = 60
+
+    def __post_init__(self) -> None:
+        for name in (self.table, self.schema):
+            if not _NAME.fullmatch(name):
+                raise InvalidPipelineError(
+                    f"table and schema are plain names: give a schema by schema=. table={self.table!r}, "
+                    f"schema={self.schema!r}"
+                )
+
+    @property
+    def kind(self) -> str:
+        return "postgres"
+
+    @property
+    def address(self) -> str:
+        return f"{shown(resolved(self.url))}/{self.schema}.{self.table}"
+
+    def check(self, table: DeliveredTable) -> None:
+        for column in table.columns:
+            _type_of(column.name, column.type)
+
+    def open(self, delivery: str, table: DeliveredTable) -> "PostgresSession":
+        return PostgresSession(self, delivery, table)
+
+
+class PostgresSession:
+    """A connection that holds the newest fence of its delivery."""
+
+    def __init__(self, to: Postgres, delivery: str, table: DeliveredTable) -> None:
+        self._to, self._delivery, self._table = to, delivery, table
+        self._into = f"{_quoted(to.schema)}.{_quoted(to.table)}"
+        self._positions = f"{_quoted(to.schema)}.{POSITIONS}"
+        self._connection = _connected(to)
+        try:
+            with self._transaction():
+                self._make_tables()
+            with self._transaction():
+                self._fence, self.position = self._take_fence()
+                if self.position is None and self._one(f"SELECT EXISTS (SELECT FROM {self._into})"):
+                    raise InvalidPipelineError(
+                        "a delivery begins with an empty table, and this one has rows that it has not written: empty "
+                        f"it, or name another. table={to.schema}.{to.table}, delivery={delivery}"
+                    )
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> "PostgresSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(Exception):  # it may be broken, and the server ends what it left
+            self._connection.close()
+
+    def apply(self, transaction: Transaction) -> None:
+        """See `Session.apply`."""
+        with self._transaction():
+            moved = self._rows(
+                f"UPDATE {self._positions} SET position = $1 WHERE delivery = $2 AND fence = $3 "
+                "AND position IS NOT DISTINCT FROM $4 RETURNING fence",
+                [transaction.until, self._delivery, self._fence, transaction.after],
+            )
+            if not moved:
+                raise PositionMovedError(
+                    "another delivery has taken over, or has moved the position: this one has written nothing. "
+                    f"delivery={self._delivery}, table={self._to.schema}.{self._to.table}, after={transaction.after}"
+                )
+            if self._table.key:
+                self._upsert(transaction)
+            else:
+                self._ingest(transaction.rows, self._table.columns, self._to.table, self._to.schema)
+
+    def _upsert(self, transaction: Transaction) -> None:
+        columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
+        self._make(f"TEMPORARY TABLE {_TEMPORARY}", columns, "ON COMMIT DROP")
+        self._ingest(transaction.rows, columns, _TEMPORARY, None)
+        same = " AND ".join(f"t.{_quoted(key)} IS NOT DISTINCT FROM r.{_quoted(key)}" for key in self._table.key)
+        # `=` is what an index serves, and null keys are few: each gets the comparison that it needs.
+        equal = " AND ".join(f"t.{_quoted(key)} = r.{_quoted(key)}" for key in self._table.key)
+        some_null = " OR ".join(f"r.{_quoted(key)} IS NULL" for key in self._table.key)
+        gone = f"r.{CHANGE_TYPE} = '{DELETE}'"
+        if transaction.replaces:
+            self._run(f"DELETE FROM {self._into}")
+        else:
+            self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND {equal}")
+            self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND ({some_null}) AND {same}")
+        names = ", ".join(map(_quoted, self._table.columns.names))
+        others = [name for name in self._table.columns.names if name not in self._table.key]
+        update = ", ".join(f"{_quoted(name)} = EXCLUDED.{_quoted(name)}" for name in others)
+        conflict = f"({', '.join(map(_quoted, self._table.key))})"
+        self._run(
+            f"INSERT INTO {self._into} ({names}) SELECT {names} FROM {_TEMPORARY} r "
+            f"WHERE r.{CHANGE_TYPE} NOT IN ('{DELETE}', '{UPDATE_PREIMAGE}') "
+            f"ON CONFLICT {conflict} DO {f'UPDATE SET {update}' if others else 'NOTHING'}"
+        )
+
+    def _make_tables(self) -> None:
+        # IF NOT EXISTS does not help two that create at once: one of them fails on the catalogue's own unique index.
+        self._run("SELECT pg_advisory_xact_lock(hashtext($1))", [self._positions])
+        if not self._one("SELECT to_regclass($1) IS NOT NULL", [self._positions]):
+            self._run(
+                f"CREATE TABLE IF NOT EXISTS {self._positions} "
+                "(delivery text PRIMARY KEY, fence bigint NOT NULL, position text)"
+            )
+        if self._one("SELECT to_regclass($1) IS NOT NULL", [self._into]):
+            return
+        self._make(f"TABLE {self._into}", self._table.columns)
+        if self._table.key:
+            keys = ", ".join(map(_quoted, self._table.key))
+            nullable = any(self._table.columns.field(key).nullable for key in self._table.key)
+            version = int(self._one("SELECT current_setting('server_version_num')"))
+            if nullable and version < _NULLS_ARE_EQUAL_SINCE:
+                raise InvalidPipelineError(
+                    "the key may be null, and before PostgreSQL 15 an index cannot find such a row: use a newer "
+                    f"server, or leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
+                )
+            alike = " NULLS NOT DISTINCT" if nullable else ""
+            self._run(f"CREATE UNIQUE INDEX ON {self._into} ({keys}){alike}")
+
+    def _make(self, what: str, columns: pa.Schema, end: str = "") -> None:
+        made = ", ".join(f"{_quoted(each.name)} {_type_of(each.name, each.type)}" for each in columns)
+        self._run(f"CREATE {what} ({made}) {end}")
+
+    def _take_fence(self) -> tuple[int, str | None]:
+        self._run(
+            f"INSERT INTO {self._positions} (delivery, fence) VALUES ($1, 0) ON CONFLICT DO NOTHING", [self._delivery]
+        )
+        [(fence, position)] = self._rows(
+            f"UPDATE {self._positions} SET fence = fence + 1 WHERE delivery = $1 RETURNING fence, position",
+            [self._delivery],
+        )
+        return fence, position
+
+    def _ingest(self, rows: Iterator[pa.RecordBatch], columns: pa.Schema, table: str, schema: str | None) -> None:
+        reader = pa.RecordBatchReader.from_batches(columns, (batch.cast(columns) for batch in rows))
+        with self._connection.cursor() as cursor:
+            where: dict[str, Any] = {"temporary": True} if schema is None else {"db_schema_name": schema}
+            cursor.adbc_ingest(table, reader, mode="append", **where)
+
+    def _one(self, statement: str, arguments: list[object] | None = None) -> Any:
+        [[value]] = self._rows(statement, arguments)
+        return value
+
+    def _rows(self, statement: str, arguments: list[object] | None = None) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return list(cursor.fetchall())
+
+    def _run(self, statement: str, arguments: list[object] | None = None) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, arguments)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One transaction: committed at the end, rolled back by any error."""
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+            self._connection.commit()
+        except BaseException as error:
+            with suppress(Error):  # the server rolls back what a broken connection left
+                self._connection.rollback()
+            if isinstance(error, Error):
+                raise _not_done(error, self._to) from error
+            raise
+
+
+def _connected(to: Postgres) -> "Connection":
+    try:
+        from adbc_driver_manager import Error
+        from adbc_driver_postgresql import dbapi
+    except ImportError as error:
+        raise InvalidPipelineError(
+            "delivering to PostgreSQL needs its driver: pip install 'dagster-ckpt[postgres]'"
+        ) from error
+    try:
+        connection = dbapi.connect(resolved(to.url), autocommit=False)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = '{to.lock_timeout_s}s'")
+            cursor.execute(f"SET idle_in_transaction_session_timeout = '{2 * to.lock_timeout_s}s'")
+            cursor.execute("SET timezone = 'UTC'")
+        connection.commit()
+    except Error as error:
+        raise _not_done(error, to) from error
+    return connection
+
+
+def _not_done(error: Exception, to: Postgres) -> CheckpointError:
+    # The driver's text may repeat the URL.
+    text = str(error).replace(resolved(to.url), shown(resolved(to.url)))
+    return DestinationUnavailableError(
+        f"PostgreSQL did not do it, or its reply was lost: see whether the server can be reached and has room. "
+        f"destination={to.address}, reason={text}"
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+}
+
+
+def _type_of(column: str, kind: pa.DataType) -> str:
+    """The type of a column there. Raises `InvalidPipelineError` for one that has no lossless counterpart."""
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return "timestamp" if kind.tz is None else "timestamptz"
+    if pa.types.is_decimal128(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type):
+        return f"{_type_of(column, kind.value_type)}[]"
+    raise InvalidPipelineError(
+        "PostgreSQL has no column that holds this type without loss: convert it in the stream, for example a struct or "
+        f"a map by to_json. column={column}, type={kind}"
+    )

@@ -1,0 +1,68 @@
+"""What a step runs once it is its turn: a stream of the user's, or a delivery of another stream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import dagster as dg
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
+from dagster_ckpt.errors import naming
+from dagster_ckpt.integration.dagster_names import stream_name_of
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
+from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
+from dagster_ckpt.storage.writer.opening import Opening
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream).
+
+    `uri` is where its rows are.
+    """
+
+    run: Callable[[JobHooks, Clock], JobResult]
+    upstream_keys: tuple[dg.AssetKey | None, ...]
+    uri: str | None
+
+
+class DeliveryStep(Protocol):
+    """What a delivery needs of its step."""
+
+    @property
+    def context(self) -> dg.AssetExecutionContext: ...
+    @property
+    def coordinator(self) -> CheckpointCoordinatorResource: ...
+    @property
+    def key(self) -> dg.AssetKey: ...
+    @property
+    def stream_name(self) -> str: ...
+
+
+def delivery_work(
+    step: DeliveryStep, delivery: DeliveryOptions, options: JobOptions, opening: Callable[[Pipeline], Opening]
+) -> Workload:
+    """A delivery of the one stream that its asset is downstream of."""
+    # Its key as it is now: Dagster may have prefixed both.
+    [stream] = step.context.assets_def.asset_deps[step.key]
+    job = DeliveryJob(
+        asset=step.stream_name,
+        stream=stream_name_of(stream),
+        destination=delivery.destination,
+        mode=delivery.mode,
+        address=step.coordinator.address,
+        folder=folder_of(step.key.path),
+        opening=opening,
+        options=options,
+        epochs_max=delivery.epochs_max,
+    )
+
+    def run(hooks: JobHooks, clock: Clock) -> JobResult:
+        with naming(asset=step.stream_name):
+            return run_delivery(job, hooks, clock)
+
+    return Workload(run, (stream,), delivery.destination.address)

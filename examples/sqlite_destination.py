@@ -1,0 +1,104 @@
+"""A destination of your own: SQLite, in one transaction for each delivery of rows."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DestinationUnavailableError,
+    PositionMovedError,
+    Transaction,
+    deleted_keys,
+    upserted,
+)
+from dagster_ckpt.errors import InvalidPipelineError
+
+TYPES = {pa.string(): "TEXT", pa.int64(): "INTEGER", pa.float64(): "REAL", pa.bool_(): "INTEGER", pa.binary(): "BLOB"}
+
+
+@dataclass(frozen=True)
+class SQLite:
+    """A table of a SQLite database."""
+
+    path: str
+    table: str
+    kind = "sqlite"
+
+    @property
+    def address(self) -> str:
+        return f"sqlite:{self.path}?table={self.table}"
+
+    def check(self, table: DeliveredTable) -> None:
+        for field in table.columns:
+            if field.type not in TYPES:
+                raise InvalidPipelineError(f"SQLite has no such type. column={field.name}, type={field.type}")
+
+    def open(self, delivery: str, table: DeliveredTable) -> "SQLiteSession":
+        return SQLiteSession(self, delivery, table)
+
+
+class SQLiteSession:
+    """A connection that holds the newest fence."""
+
+    def __init__(self, to: SQLite, delivery: str, table: DeliveredTable) -> None:
+        self._to, self._delivery, self._table = to, delivery, table
+        self._connection = sqlite3.connect(to.path, isolation_level=None)
+        key = f", UNIQUE ({names(table.key)})" if table.key else ""
+        columns = ", ".join(f'"{field.name}" {TYPES[field.type]}' for field in table.columns)
+        with self._transaction() as run:
+            run("CREATE TABLE IF NOT EXISTS positions (delivery TEXT PRIMARY KEY, fence INTEGER, position TEXT)")
+            run(f'CREATE TABLE IF NOT EXISTS "{to.table}" ({columns}{key})')
+            run("INSERT OR IGNORE INTO positions VALUES (?, 0, NULL)", [delivery])
+            run("UPDATE positions SET fence = fence + 1 WHERE delivery = ?", [delivery])
+            found = run("SELECT fence, position FROM positions WHERE delivery = ?", [delivery]).fetchone()
+            self._fence, self.position = found
+            if self.position is None and run(f'SELECT 1 FROM "{to.table}" LIMIT 1').fetchone():
+                raise InvalidPipelineError(f"a delivery begins with an empty table: empty it. table={to.table}")
+
+    def __enter__(self) -> "SQLiteSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def apply(self, transaction: Transaction) -> None:
+        table, key = self._to.table, self._table.key
+        mark = "UPDATE positions SET position = ? WHERE delivery = ? AND fence = ? AND position IS ?"
+        with self._transaction() as run:
+            moved = run(mark, [transaction.until, self._delivery, self._fence, transaction.after])
+            if moved.rowcount != 1:
+                raise PositionMovedError(f"another delivery writes here. delivery={self._delivery}")
+            if transaction.replaces:
+                run(f'DELETE FROM "{table}"')
+            for batch in transaction.rows:
+                added = upserted(batch) if key else batch
+                slots = ", ".join("?" * added.num_columns)
+                if key:
+                    same = " AND ".join(f'"{name}" IS ?' for name in key)
+                    for name in (deleted_keys(batch, key), added.select(list(key))):
+                        self._connection.executemany(f'DELETE FROM "{table}" WHERE {same}', rows_of(name))
+                self._connection.executemany(f'INSERT INTO "{table}" VALUES ({slots})', rows_of(added))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection.execute
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DestinationUnavailableError(f"SQLite did not do it: {error}") from error
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+
+def names(columns: tuple[str, ...]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -1,0 +1,202 @@
+"""A delivery's runs against SQLite: what is in the database is the stream's table, whatever went wrong in between."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DeliveryMode,
+    DestinationUnavailableError,
+    Transaction,
+)
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from examples.sqlite_destination import SQLite
+from tests.unit.delivery.delivering import Delivering
+from tests.unit.history.made_streams import append, departures
+
+
+@pytest.fixture
+def delivering(tmp_path: Path) -> Delivering:
+    return Delivering(tmp_path)
+
+
+def test_a_table_is_delivered_and_then_what_changes(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table() != []
+    delivering.stream.commit(departures({"UA": [9.0], "DL": [4.0], None: [1.0]}))
+    delivering.stream.commit(departures({None: [3.0]}))
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table()
+    assert len(delivering.table()) == 4
+
+
+def test_nothing_new_is_no_transaction(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    first = delivering.deliver().manifest
+    again = delivering.deliver().manifest
+    assert again.epoch == first.epoch
+    assert again.statistics.total_epochs == 1
+
+
+def test_an_append_delivery_has_every_change_of_every_epoch(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path, mode=DeliveryMode.APPEND)
+    first = delivering.stream.commit(departures({"UA": [1.0]}))
+    delivering.deliver()
+    second = delivering.stream.commit(departures({"UA": [3.0]}))
+    third = delivering.stream.commit(departures({"AA": [3.0]}))
+    delivering.deliver()
+    assert delivering.delivered("_epoch, carrier, flights, _change_type") == [
+        (first, "UA", 1, "insert"),
+        (second, "UA", 1, "update_preimage"),
+        (second, "UA", 2, "update_postimage"),
+        (third, "AA", 1, "insert"),
+    ]
+
+
+def test_rows_of_a_table_that_only_grows_are_added_once(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path, append(), DeliveryMode.APPEND, epochs_max=1)
+    for delay in range(5):
+        delivering.stream.commit(departures({"UA": [float(delay)]}))
+        if delay % 2:
+            delivering.deliver()
+    delivering.deliver()
+    assert delivering.delivered() == [("UA", float(delay)) for delay in range(5)]
+
+
+def test_an_upsert_of_rows_without_a_key_is_refused(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path, append())
+    with pytest.raises(InvalidPipelineError, match="mode='append'"):
+        delivering.deliver()
+
+
+class _DiedError(BaseException):
+    """A kill: no code that handles errors may see to it."""
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A SQLite that fails at a transaction, before or behind its commit."""
+
+    inner: SQLite
+    fails_at: int
+    behind: bool
+    error: type[BaseException]
+    seen: list[int]
+    kind = "sqlite"
+
+    @property
+    def address(self) -> str:
+        return self.inner.address
+
+    def check(self, table: DeliveredTable) -> None:
+        self.inner.check(table)
+
+    def open(self, delivery: str, table: DeliveredTable) -> Any:
+        session = self.inner.open(delivery, table)
+        commit = session.apply
+
+        def apply(transaction: Transaction) -> None:
+            self.seen.append(1)
+            fails = len(self.seen) == self.fails_at
+            if fails and not self.behind:
+                raise self.error
+            commit(transaction)
+            if fails:
+                raise self.error
+
+        session.apply = apply  # type: ignore[method-assign]
+        return session
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before the commit", "behind it"])
+@pytest.mark.parametrize("error", [_DiedError, DestinationUnavailableError], ids=["killed", "no reply"])
+@pytest.mark.parametrize("mode", list(DeliveryMode))
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_failure_at_any_transaction_loses_and_doubles_no_row(
+    tmp_path: Path, mode: DeliveryMode, error: type[BaseException], *, behind: bool, fails_at: int
+) -> None:
+    delivering = Delivering(tmp_path, mode=mode, epochs_max=1)
+    delivering.stream.commit(departures({"UA": [1.0], "AA": [2.0]}))
+    faulty = Faulty(delivering.destination, fails_at, behind, error, [])
+
+    def deliver() -> None:
+        try:
+            delivering.deliver(faulty)
+        except _DiedError:
+            delivering.deliver(faulty)
+
+    deliver()
+    for delay in range(3):
+        delivering.stream.commit(departures({"UA": [float(delay)], "DL": [1.0]}))
+    deliver()
+    changes = delivering.store.stream("delays").changes(after=0)
+    expected = {
+        DeliveryMode.UPSERT: delivering.table(),
+        DeliveryMode.APPEND: sorted(zip(*(each.to_pylist() for each in changes.columns), strict=True), key=repr),
+    }
+    assert delivering.delivered() == expected[mode]
+    assert len(faulty.seen) >= 4
+
+
+@pytest.fixture
+def with_rows(delivering: Delivering) -> Delivering:
+    for delay in range(3):
+        delivering.stream.commit(departures({"UA": [float(delay)], "AA": [1.0]}))
+    delivering.deliver()
+    return delivering
+
+
+def test_a_rollback_below_what_was_delivered_is_taken_to_the_destination(with_rows: Delivering) -> None:
+    stream = with_rows.stream
+    first = with_rows.store.stream("delays").epochs()[-1].epoch
+    stream.commit(departures({"DL": [1.0]}))
+    with_rows.deliver()
+    stream.open(from_epoch=first)
+    with_rows.deliver()
+    assert with_rows.delivered() == with_rows.table()
+    assert ("DL", 1) not in with_rows.delivered("carrier, flights")
+    stream.commit(departures({"B6": [2.0]}))
+    with_rows.deliver()
+    assert with_rows.delivered() == with_rows.table()
+
+
+def test_an_append_delivery_stops_where_the_stream_was_rolled_back(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path, mode=DeliveryMode.APPEND)
+    first = delivering.stream.commit(departures({"UA": [1.0]}))
+    delivering.stream.commit(departures({"UA": [2.0]}))
+    delivering.deliver()
+    before = delivering.delivered()
+    delivering.stream.open(from_epoch=first)
+    with pytest.raises(IncompatibleStateError, match="rolled back to before what was delivered"):
+        delivering.deliver()
+    assert delivering.delivered() == before
+
+
+def test_a_destination_that_was_emptied_is_noticed(with_rows: Delivering) -> None:
+    with_rows.database.unlink()
+    with pytest.raises(IncompatibleStateError, match="has no position of this delivery, although it had one"):
+        with_rows.deliver()
+
+
+def test_a_destination_restored_from_a_backup_gets_what_it_lacks(with_rows: Delivering) -> None:
+    backup = with_rows.database.read_bytes()
+    with_rows.stream.commit(departures({"DL": [1.0], "UA": [7.0]}))
+    with_rows.deliver()
+    with_rows.database.write_bytes(backup)
+    with_rows.deliver()
+    assert with_rows.delivered() == with_rows.table()
+
+
+def test_a_table_with_rows_of_others_is_not_touched(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    delivering.deliver()
+    other = Delivering(delivering.folder / "other")
+    other.stream.commit(departures({"ZZ": [1.0]}))
+    before = delivering.delivered()
+    with pytest.raises(InvalidPipelineError, match="begins with an empty table"):
+        other.deliver(delivering.destination)
+    assert delivering.delivered() == before

@@ -1,0 +1,19 @@
+"""The destination that the docs show does what each must."""
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from dagster_ckpt.delivery.destination import Destination
+from dagster_ckpt.testing.destination_suite import DestinationSuite, Row
+from examples.sqlite_destination import SQLite
+
+
+class TestSQLite(DestinationSuite):
+    def make(self, folder: Path) -> Destination:
+        return SQLite(str(folder / "shop.db"), "delays")
+
+    def rows(self, destination: Destination) -> Iterable[Row]:
+        assert isinstance(destination, SQLite)
+        with sqlite3.connect(destination.path) as connection:
+            return connection.execute("SELECT carrier, flights FROM delays").fetchall()
