@@ -36,7 +36,7 @@ EVERYWHERE = {"--store", "--json", "--help"}
 
 def page() -> str:
     """The whole page."""
-    context = click.Context(main, info_name="dagster-ckpt")
+    context = click.Context(main, info_name="dagster-ckpt", **main.context_settings)
     parts = [HEADER, "## Options of every command\n", table(main, context, set())]
     for name in main.list_commands(context):
         command = main.commands[name]
