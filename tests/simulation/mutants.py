@@ -34,7 +34,7 @@ from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.lease import Watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Retained, RunRef
 from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
-from dagster_ckpt.protocol.transitions import manifest_rules
+from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
 from dagster_ckpt.state.reshard import reshard as reshard_module
@@ -512,7 +512,7 @@ def _function(module: object, name: str, value: object, *seeds: int) -> Mutant:
 def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
     """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
     unjudged = {**manifest_rules._OF_KIND, ManifestKind.RESHARD: ()}
-    ruled = (manifest_rules, "_OF_KIND", unjudged), (manifest_rules, "_FORMS", ())
+    ruled = (manifest_rules, "_OF_KIND", unjudged), (well_formed, "_FORMS", ())
     return Mutant(Parts(), seeds, ((module, name, value), *ruled))
 
 

@@ -29,7 +29,7 @@ from dagster_ckpt.protocol.object_names import (
     parse_ancestors_name,
     pin_name,
 )
-from dagster_ckpt.protocol.transitions.manifest_rules import malformed
+from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.state.committed.object_checks import MISSING, check_file
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists

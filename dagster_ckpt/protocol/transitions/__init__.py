@@ -4,6 +4,7 @@ Reading order
 
     edits           how one manifest becomes the next: value, edit, value
     manifest_rules  the invariants, checked before every create
+    well_formed     those of one manifest, whatever it follows
     compatibility   what changed between two pipelines, and whether state survives it
     source_moves    which source continues from which position
     append_merges   which files of an append-only table to merge

@@ -14,33 +14,31 @@ A manifest that breaks one was made by a bug in our code, not by the outside wor
     sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also in a
               rollback to epoch 0
     watermark never goes back along a lineage; `harvested_us` follows it
+
+`well_formed` has the rules of one manifest, whatever it follows.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 
-from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term, can_be_shards
-from dagster_ckpt.protocol.epochs.lineage import bounded, is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
+from dagster_ckpt.protocol.epochs.lineage import bounded, lineage_epochs
 from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     Manifest,
     ManifestKind,
     Retained,
-    RunRef,
     SortKind,
     SourceIdentity,
     SourcePosition,
 )
-from dagster_ckpt.protocol.manifest.references import ancestors_named, references, runs_of
-from dagster_ckpt.protocol.object_names import file_of
-from dagster_ckpt.protocol.transitions.edits import ABANDONED_MAX, NO_OWNER, ROLLBACKS_MAX, beginnings
+from dagster_ckpt.protocol.manifest.references import references
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
+from dagster_ckpt.protocol.transitions.well_formed import is_new, malformed
 
-Form = Callable[[Manifest], bool]
 Succession = Callable[[Manifest, Manifest], bool]
 
 
@@ -54,11 +52,6 @@ def violations(parent: Manifest | None, child: Manifest) -> list[str]:
     return [*broken, *(rule.__name__ for rule in rules if not rule(parent, child))]
 
 
-def malformed(manifest: Manifest) -> list[str]:
-    """The names of the rules that the manifest breaks by itself, whatever it follows."""
-    return [rule.__name__ for rule in _FORMS if not rule(manifest)]
-
-
 def check_successor(parent: Manifest | None, child: Manifest) -> None:
     """Raise AssertionError if `child` must not follow `parent`: a bug in our code, caught before it is durable."""
     if broken := violations(parent, child):
@@ -66,95 +59,6 @@ def check_successor(parent: Manifest | None, child: Manifest) -> None:
             f"a manifest breaks its rules and was not created; please report this. broken={broken}, "
             f"stream={child.stream}, version={child.version}, kind={child.kind}"
         )
-
-
-def numbers_agree(manifest: Manifest) -> bool:
-    """A version, a term at or below it, an epoch at or below it."""
-    return (
-        manifest.version >= FIRST
-        and 1 <= manifest.term <= manifest.version
-        and EMPTY <= manifest.epoch <= manifest.version
-    )
-
-
-def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
-    """Except a fork's first manifest, which may be empty: another rule checks it."""
-    return manifest.kind is ManifestKind.FORK or (
-        (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
-    )
-
-
-def an_epochs_changes_are_new(manifest: Manifest) -> bool:
-    """An epoch's change log was written by its term, for this epoch."""
-    epoch = manifest.kind is ManifestKind.EPOCH
-    return not epoch or all(_is_new(manifest, change) for change in manifest.changes)
-
-
-def shards_are_a_power_of_two(manifest: Manifest) -> bool:
-    return can_be_shards(manifest.shards)
-
-
-def each_table_has_every_shard(manifest: Manifest) -> bool:
-    tables = {table.name for table in manifest.pipeline.tables}
-    return manifest.runs.keys() == tables and all(len(runs) == manifest.shards for runs in manifest.runs.values())
-
-
-def hash_ranges_make_sense(manifest: Manifest) -> bool:
-    return all(
-        0 <= run.hashes.lo <= run.hashes.hi <= HASH_MAX
-        and 0 <= run.clip.lo <= run.clip.hi <= HASH_MAX
-        and 0 <= run.moved_lo <= HASH_MAX
-        and 0 <= run.moved_hi <= HASH_MAX
-        for run in runs_of(manifest)
-    )
-
-
-def no_row_is_named_twice(manifest: Manifest) -> bool:
-    """If a run is named more than once, by several shards or by one, no hash is in two of the clips."""
-    clips: dict[tuple[str, str], list[HashRange]] = {}
-    for table, shards in manifest.runs.items():
-        for run in chain.from_iterable(shards):
-            clips.setdefault((table, run.name), []).append(run.clip)
-    ordered = (sorted(of_run) for of_run in clips.values() if len(of_run) > 1)
-    return all(before.hi < after.lo for of_run in ordered for before, after in pairwise(of_run))
-
-
-def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
-    """And of one of its shards; a later manifest that shows the epoch may have fewer."""
-    epoch = manifest.kind is ManifestKind.EPOCH
-    return all(
-        change.epoch == manifest.epoch and change.shard >= 0 and not (epoch and change.shard >= manifest.shards)
-        for change in manifest.changes
-    )
-
-
-def foreign_files_have_a_known_ancestor(manifest: Manifest) -> bool:
-    return ancestors_named(manifest) <= {ancestor.uuid for ancestor in manifest.ancestors}
-
-
-def sources_are_distinct(manifest: Manifest) -> bool:
-    return len(_by_source(manifest)) == len(manifest.sources)
-
-
-def consumed_agrees_with_sources(manifest: Manifest) -> bool:
-    """`consumed` and `backfill` match the positions of the sources."""
-    return (manifest.consumed, manifest.backfill) == (consumed_of(manifest.sources), backfill_of(manifest.sources))
-
-
-def retained_are_in_order(manifest: Manifest) -> bool:
-    """Distinct epochs, oldest first. Those above the shown one were abandoned by a rollback."""
-    epochs = [entry.epoch for entry in manifest.retained]
-    rising = all(before < after for before, after in pairwise(epochs))
-    above = [epoch for epoch in epochs if epoch > manifest.epoch]
-    return rising and all(epoch > EMPTY for epoch in epochs) and all(is_abandoned(manifest, epoch) for epoch in above)
-
-
-def the_shown_epoch_is_retained(manifest: Manifest) -> bool:
-    return manifest.epoch == EMPTY or manifest.epoch in lineage_epochs(manifest)
-
-
-def lists_are_bounded(manifest: Manifest) -> bool:
-    return len(manifest.abandoned) <= ABANDONED_MAX and len(manifest.rollbacks) <= ROLLBACKS_MAX
 
 
 def first_is_empty(manifest: Manifest) -> bool:
@@ -262,7 +166,7 @@ def event_times_do_not_go_back(parent: Manifest, child: Manifest) -> bool:
 
 def runs_are_the_parents_or_new(parent: Manifest, child: Manifest) -> bool:
     return all(
-        run.name in before or _is_new(child, run)
+        run.name in before or is_new(child, run)
         for table, shards in child.runs.items()
         for runs, before in zip(shards, _names(parent, table), strict=False)
         for run in runs
@@ -384,7 +288,7 @@ def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
     return all(
         shows_alike(parent.runs.get(spec.name, ()), child.runs.get(spec.name, ()))
         if spec.sort is SortKind.HASH
-        else all(_is_new(child, run) for run in chain.from_iterable(child.runs.get(spec.name, ())))
+        else all(is_new(child, run) for run in chain.from_iterable(child.runs.get(spec.name, ())))
         for spec in child.pipeline.tables
     )
 
@@ -436,14 +340,9 @@ def _same_or_merged(child: Manifest, before: tuple[ChangeRef, ...], after: tuple
     return (
         after[at + 1 :] == before[at + shorter + 1 :]
         and after[at : at + 1] != ()
-        and _is_new(child, after[at])
+        and is_new(child, after[at])
         and after[at].rows == sum(change.rows for change in gone)
     )
-
-
-def _is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
-    file = file_of(ref.path)
-    return ref.ancestor is None and file is not None and (file.term, file.epoch) == (child.term, child.epoch)
 
 
 def _reads_on(before: SourcePosition, after: SourcePosition) -> bool:
@@ -454,22 +353,6 @@ def _by_source(manifest: Manifest) -> dict[SourceIdentity, SourcePosition]:
     return {position.source: position for position in manifest.sources}
 
 
-_FORMS: tuple[Form, ...] = (
-    numbers_agree,
-    an_epoch_has_its_own_number,
-    an_epochs_changes_are_new,
-    shards_are_a_power_of_two,
-    each_table_has_every_shard,
-    hash_ranges_make_sense,
-    no_row_is_named_twice,
-    changes_are_of_the_shown_epoch,
-    foreign_files_have_a_known_ancestor,
-    sources_are_distinct,
-    consumed_agrees_with_sources,
-    retained_are_in_order,
-    the_shown_epoch_is_retained,
-    lists_are_bounded,
-)
 _ALWAYS: tuple[Succession, ...] = (
     version_is_the_next,
     parent_is_named,

@@ -19,8 +19,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owne
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
-from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, malformed, stream_stays_itself
+from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
+from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease

@@ -20,8 +20,8 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
-from dagster_ckpt.protocol.transitions.manifest_rules import no_row_is_named_twice
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
+from dagster_ckpt.protocol.transitions.well_formed import no_row_is_named_twice
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import IoPool

@@ -25,7 +25,8 @@ from dagster_ckpt.protocol.transitions.edits import (
     opened,
     rolled_back,
 )
-from dagster_ckpt.protocol.transitions.manifest_rules import malformed, violations
+from dagster_ckpt.protocol.transitions.manifest_rules import violations
+from dagster_ckpt.protocol.transitions.well_formed import malformed
 from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.streams import an_edit
 

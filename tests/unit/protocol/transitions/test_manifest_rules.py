@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourceIdentity,
     SourcePosition,
 )
-from dagster_ckpt.protocol.transitions import manifest_rules
+from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import (
     ABANDONED_MAX,
     ROLLBACKS_MAX,
@@ -329,15 +329,16 @@ def test_a_broken_rule_is_named_and_the_manifest_not_created(
 def test_each_rule_has_a_mistake_that_it_catches() -> None:
     rules = {
         name
-        for name, member in vars(manifest_rules).items()
-        if inspect.isfunction(member) and member.__module__ == manifest_rules.__name__
-        if inspect.signature(member).return_annotation is bool and not name.startswith("_")
+        for module in (manifest_rules, well_formed)
+        for name, member in vars(module).items()
+        if inspect.isfunction(member) and member.__module__ == module.__name__
+        if inspect.signature(member).return_annotation is bool and not name.startswith("_") and name != "is_new"
     }
     assert {rule for rule, *_ in BROKEN} == rules
 
 
 def test_each_rule_that_is_written_is_also_applied() -> None:
-    applied = {rule.__name__ for rules in [manifest_rules._FORMS, manifest_rules._ALWAYS] for rule in rules}
+    applied = {rule.__name__ for rules in [well_formed._FORMS, manifest_rules._ALWAYS] for rule in rules}
     of_kinds = [*manifest_rules._OF_KIND.values(), manifest_rules._OF_OPENING]
     applied |= {rule.__name__ for rules in of_kinds for rule in rules}
     firsts = {"first_is_empty", "a_forks_first_is_its_ancestors"}
