@@ -4,6 +4,7 @@
 
     checkpoint_store  a store full of streams
     stream_history    one stream: reads and operations
+    readable_epochs   the epochs that can be read, and how a question about them is answered
     stream_table      the table that one manifest shows
     epoch_choice      which epoch is meant, by number or time
     change_epochs     the manifests of the epochs after one

@@ -1,10 +1,9 @@
 """The past of one stream: reads and operations. What no manifest names does not exist."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,26 +14,26 @@ from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.history.damage.verification import Progress, Verification, verify
 from dagster_ckpt.history.drain import Draining, drain
 from dagster_ckpt.history.epoch_choice import choose
-from dagster_ckpt.history.info.epoch_info import EpochInfo, info_of
+from dagster_ckpt.history.info.epoch_info import EpochInfo
 from dagster_ckpt.history.info.pin_info import PinInfo, pin_info
 from dagster_ckpt.history.info.subscriber_info import SubscriberInfo, subscriber_info
 from dagster_ckpt.history.info.upstream_info import UpstreamInfo, positions_of, upstream_info
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch, last_beat
+from dagster_ckpt.history.readable_epochs import ReadableEpochs
 from dagster_ckpt.history.stream_table import checked_columns, late_rows_of, table_of
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.epochs.upstream import may_follow
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.reshard.reshard import reshard
-from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import find_pin, mark_pins_changed, read_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.pins import find_pin, mark_pins_changed, remove_pin, write_pin
 from dagster_ckpt.storage.holders.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
 from dagster_ckpt.storage.operations.collector import MAX_LAG, Collected, Collector
 from dagster_ckpt.storage.operations.fork import fork_empty, fork_stream, is_there
@@ -46,10 +45,7 @@ from dagster_ckpt.storage.stores.retry import Patience
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.tables import Keys, key_rows, raw_changes
 
-T = TypeVar("T")
-
 _PATIENCE = Patience(total_ms=5_000)  # a person waits: a writer's minute would look like a hang
-_TRIES_MAX = 5
 _OPEN_RUNS_MAX = 512
 
 
@@ -71,6 +67,7 @@ class StreamHistory:
         self._root = root
         self._chain = ManifestChain(stream_folder(root, name), clock, _PATIENCE)
         self._name = name
+        self._epochs = ReadableEpochs(root, self._chain, name)
         # A file that one look-up opened and checked stays open for the next.
         self._runs, self._one_at_a_time = OpenRuns(_OPEN_RUNS_MAX), Lock()
 
@@ -100,21 +97,23 @@ class StreamHistory:
 
     def info(self, epoch: int | None = None, as_of: datetime | str | None = None) -> EpochInfo:
         """Facts about an epoch; reads none of its rows."""
-        return self._answer(lambda newest: self._info(newest, self._chosen(newest, epoch, as_of)), epoch)
+        return self._epochs.answer(
+            lambda newest: self._epochs.info(newest, self._epochs.chosen(newest, epoch, as_of)), epoch
+        )
 
     def epochs(self) -> list[EpochInfo]:
         """The epochs that can be read, newest first: those that are retained, and those that are pinned."""
 
         def infos(newest: Manifest) -> list[EpochInfo]:
-            shown = {pin.manifest.epoch: pin.manifest for pin in self._pins()}
-            shown |= {each.epoch: self._shown(newest, each) for each in newest.retained}
-            return [self._info(newest, shown[epoch]) for epoch in sorted(shown, reverse=True)]
+            shown = {pin.manifest.epoch: pin.manifest for pin in self._epochs.pins()}
+            shown |= {each.epoch: self._epochs.shown(newest, each) for each in newest.retained}
+            return [self._epochs.info(newest, shown[epoch]) for epoch in sorted(shown, reverse=True)]
 
-        return self._answer(infos)
+        return self._epochs.answer(infos)
 
     def manifest(self, epoch: int | None = None, as_of: datetime | str | None = None) -> Manifest:
         """The manifest that shows an epoch: its full description, as a value."""
-        return self._answer(lambda newest: self._chosen(newest, epoch, as_of), epoch)
+        return self._epochs.read(lambda shown: shown, epoch, as_of)
 
     def read(
         self, epoch: int | None = None, columns: Sequence[str] | None = None, as_of: datetime | str | None = None
@@ -125,22 +124,22 @@ class StreamHistory:
 
         `columns` chooses columns and their order.
         """
-        return self._answer(lambda newest: self._table(self._chosen(newest, epoch, as_of), columns), epoch)
+        return self._epochs.read(lambda shown: self._table(shown, columns), epoch, as_of)
 
     def read_shown(self, shown: Manifest, columns: Sequence[str] | None = None) -> pa.Table:
         """The table that a manifest of this stream shows, also where its epoch was retired after that was read.
 
         Then it is there for the grace period at least; after that it raises `InvalidPipelineError`.
         """
-        return self._of_shown(shown, lambda: self._table(shown, columns))
+        return self._epochs.read_shown(shown, lambda: self._table(shown, columns))
 
     def late_rows_shown(self, shown: Manifest, of_input: int = 0) -> pa.Table:
         """The late rows, as `late_rows`, that a manifest of this stream shows, as `read_shown`."""
-        return self._of_shown(shown, lambda: late_rows_of(self._files(shown), self._chain.clock, shown, of_input))
+        return self._epochs.read_shown(shown, lambda: self._late_rows(shown, of_input))
 
     def info_shown(self, shown: Manifest) -> EpochInfo:
         """Facts about the epoch of a manifest of this stream, read before."""
-        return self._answer(lambda newest: self._info(newest, shown))
+        return self._epochs.answer(lambda newest: self._epochs.info(newest, shown))
 
     def find_version(self, version: Version) -> Manifest | None:
         """The manifest of that version; None where it is gone."""
@@ -151,7 +150,7 @@ class StreamHistory:
 
     def pinned_manifests(self) -> list[Manifest]:
         """The manifests that the pins hold. Raises `CorruptStateError` where one is damaged."""
-        return [pin.manifest for pin in self._pins()]
+        return [pin.manifest for pin in self._epochs.pins()]
 
     def get(
         self,
@@ -172,13 +171,12 @@ class StreamHistory:
         key's, and for values that cannot be theirs. Files that it has opened stay open for the next look-up.
         """
 
-        def rows(newest: Manifest) -> pa.Table:
-            shown = self._chosen(newest, epoch, as_of)
+        def rows(shown: Manifest) -> pa.Table:
             names = checked_columns(shown, columns)
             with self._one_at_a_time:
                 return key_rows(self._files(shown), self._chain.clock, shown, keys, self._runs).select(names)
 
-        return self._answer(rows, epoch)
+        return self._epochs.read(rows, epoch, as_of)
 
     def changes(
         self,
@@ -210,23 +208,18 @@ class StreamHistory:
             schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
             return pa.Table.from_batches(raw_changes(self._chain.store, self._chain.clock, shown, schema), schema)
 
-        return self._answer(changes, until)
+        return self._epochs.answer(changes, until)
 
     def epochs_after(self, after: int, until: int | None = None) -> tuple[Manifest, list[Manifest]]:
         """The newest manifest, and those that committed the epochs `(after, until]`, oldest first: see `changes`."""
-        return self._answer(lambda newest: (newest, epochs_after(self._chain, newest, after, until)), until)
+        return self._epochs.answer(lambda newest: (newest, epochs_after(self._chain, newest, after, until)), until)
 
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
 
         Raises `InvalidPipelineError` where the stream's step does not have `late="keep"`.
         """
-
-        def rows(newest: Manifest) -> pa.Table:
-            shown = self._chosen(newest, epoch, as_of)
-            return late_rows_of(self._files(shown), self._chain.clock, shown, of_input)
-
-        return self._answer(rows, epoch)
+        return self._epochs.read(lambda shown: self._late_rows(shown, of_input), epoch, as_of)
 
     def pin(self, epoch: int, name: str) -> PinInfo:
         """Keep a retained epoch readable, under that name, until it is unpinned. The same again changes nothing.
@@ -240,7 +233,7 @@ class StreamHistory:
             raise InvalidPipelineError(
                 f"epoch 0 is the empty stream: there is nothing to keep. pin={name!r}, stream={self._name!r}"
             )
-        pin = self._answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
+        pin = self._epochs.answer(lambda newest: pin_info(write_pin(self._chain, name, choose(newest, epoch))))
         mark_pins_changed(self._chain)
         return pin
 
@@ -261,7 +254,7 @@ class StreamHistory:
 
     def pins(self) -> list[PinInfo]:
         """What is pinned, sorted by name. Raises `CorruptStateError` where a pin is damaged."""
-        return [pin_info(pin, orphan=pin.fork is not None and not self._is_there(pin)) for pin in self._pins()]
+        return [pin_info(pin, orphan=pin.fork is not None and not self._is_there(pin)) for pin in self._epochs.pins()]
 
     def subscribers(self) -> list[SubscriberInfo]:
         """The streams that read this one's change log, by name: how far each is, and what is kept for it.
@@ -275,7 +268,7 @@ class StreamHistory:
             found = (subscriber_info(each, newest, cut_off=self._is_cut_off(newest, each)) for each in progress)
             return sorted(found, key=lambda info: info.stream)
 
-        return self._answer(infos)
+        return self._epochs.answer(infos)
 
     def upstreams(self) -> list[UpstreamInfo]:
         """The streams that this one reads, by name, and how far its current epoch is behind each of them.
@@ -283,7 +276,7 @@ class StreamHistory:
         Raises `CorruptStateError` where the newest manifest of one is damaged.
         """
         found = []
-        for name, at in sorted(positions_of(self._newest()).items()):
+        for name, at in sorted(positions_of(self._epochs.newest()).items()):
             chain = ManifestChain(stream_folder(self._root, name), self._chain.clock, _PATIENCE)
             try:
                 found.append(upstream_info(name, at, chain))
@@ -338,7 +331,7 @@ class StreamHistory:
 
     def watch_writer(self) -> WriterWatch:
         """Look at the writer repeatedly: each `look()` takes one or two reads."""
-        return WriterWatch(self._chain, self._newest)
+        return WriterWatch(self._chain, self._epochs.newest)
 
     def drain(self) -> Draining | None:
         """Ask the writer at work to end cleanly at its next epoch. It goes on until then; so does its state.
@@ -368,12 +361,12 @@ class StreamHistory:
         def forked(newest: Manifest) -> Manifest:
             if epoch == EMPTY and as_of is None:
                 return fork_empty(self._root, chain, newest, name)
-            shown = self._chosen(newest, epoch, as_of)
+            shown = self._epochs.chosen(newest, epoch, as_of)
             if shown.epoch == EMPTY:
                 return fork_empty(self._root, chain, newest, name)
             return fork_stream(self._root, chain, shown, name)
 
-        self._answer(forked, epoch)
+        self._epochs.answer(forked, epoch)
         mark_pins_changed(chain)
         return StreamHistory(self._root, name, chain.clock)
 
@@ -403,33 +396,11 @@ class StreamHistory:
         """
         return verify(self._root, self._chain, self._name, progress)
 
-    def _of_shown(self, shown: Manifest, read: Callable[[], pa.Table]) -> pa.Table:
-        """Read what a manifest found before shows; where it was retired since and is gone, the error explains that."""
-        try:
-            return read()
-        except CorruptStateError as error:
-            newest = self._newest()
-            pinned = {pin.manifest.epoch for pin in self._pins()}
-            if shown.epoch in {newest.epoch, *pinned} or any(each.epoch == shown.epoch for each in newest.retained):
-                raise advised(self._root, self._chain, self._name, error) from error
-            raise InvalidPipelineError(
-                f"the epoch was retired meanwhile, so long ago that its files are gone: choose another one, and read "
-                f"sooner or keep more with `retained`. epoch={shown.epoch}, stream={self._name!r}"
-            ) from error
-
     def _table(self, shown: Manifest, columns: Sequence[str] | None) -> pa.Table:
         return table_of(self._files(shown), self._chain.clock, shown, columns)
 
-    def _chosen(self, newest: Manifest, epoch: int | None, as_of: datetime | str | None) -> Manifest:
-        """The manifest of the retained or pinned epoch that is meant."""
-        try:
-            return self._shown(newest, choose(newest, epoch, as_of))
-        except InvalidPipelineError:
-            pinned = (pin.manifest for pin in self._pins() if pin.manifest.epoch == epoch)
-            shown = next(pinned, None)
-            if shown is None or as_of is not None:
-                raise
-            return shown
+    def _late_rows(self, shown: Manifest, of_input: int) -> pa.Table:
+        return late_rows_of(self._files(shown), self._chain.clock, shown, of_input)
 
     def _is_cut_off(self, newest: Manifest, progress: SubscriberProgress) -> bool:
         """Whether what a subscriber would read next is gone."""
@@ -440,50 +411,7 @@ class StreamHistory:
         """The folder with all that a manifest's table is made of."""
         return with_ancestors(self._chain.store, self._root, shown.ancestors)
 
-    def _pins(self) -> list[Pin]:
-        return read_pins(self._chain)
-
     def _is_there(self, pin: Pin) -> bool:
         """Whether the fork is there that the pin is for."""
         assert pin.fork is not None, "a fork has pinned it"
         return is_there(self._root, pin.fork, self._chain.clock, self._chain.patience)
-
-    def _info(self, newest: Manifest, shown: Manifest) -> EpochInfo:
-        # The newest manifest may show an epoch that an earlier one has committed.
-        committed = (each for each in shown.retained if each.epoch == shown.epoch)
-        return info_of(next(committed, Retained(shown.epoch, shown.version, shown.time_ms)), shown, newest)
-
-    def _shown(self, newest: Manifest, retained: Retained) -> Manifest:
-        return newest if newest.epoch == retained.epoch else self._chain.read(retained.version)
-
-    def _answer(self, work: Callable[[Manifest], T], epoch: int | None = None) -> T:
-        """Work from the newest manifest; again where an epoch was retired meanwhile, perhaps with what it needed.
-
-        `epoch` is one that was asked for by its number.
-        """
-        tries = 0
-        while True:
-            newest = self._newest(epoch)
-            try:
-                return work(newest)
-            except CorruptStateError as error:
-                tries += 1
-                later = self._newest(epoch)
-                if tries == _TRIES_MAX or set(newest.retained) <= set(later.retained):
-                    raise advised(self._root, self._chain, self._name, error) from error
-
-    def _newest(self, epoch: int | None = None) -> Manifest:
-        """The newest manifest; where it is damaged, what is known of it if an older epoch was asked for by number."""
-        try:
-            newest = self._chain.end()
-            if isinstance(newest, BrokenEnd):
-                if epoch is None or epoch > newest.readable.version:
-                    raise CorruptStateError(newest.damage)
-                newest = newest.presumed
-        except CorruptStateError as error:
-            raise advised(self._root, self._chain, self._name, error) from error
-        if newest is None:
-            raise InvalidPipelineError(
-                f"the stream is not there: was its folder moved? stream={self._name!r}, folder={self._chain.store.url}"
-            )
-        return newest
