@@ -161,7 +161,8 @@ class Step(dg.Model, dg.Resolvable):
     def model(cls) -> type[BaseModel]:
         """The derived model. Its JSON schema also says that a step is one of the fields."""
         derived = super().model()
-        extra: Any = derived.model_config.get("json_schema_extra")
+        # Dagster 1.13.0 leaves it out.
+        extra: Any = derived.model_config.get("json_schema_extra") or {}
         derived.model_config["json_schema_extra"] = {**extra, "minProperties": 1, "maxProperties": 1}
         return derived
 

@@ -13,7 +13,7 @@ from dagster_ckpt.integration.component.attribute_schema import with_exact_error
 SCHEMA = StreamingComponent.model().model_json_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
 WHOLE = """
-asset: {key: a, tags: {tier: 1}, metadata: {rows: [1]}, owners: ["team:shop"]}
+asset: {key: a, tags: {tier: gold}, metadata: {rows: [1]}, owners: ["team:shop"]}
 source: {format: parquet, path: "/data/{{ env.IN }}", schema: a int, options: {maxFilesPerTrigger: 1, x: "1", y: true}}
 steps:
   - select: [a]

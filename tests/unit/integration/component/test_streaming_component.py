@@ -144,7 +144,7 @@ def test_the_asset_is_as_its_attributes_say() -> None:
         "description": "How late each carrier leaves.",
         "group_name": "delays",
         "owners": ["team:shop"],
-        "tags": {"tier": 1},
+        "tags": {"tier": "gold"},
         "kinds": ["kafka"],
         "deps": ["departures"],
         "code_version": "v3",
@@ -158,7 +158,12 @@ def test_the_asset_is_as_its_attributes_say() -> None:
         "delays",
     )
     assert spec.kinds == {"kafka", "spark", "streaming"}
-    assert (spec.owners, spec.tags["tier"], spec.code_version, spec.metadata["rows"]) == (["team:shop"], "1", "v3", 5)
+    assert (spec.owners, spec.tags["tier"], spec.code_version, spec.metadata["rows"]) == (
+        ["team:shop"],
+        "gold",
+        "v3",
+        5,
+    )
     assert asset.asset_deps[spec.key] == {dg.AssetKey("departures")}
     assert (asset.op.pool, asset.op.tags["cpus"]) == ("spark", "2")
 
