@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -30,6 +32,16 @@ def test_a_project_is_made_in_a_new_folder_with_its_first_rows(tmp_path: Path) -
         assert instance.get_latest_materialization_event(dg.AssetKey("departures")) is not None
     assert (folder / ".env").read_text() == f"DAGSTER_HOME={folder}/.dagster\n", "as absolute as Dagster wants it"
     assert [path.name for path in folder.parent.iterdir()] == ["shop"]
+
+
+def test_more_rows_need_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the project's page and the tutorial say: `python departures.py`, in a second terminal."""
+    project.create(tmp_path / "shop")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    subprocess.run([sys.executable, "departures.py"], cwd=tmp_path / "shop", check=True, capture_output=True)
+    assert len(list((tmp_path / "shop/data/departures").iterdir())) == 2
+    with dg.DagsterInstance.from_config(str(tmp_path / "shop/.dagster")) as instance:
+        assert len(instance.get_runs()) == 2
 
 
 def test_an_empty_folder_can_be_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Makes departures to try the streams with: another file each time, from Dagster or by `python departures.py`."""
 
+import os
 import random
 import time
 from pathlib import Path
@@ -25,5 +26,6 @@ def departures() -> None:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("DAGSTER_HOME", str(Path(__file__).with_name(".dagster")))
     with dg.DagsterInstance.get() as instance:
         dg.materialize([departures], instance=instance)
