@@ -11,7 +11,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INS
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.lease import EpochProgress, Lease, LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest import manifest
-from dagster_ckpt.protocol.manifest.codec import FORMAT
+from dagster_ckpt.protocol.manifest.packing import FORMAT
 
 PAGE = (Path(__file__).parents[2] / "docs/format.md").read_text()
 WORDS = set(re.findall(r"[a-z0-9_]+", " ".join(re.findall(r"`([^`\n]+)`", PAGE))))

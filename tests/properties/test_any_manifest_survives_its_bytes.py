@@ -5,12 +5,11 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.protocol.manifest.codec import (
     CHANGES,
     FILES_SEEN,
-    decode_entries,
     decode_manifest,
     encode_manifest,
-    encode_pieces,
 )
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, FileSeen, Manifest
+from dagster_ckpt.protocol.manifest.packing import decode_entries, encode_pieces
 from tests.worlds.examples import examples
 from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
 

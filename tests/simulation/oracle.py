@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS
-from dagster_ckpt.protocol.manifest.codec import CHANGES, decode_entries
+from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
+from dagster_ckpt.protocol.manifest.packing import decode_entries
 from dagster_ckpt.protocol.object_names import (
     PINS,
     SUBSCRIBERS,

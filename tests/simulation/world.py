@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event
 from dagster_ckpt.protocol.epochs import retention
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.lease import ProcessId
-from dagster_ckpt.protocol.manifest import codec
+from dagster_ckpt.protocol.manifest import packing
 from dagster_ckpt.runtime.upstreams import upstreams
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.chain import indexed_lists
@@ -359,7 +359,7 @@ class World:
             (chain_module, "decode_nonce", decoded.nonce),
             (heartbeat, "decode_lease", decoded.lease),
             (lease, "_FOR_PEOPLE", json_codec._CANONICAL),
-            (codec, "COMPRESSION", 0),
+            (packing, "COMPRESSION", 0),
             (pins, "decode_pin", decoded.a_pin),
             (retention, "MANIFESTS_KEPT", self.character.kept),
             (indexed_lists, "TAIL_MAX", self.character.tail_max),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record, optional
-from dagster_ckpt.protocol.manifest.codec import MANIFEST, pack, unpack
+from dagster_ckpt.protocol.manifest.codec import MANIFEST
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.packing import pack, unpack
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.upstream import consumed_in_each_way
 from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record
-from dagster_ckpt.protocol.manifest.codec import pack, unpack
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.packing import pack, unpack
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,5 +4,6 @@ Reading order
 
     manifest    the values that a manifest is made of
     references  every object that a manifest names
-    codec       the bytes of manifests and of index objects
+    codec       the fields of manifests, and of what index objects list, as JSON
+    packing     their bytes
 """

@@ -16,8 +16,8 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import Codec, Record
-from dagster_ckpt.protocol.manifest.codec import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef
+from dagster_ckpt.protocol.manifest.packing import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
 from dagster_ckpt.protocol.object_names import INDEX, file_of
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience, RetrySpan

@@ -16,13 +16,12 @@ from dagster_ckpt.protocol.epochs.pin import Pin, decode_pin
 from dagster_ckpt.protocol.manifest.codec import (
     FILES_SEEN,
     MANIFEST_BYTES_MAX,
-    decode_entries,
     decode_manifest,
     decode_nonce,
     encode_manifest,
-    encode_pieces,
 )
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition, Statistics
+from dagster_ckpt.protocol.manifest.packing import decode_entries, encode_pieces
 from dagster_ckpt.protocol.object_names import FileId, state_name
 from tests.worlds.manifests import SOURCE, a_change, a_manifest, a_run
 

@@ -6,9 +6,10 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.protocol.manifest import codec
-from dagster_ckpt.protocol.manifest.codec import ENTRIES_MAX, FILES_SEEN
+from dagster_ckpt.protocol.manifest import packing
+from dagster_ckpt.protocol.manifest.codec import FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList
+from dagster_ckpt.protocol.manifest.packing import ENTRIES_MAX
 from dagster_ckpt.protocol.object_names import FileId, index_name
 from dagster_ckpt.storage.chain.indexed_lists import TAIL_MAX, IndexedLists
 from tests.worlds.clock import StillClock
@@ -76,8 +77,8 @@ def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times(
 
 def test_a_spill_of_very_many_entries_is_bounded_pieces_that_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """1.6 million files of one epoch were one object of more than could be unpacked: committed, and never read."""
-    monkeypatch.setattr(codec, "_JSON_BYTES_MAX", 100_000)
-    monkeypatch.setattr(codec, "_ENTRIES_BYTES_MAX", 20_000, raising=False)
+    monkeypatch.setattr(packing, "_JSON_BYTES_MAX", 100_000)
+    monkeypatch.setattr(packing, "_ENTRIES_BYTES_MAX", 20_000, raising=False)
     listed, store = lists()
     short = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
     assert max(len(gzip.decompress(store.get(ref.path))) for ref in short.index) <= 20_000
@@ -88,7 +89,7 @@ def test_a_spill_of_very_many_entries_is_bounded_pieces_that_can_be_read_back(mo
 
 
 def test_no_index_object_has_more_entries_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "ENTRIES_MAX", 900, raising=False)
+    monkeypatch.setattr(packing, "ENTRIES_MAX", 900, raising=False)
     listed, _ = lists()
     short = listed.shortened(IndexedList(tail=files(0, 2_000)), names())
     assert [ref.entries for ref in short.index] == [900, 900, 200]
@@ -98,12 +99,12 @@ def test_no_index_object_has_more_entries_than_it_may(monkeypatch: pytest.Monkey
 def test_an_object_that_an_older_release_made_too_large_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     listed, _ = lists()
     large = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
-    monkeypatch.setattr(codec, "_JSON_BYTES_MAX", 100_000)
+    monkeypatch.setattr(packing, "_JSON_BYTES_MAX", 100_000)
     assert listed.entries(large) == files(0, 5_000)
 
 
 def test_a_crash_between_two_pieces_leaves_objects_that_no_list_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "ENTRIES_MAX", 900, raising=False)
+    monkeypatch.setattr(packing, "ENTRIES_MAX", 900, raising=False)
     listed, store = lists()
     fresh = names()
     tail = IndexedList(tail=files(0, 2_000))
