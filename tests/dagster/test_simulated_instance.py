@@ -12,9 +12,10 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.dagster_names import ATTEMPT_TAG, STREAM_TAG
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_failed, report
 from dagster_ckpt.integration.recovery.dagster_runs import newest_run, run_view, unfinished_runs
-from dagster_ckpt.integration.recovery.decision import GaveUp, RunState
+from dagster_ckpt.integration.recovery.decision import GaveUp
 from dagster_ckpt.integration.recovery.relaunch import declare_failed
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+from dagster_ckpt.integration.recovery.stream_view import RunState
 from tests.simulation.dagster import watched_stream
 from tests.simulation.instance import SimulatedInstance
 

@@ -4,6 +4,7 @@ Reading order. A killed run is judged in `decision`.
 
     sensor            checks every stream every few seconds
     decision          the pure decision
+    stream_view       what the decision sees of a stream
     stream_status     the status of a stream in the store
     sensor_memory     since when each stream has been unchanged
     dagster_runs      the newest Dagster run of a stream

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import dagster as dg
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.integration.recovery.decision import GaveUp, PoolView, Unavailable
+from dagster_ckpt.integration.recovery.decision import GaveUp, Unavailable
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
+from dagster_ckpt.integration.recovery.stream_view import PoolView
 
 CHECK = "no_crash_loop"
 

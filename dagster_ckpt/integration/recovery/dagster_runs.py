@@ -30,8 +30,8 @@ from dagster_ckpt.integration.dagster_names import (
 )
 from dagster_ckpt.integration.declared.run_config import op_config
 from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError
-from dagster_ckpt.integration.recovery.decision import PoolView, RunState, RunView
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+from dagster_ckpt.integration.recovery.stream_view import PoolView, RunState, RunView
 from dagster_ckpt.runtime.run_mode import Mode
 
 _NOT_THE_STREAMS = {

@@ -13,9 +13,10 @@ import dagster as dg
 
 from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK as CRASH_LOOP
-from dagster_ckpt.integration.recovery.decision import LeaseView, RunState, RunView, StreamView, Verdict
+from dagster_ckpt.integration.recovery.decision import Verdict
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+from dagster_ckpt.integration.recovery.stream_view import LeaseView, RunState, RunView, StreamView
 from dagster_ckpt.protocol.lease import LeaseHolder, Life
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.run_mode import Mode

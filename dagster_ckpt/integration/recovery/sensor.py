@@ -44,7 +44,7 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
     runs_on_their_way,
     unfinished_runs,
 )
-from dagster_ckpt.integration.recovery.decision import RunState, StreamView, Verdict, decide
+from dagster_ckpt.integration.recovery.decision import Verdict, decide
 from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_look, live_state
 from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
@@ -58,6 +58,7 @@ from dagster_ckpt.integration.recovery.stream_status import (
     read_start,
     start_view,
 )
+from dagster_ckpt.integration.recovery.stream_view import RunState, StreamView
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 DEV_HAS_ENDED = "dagster dev has ended: the sensor of its next start continues the streams"

@@ -21,8 +21,8 @@ from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.recovery.decision import LeaseView, StartView
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen
+from dagster_ckpt.integration.recovery.stream_view import LeaseView, StartView
 from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of

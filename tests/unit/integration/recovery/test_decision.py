@@ -9,19 +9,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError
-from dagster_ckpt.integration.recovery.decision import (
-    GaveUp,
-    Launch,
-    LeaseView,
-    PoolView,
-    RunState,
-    RunView,
-    StartView,
-    StreamView,
-    Unavailable,
-    Verdict,
-    decide,
-)
+from dagster_ckpt.integration.recovery.decision import GaveUp, Launch, Unavailable, Verdict, decide
+from dagster_ckpt.integration.recovery.stream_view import LeaseView, PoolView, RunState, RunView, StartView, StreamView
 from dagster_ckpt.protocol.lease import Life
 from dagster_ckpt.runtime.run_mode import Mode
 
