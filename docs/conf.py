@@ -68,7 +68,7 @@ _FIRST_BELOW = {
 }
 """Pages that list the pages beside them. The navigation has those below them, in this order, the others after these."""
 
-_COMING = ("install", "tutorial", "components", "comparison")
+_COMING = ("install", "tutorial")
 """Pages of index.md that may not be there yet."""
 
 
