@@ -36,8 +36,8 @@ class ShardAck:
     is made of (0 for an append-only table); `event_times_us` the greatest event time that each input saw in this epoch,
     None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake of rows waited for it;
     `counters` the operator's counters by name. A task processes its shards together: `milliseconds` is its time for all
-    of them, and all counts but `rows_in` are in the ACK of its first shard. One task of an append-only stream may also
-    have merged files of the table.
+    of them, and all counts but `rows_in` are in the ACK of its first shard. `late_rows_by_input` is by input,
+    and empty where no row was late. One task of an append-only stream may also have merged files of the table.
     """
 
     shard: Shard
@@ -55,3 +55,4 @@ class ShardAck:
     counters: tuple[tuple[str, int], ...] = ()
     files_merged: FilesMerged | None = None
     table_rows: int = 0
+    late_rows_by_input: tuple[int, ...] = ()

@@ -59,12 +59,16 @@ def stream_of_late_key(key: dg.AssetKey) -> tuple[dg.AssetKey, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """The late rows of one input: their asset, and how many a stream has kept by an epoch since it began."""
+    """The late rows of one input: their asset, and how many a stream has kept by an epoch since it began.
+
+    `alone`: `total` are those of this input. An older release counted the late rows of all inputs of a join together.
+    """
 
     key: dg.AssetKey
     epoch: Epoch
     total: int
     state_bytes: int
+    alone: bool
 
     @classmethod
     def kept(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
@@ -75,8 +79,9 @@ class LateRows:
             cls(
                 late_key(stream, number),
                 manifest.epoch,
-                manifest.statistics.total_late_rows,
+                manifest.statistics.total_late_rows if (rows := manifest.late_rows_of(number)) is None else rows,
                 sum({run.name: run.bytes for shard in manifest.runs[late_table(number)] for run in shard}.values()),
+                rows is not None,
             )
             for number in numbers
         ]
@@ -87,7 +92,7 @@ class LateRows:
             "epoch": self.epoch,
             "late_rows": self.total - reported,
             _TOTAL: self.total,
-            "dagster/row_count": self.total,
+            **({"dagster/row_count": self.total} if self.alone else {}),
             "state_bytes": self.state_bytes,
         }
         metadata = {label: dg.MetadataValue.int(number) for label, number in figures.items()}

@@ -307,7 +307,9 @@ class Statistics:
 
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
-    `table_rows` is None where an older release wrote the stream: see `Manifest.table_rows`.
+    `table_rows` is None where an older release wrote the stream: see `Manifest.table_rows`. `late_rows_by_input` are
+    the total late rows of each input of several, None where an older release counted them together: see
+    `Manifest.late_rows_of`.
     """
 
     rows_in: int = 0
@@ -324,6 +326,7 @@ class Statistics:
     total_rows_out: int = 0
     total_late_rows: int = 0
     table_rows: int | None = 0
+    late_rows_by_input: tuple[int, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,3 +417,11 @@ class Manifest:
             return counts.total_rows_out
         alone = len(self.pipeline.tables) == 1 or counts.total_epochs == 0
         return counts.state_rows if counts.table_rows is None and alone else counts.table_rows
+
+    def late_rows_of(self, number: int) -> int | None:
+        """The late rows of one input since the stream began. None: older releases counted those of all inputs alone."""
+        counts = self.statistics
+        if len(self.pipeline.inputs) == 1 or counts.total_late_rows == 0:
+            return counts.total_late_rows
+        each = counts.late_rows_by_input
+        return None if each is None or number >= len(each) else each[number]

@@ -2,11 +2,12 @@
 
 Reading order
 
-    edits           how one manifest becomes the next: value, edit, value
-    manifest_rules  the invariants, checked before every create
-    well_formed     those of one manifest, whatever it follows
-    compatibility   what changed between two pipelines, and whether state survives it
-    source_moves    which source continues from which position
-    append_merges   which files of an append-only table to merge
-    shard_layouts   whether runs show the same table under another number of shards
+    edits             how one manifest becomes the next: value, edit, value
+    epoch_statistics  what an epoch did, and the totals after it
+    manifest_rules    the invariants, checked before every create
+    well_formed       those of one manifest, whatever it follows
+    compatibility     what changed between two pipelines, and whether state survives it
+    source_moves      which source continues from which position
+    append_merges     which files of an append-only table to merge
+    shard_layouts     whether runs show the same table under another number of shards
 """

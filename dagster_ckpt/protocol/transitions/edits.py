@@ -22,9 +22,9 @@ from dagster_ckpt.protocol.manifest.manifest import (
     RunRef,
     ShardTime,
     SourcePosition,
-    Statistics,
 )
 from dagster_ckpt.protocol.transitions.append_merges import with_merged
+from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, statistics_after
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 
 ABANDONED_MAX = 1000
@@ -221,7 +221,7 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
         stamp,
         shards=shards,
         runs=runs,
-        statistics=replace(parent.statistics, state_bytes=_bytes(runs)),
+        statistics=replace(parent.statistics, state_bytes=bytes_of(runs)),
     )
 
 
@@ -250,7 +250,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         sources=edit.sources,
         consumed=consumed_of(edit.sources),
         backfill=backfill_of(edit.sources),
-        statistics=_statistics(parent, edit, runs),
+        statistics=statistics_after(parent, edit.acks, edit.epoch_ms, runs),
         retained=bounded((*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained),
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
@@ -374,37 +374,7 @@ def _within_reach(time_us: int) -> int:
     return max(-WATERMARK_US_MAX, min(time_us, WATERMARK_US_MAX))
 
 
-def _statistics(parent: Manifest, edit: EpochEdit, runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> Statistics:
-    before, table_rows = parent.statistics, parent.table_rows
-    rows_in = sum(ack.rows_in for ack in edit.acks)
-    rows_out = sum(ack.rows_out for ack in edit.acks)
-    late_rows = sum(ack.late_rows for ack in edit.acks)
-    more_rows = rows_out if parent.pipeline.appends else sum(ack.table_rows for ack in edit.acks)
-    return Statistics(
-        rows_in=rows_in,
-        rows_out=rows_out,
-        late_rows=late_rows,
-        epoch_ms=edit.epoch_ms,
-        change_bytes=sum(change.bytes for ack in edit.acks for change in ack.changes),
-        # For tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
-        state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in edit.acks)),
-        state_bytes=_bytes(runs),
-        total_rows_in=before.total_rows_in + rows_in,
-        total_epochs=before.total_epochs + 1,
-        merged_rows=sum(ack.merged_rows for ack in edit.acks),
-        stall_ms=max((ack.stall_ms for ack in edit.acks), default=0),
-        total_rows_out=before.total_rows_out + rows_out,
-        total_late_rows=before.total_late_rows + late_rows,
-        table_rows=None if table_rows is None else max(0, table_rows + more_rows),
-    )
-
-
 def _slowest(acks: Iterable[ShardAck]) -> tuple[ShardTime, ...]:
     """The shards whose tasks took longest, within a task those with the most rows; none if no task worked."""
     times = [ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in) for ack in acks if ack.host]
     return tuple(sorted(times, key=lambda each: (-each.milliseconds, -each.rows_in, each.shard))[:SLOWEST_MAX])
-
-
-def _bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
-    """The bytes of all runs; a run that several shards share counts once."""
-    return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())

@@ -233,6 +233,7 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
         after.total_rows_in == before.total_rows_in + after.rows_in
         and after.total_rows_out == before.total_rows_out + after.rows_out
         and after.total_late_rows == before.total_late_rows + after.late_rows
+        and (not after.late_rows_by_input or sum(after.late_rows_by_input) == after.total_late_rows)
         and after.total_epochs == before.total_epochs + 1
         and after.state_rows >= 0
         and (after.table_rows is None) == (parent.table_rows is None)

@@ -45,6 +45,7 @@ _ACK = Record(
         "counters": sequence(pair(TEXT, COUNT)),
         "files_merged": optional(_FILES_MERGED),
         "table_rows": WHOLE,
+        "late_rows_by_input": sequence(COUNT),
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()

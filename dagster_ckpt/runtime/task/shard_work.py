@@ -97,7 +97,7 @@ class ShardWork:
         file = self._file(shards[0], 0)
         with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged) as state:
             state.compact()
-            rows_in, late_rows = self._take_in(operator, state, context, intake, batches)
+            rows_in, late_by_input = self._take_in(operator, state, context, intake, batches)
             rows_out, changes = self._finish(operator, state, context)
             tables = state.flush()
             merged = None if merging is None else merging.result()
@@ -111,7 +111,8 @@ class ShardWork:
                 first,
                 changes=(*state.log, *changes),
                 rows_out=rows_out,
-                late_rows=late_rows,
+                late_rows=sum(late_by_input),
+                late_rows_by_input=tuple(late_by_input) if any(late_by_input) else (),
                 state_rows=state.metrics.state_rows,
                 event_times_us=intake.event_times_us,
                 merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
@@ -135,19 +136,19 @@ class ShardWork:
         context: EpochContext,
         intake: Intake,
         batches: Iterable[pa.RecordBatch],
-    ) -> tuple[list[int], int]:
-        """Process the rows; returns how many each shard had, and how many were late."""
+    ) -> tuple[list[int], list[int]]:
+        """Process the rows; returns how many each shard had, and how many of each input were late."""
         schemas = [source.schema for source in operator.pipeline.inputs]
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in = np.zeros(len(context.shards), dtype=np.int64)
-        late_rows = 0
+        late_rows = [0] * len(schemas)
         for chunk in intake.chunks(self._chunks(batches)):
             for number, hashes, rows in rows_by_input(chunk, schemas):
                 intake.see(number, rows)
                 shards = self.assignment.shards_in(hashes) - np.uint16(context.shards[0])
                 rows_in += np.bincount(shards, minlength=len(rows_in))
                 late = operator.on_rows(number, hashes, rows, state, context)
-                late_rows += len(late)
+                late_rows[number] += len(late)
                 time = self.event_times[number]
                 if len(late) and time is not None and late_table(number) in kept:
                     keep_late(state.timeline(late_table(number)), hashes, rows, late, time, context)

@@ -62,12 +62,12 @@ def test_a_column_of_numbers_with_another_value_in_it_is_damage(wrong: list[obje
 def test_a_manifest_of_the_first_release_is_read() -> None:
     written = (Path(__file__).parent / "manifest-of-0.1.0.json.gz").read_bytes()
     assert _json(written)["format"] == 1
-    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None))
+    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None, late_rows_by_input=None))
     assert decode_manifest(written, "m") == expected
 
 
 def test_a_manifest_and_a_pin_of_the_second_format_are_read() -> None:
-    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None))
+    expected = a_manifest(runs=RUNS_THEN, statistics=Statistics(table_rows=None, late_rows_by_input=None))
     written = (Path(__file__).parent / "manifest-of-format-2.json.gz").read_bytes()
     assert _json(written)["format"] == 2
     assert decode_manifest(written, "m") == expected

@@ -1,0 +1,52 @@
+"""What an epoch did, what the stream holds after it, and the totals since it began."""
+
+from collections.abc import Sequence
+
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, Statistics
+
+
+def statistics_after(
+    parent: Manifest, acks: Sequence[ShardAck], epoch_ms: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]
+) -> Statistics:
+    """The statistics of the epoch that these ACKs make of its parent, whose runs are `runs`."""
+    before, table_rows = parent.statistics, parent.table_rows
+    rows_in = sum(ack.rows_in for ack in acks)
+    rows_out = sum(ack.rows_out for ack in acks)
+    late_rows = sum(ack.late_rows for ack in acks)
+    more_rows = rows_out if parent.pipeline.appends else sum(ack.table_rows for ack in acks)
+    return Statistics(
+        rows_in=rows_in,
+        rows_out=rows_out,
+        late_rows=late_rows,
+        epoch_ms=epoch_ms,
+        change_bytes=sum(change.bytes for ack in acks for change in ack.changes),
+        # For tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
+        state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in acks)),
+        state_bytes=bytes_of(runs),
+        total_rows_in=before.total_rows_in + rows_in,
+        total_epochs=before.total_epochs + 1,
+        merged_rows=sum(ack.merged_rows for ack in acks),
+        stall_ms=max((ack.stall_ms for ack in acks), default=0),
+        total_rows_out=before.total_rows_out + rows_out,
+        total_late_rows=before.total_late_rows + late_rows,
+        table_rows=None if table_rows is None else max(0, table_rows + more_rows),
+        late_rows_by_input=_late_rows_by_input(parent, acks),
+    )
+
+
+def _late_rows_by_input(parent: Manifest, acks: Sequence[ShardAck]) -> tuple[int, ...] | None:
+    """The late rows of each input since the stream began; of a stream with one input they are in its total."""
+    inputs = range(len(parent.pipeline.inputs))
+    if len(inputs) < 2:
+        return ()
+    late = [ack.late_rows_by_input for ack in acks if ack.late_rows]
+    before = [parent.late_rows_of(number) for number in inputs]
+    if any(rows is None for rows in before) or any(len(each) != len(inputs) for each in late):
+        return None
+    return tuple((rows or 0) + sum(each[number] for each in late) for number, rows in zip(inputs, before, strict=True))
+
+
+def bytes_of(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
+    """The bytes of all runs; a run that several shards share counts once."""
+    return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())
