@@ -37,7 +37,7 @@ test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
 
-test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL, which apt-get installs if missing)
+test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL, which apt-get installs if missing; Delta Lake)
 	@scripts/test_destinations.sh
 
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
@@ -120,7 +120,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,demo,deploy,dev,dg,docs,postgres,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,postgres,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

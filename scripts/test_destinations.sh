@@ -18,9 +18,9 @@ if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
     apt_install postgresql || exit 1
 fi
 
-if ! .venv/bin/python -c 'import adbc_driver_postgresql' 2>/dev/null; then
+if ! .venv/bin/python -c 'import adbc_driver_postgresql, deltalake' 2>/dev/null; then
     printf '%s\n' "Installing the drivers of the destinations into .venv"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[deltalake,postgres]'
 fi
 
 DAGSTER_CKPT_TEST_DESTINATIONS=1

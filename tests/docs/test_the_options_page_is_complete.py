@@ -29,7 +29,7 @@ from dagster_ckpt import (
     streaming_asset,
     tumbling,
 )
-from dagster_ckpt.destinations import Postgres
+from dagster_ckpt.destinations import DeltaLake, Postgres
 from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED
 from dagster_ckpt.integration.declared import parameters
@@ -76,6 +76,7 @@ CLASSES: Mapping[str, type] = {
     "Recovery": Recovery,
     "CheckpointCoordinatorResource": CheckpointCoordinatorResource,
     "LsmStateBackendResource": LsmStateBackendResource,
+    "DeltaLake": DeltaLake,
     "Postgres": Postgres,
 }
 
@@ -125,11 +126,16 @@ def of_class(kind: type) -> Iterator[Option]:
     for each in tree.body:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and not each.target.id.startswith("_"):
             name, field = each.target.id, fields.get(each.target.id)
-            if field is None:
-                default = "required" if each.value is None else text_of(each.value)
-            else:
-                default = default_of(field)
+            default = default_of_dataclass(each.value) if field is None else default_of(field)
             yield name, re.sub(r"dg\.ResourceDependency\[(.*)\]", r"\1", text_of(each.annotation)), default
+
+
+def default_of_dataclass(value: ast.expr | None) -> str:
+    """The default of a dataclass's field; that of `field(default_factory=dict)` is `{}`."""
+    if isinstance(value, ast.Call) and text_of(value.func) == "field":
+        factories = [text_of(each.value) for each in value.keywords if each.arg == "default_factory"]
+        return {"dict": "{}"}[factories[0]] if factories else "required"
+    return "required" if value is None else text_of(value)
 
 
 def default_of(field: Any) -> str:
@@ -162,7 +168,7 @@ def test_every_function_with_options_has_a_table() -> None:
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
     without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
     without |= {"StreamingComponent"}  # which has a test of its attributes
-    assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {"Postgres"} - {
+    assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {"DeltaLake", "Postgres"} - {
         name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}
     }
     steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}

@@ -40,7 +40,8 @@ def test_dependencies_name_fsspec() -> None:
 
 
 def test_dependencies_name_each_distribution_the_package_imports() -> None:
-    direct = names([*PROJECT["dependencies"], *EXTRAS["postgres"], *EXTRAS["s3"], *EXTRAS["sketches"]])
+    extras = ("deltalake", "postgres", "s3", "sketches")
+    direct = names([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])
     assert set(imported()) - direct == USERS_OWN
 
 

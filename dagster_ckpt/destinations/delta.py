@@ -1,0 +1,314 @@
+"""Delta Lake: one commit of the table's log holds the rows and the position.
+
+The position is in the log's `txn` actions, which survive checkpoints, clean-up, optimize and vacuum. Such an action has
+a name and a number, so the text of the position is several of them: `<delivery>/length`, then `<delivery>/0`, `/1` ...
+with seven bytes each. `<delivery>/fence` grows with each commit of the delivery, the one that opens it included.
+
+Delta's conflict check refuses a commit if one since the version that the table was loaded at has an action of the same
+name. So all depends on one handle: it is loaded before the position is read, and every commit is made from it. A table
+that is addressed by its path would be loaded anew, and would pass the check (1 of 100 races doubled rows).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DestinationUnavailableError,
+    PositionMovedError,
+    Transaction,
+)
+from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_BYTES = 7
+"""A `txn` action's number has 63 bits."""
+
+_HISTORY_MAX = 100
+"""How many commits of others are looked at for a restore."""
+
+_MARK = "dagster_ckpt.delivery"
+
+
+@dataclass(frozen=True)
+class DeltaLake:
+    """A Delta table.
+
+        deliver(delay_by_carrier, to=DeltaLake("s3://shop/delays", storage_options={...}))
+
+    `uri` is a path or a URL that deltalake knows, `storage_options` are its options; each value may be a `dg.EnvVar`.
+    The table is made if it is missing.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def kind(self) -> str:
+        return "deltalake"
+
+    @property
+    def address(self) -> str:
+        uri = resolved(self.uri)
+        return shown(uri) if "://" in uri else uri
+
+    def check(self, table: DeliveredTable) -> None:
+        for column in table.columns:
+            _check_type(column.name, column.type)
+
+    def open(self, delivery: str, table: DeliveredTable) -> "DeltaSession":
+        return DeltaSession(self, delivery, table)
+
+
+class DeltaSession:
+    """One loaded table, of which no newer commit has moved the position."""
+
+    def __init__(self, to: DeltaLake, delivery: str, table: DeliveredTable) -> None:
+        self._to, self._delivery, self._table = to, delivery, table
+        with self._errors():
+            self._handle = _loaded(to, table)
+            found = self._read()
+            fence = self._number("fence") or 0
+            # A commit of its own, so that the conflict check refuses those who loaded the table before.
+            self._commit_nothing({"fence": fence + 1})
+        if found is None and self._has_rows():
+            raise InvalidPipelineError(
+                "a delivery begins with an empty table, and this one has rows that it has not written: empty it, or "
+                f"name another. destination={to.address}, delivery={delivery}"
+            )
+        if found is not None:
+            self._check_not_restored()
+        self.position = found
+
+    def __enter__(self) -> "DeltaSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+    def apply(self, transaction: Transaction) -> None:
+        """See `Session.apply`."""
+        if transaction.after != self.position:
+            raise PositionMovedError(
+                f"this transaction does not build on the destination's position. destination={self._to.address}, "
+                f"after={transaction.after}, position={self.position}"
+            )
+        rows = _Rows(transaction.rows)
+        with self._errors(rows):
+            numbers = _numbers_of(transaction.until)
+            if not self._table.key:
+                self._write(rows, self._table.columns, "append", numbers)
+            elif transaction.replaces:
+                self._write(rows.without_kind(), self._table.columns, "overwrite", numbers)
+            else:
+                self._merge(rows, numbers)
+            if self._read() != transaction.until:  # nothing matched, and Delta commits nothing then
+                self._commit_nothing(numbers)
+        self.position = transaction.until
+
+    def _write(self, rows: Iterator[pa.RecordBatch], columns: pa.Schema, mode: Any, numbers: Mapping[str, int]) -> None:
+        from deltalake import write_deltalake
+
+        reader = pa.RecordBatchReader.from_batches(columns, (batch.cast(columns) for batch in rows))
+        write_deltalake(self._handle, reader, mode=mode, commit_properties=self._properties(numbers))
+
+    def _merge(self, rows: "_Rows", numbers: Mapping[str, int]) -> None:
+        columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
+        # An update's row of before has the key of the row of after, and Delta refuses two rows for one.
+        changes = pa.Table.from_batches(list(rows.without_preimages(columns)), columns)
+        if changes.num_rows == 0:
+            return
+        nulls = any(changes[key].null_count for key in self._table.key)
+        equal = "IS NOT DISTINCT FROM" if nulls else "="
+        same = " AND ".join(f"t.{_quoted(key)} {equal} s.{_quoted(key)}" for key in self._table.key)
+        values = {_quoted(name): f"s.{_quoted(name)}" for name in self._table.columns.names}
+        gone, there = f"s.{_quoted(CHANGE_TYPE)} = '{DELETE}'", f"s.{_quoted(CHANGE_TYPE)} <> '{DELETE}'"
+        (
+            self._handle.merge(
+                changes,
+                same,
+                source_alias="s",
+                target_alias="t",
+                streamed_exec=False,
+                commit_properties=self._properties(numbers),
+            )
+            .when_matched_delete(gone)
+            .when_matched_update(values, there)
+            .when_not_matched_insert(values, there)
+            .execute()
+        )
+
+    def _commit_nothing(self, numbers: Mapping[str, int]) -> None:
+        self._handle.create_write_transaction(
+            [], "append", self._handle.schema(), commit_properties=self._properties(numbers)
+        )
+        self._handle.update_incremental()
+
+    def _properties(self, numbers: Mapping[str, int]) -> Any:
+        from deltalake import CommitProperties
+        from deltalake import Transaction as AppTransaction
+
+        named = [AppTransaction(self._app(name), number) for name, number in numbers.items()]
+        # Always the fence too: any two commits of the delivery conflict.
+        if "fence" not in numbers:
+            named.append(AppTransaction(self._app("fence"), (self._number("fence") or 0) + 1))
+        return CommitProperties(custom_metadata={_MARK: self._delivery}, app_transactions=named)
+
+    def _read(self) -> str | None:
+        length = self._number("length")
+        if length is None:
+            return None
+        parts = [self._number(str(part)) for part in range(-(-length // _BYTES))]
+        data = b"".join((part or 0).to_bytes(_BYTES, "big") for part in parts)
+        return data[:length].decode()
+
+    def _number(self, name: str) -> int | None:
+        return self._handle.transaction_version(self._app(name))
+
+    def _app(self, name: str) -> str:
+        return f"dagster_ckpt/{self._delivery}/{name}"
+
+    def _was_overtaken(self) -> bool:
+        """Whether a commit of the delivery is newer than this session's; a conflict with any other is tried again."""
+        from deltalake import DeltaTable
+
+        newest = DeltaTable(self._handle.table_uri, storage_options=_options(self._to))
+        return newest.transaction_version(self._app("fence")) != self._number("fence")
+
+    def _has_rows(self) -> bool:
+        counts = pa.table(self._handle.get_add_actions(flatten=True))
+        # A writer that counts no rows leaves a null: then a file is taken to have some.
+        return any(count is None or count > 0 for count in counts["num_records"].to_pylist())
+
+    def _check_not_restored(self) -> None:
+        """A restore takes the rows back and leaves the position where it is."""
+        for commit in self._handle.history(_HISTORY_MAX):
+            if commit.get(_MARK) == self._delivery and commit.get("operation") != "RESTORE":
+                if commit["version"] < (self._handle.version() or 0):
+                    return
+                continue  # this session's own
+            if commit.get("operation") == "RESTORE":
+                raise IncompatibleStateError(
+                    "the table was restored to an older version, which takes back rows that were delivered but not the "
+                    "position: nothing was written. Restore it to a version of this delivery's again, or empty the "
+                    f"table and begin again. destination={self._to.address}, version={commit['version']}"
+                )
+
+    @contextmanager
+    def _errors(self, rows: "_Rows | None" = None) -> Iterator[None]:
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        try:
+            yield
+        except Exception as error:
+            if rows is not None and rows.error is not None:
+                raise rows.error from None  # Delta keeps only the text of what a reader raises
+            if isinstance(error, CommitFailedError) and self._was_overtaken():
+                raise PositionMovedError(
+                    "another delivery has taken over, or has moved the position: this one has written nothing. "
+                    f"destination={self._to.address}, delivery={self._delivery}"
+                ) from error
+            if isinstance(error, DeltaError | OSError):
+                raise DestinationUnavailableError(
+                    f"Delta Lake did not do it, or its reply was lost. destination={self._to.address}, reason={error}"
+                ) from error
+            raise
+
+
+class _Rows(Iterator[pa.RecordBatch]):
+    """The rows of a transaction, and the error that reading them has raised."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
+        self._rows = rows
+        self.error: Exception | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._rows)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+    def without_preimages(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
+        for batch in self:
+            yield batch.filter(pc.not_equal(batch.column(CHANGE_TYPE), UPDATE_PREIMAGE)).cast(columns)
+
+    def without_kind(self) -> Iterator[pa.RecordBatch]:
+        for batch in self:
+            yield batch.select([name for name in batch.schema.names if name != CHANGE_TYPE])
+
+
+def _loaded(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise InvalidPipelineError(
+            "delivering to Delta Lake needs its library: pip install 'dagster-ckpt[deltalake]'"
+        ) from error
+    uri, options = resolved(to.uri), _options(to)
+    if not DeltaTable.is_deltatable(uri, options):
+        DeltaTable.create(uri, table.columns, mode="ignore", storage_options=options)
+    return DeltaTable(uri, storage_options=options)
+
+
+def _options(to: DeltaLake) -> dict[str, str]:
+    return {name: resolved(value) for name, value in to.storage_options.items()}
+
+
+def _numbers_of(position: str) -> dict[str, int]:
+    data = position.encode()
+    parts = [data[start : start + _BYTES].ljust(_BYTES, b"\0") for start in range(0, len(data), _BYTES)]
+    return {"length": len(data), **{str(number): int.from_bytes(part, "big") for number, part in enumerate(parts)}}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+_TYPES = (
+    pa.bool_(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.date32(),
+)
+
+
+def _check_type(column: str, kind: pa.DataType) -> None:
+    """Raise `InvalidPipelineError` for a type that has no lossless counterpart."""
+    if kind in _TYPES or pa.types.is_decimal128(kind):
+        return
+    if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in {None, "UTC"}:
+        return
+    if pa.types.is_list(kind):
+        _check_type(column, kind.value_type)
+    elif pa.types.is_map(kind):
+        _check_type(column, kind.key_type)
+        _check_type(column, kind.item_type)
+    elif pa.types.is_struct(kind):
+        for each in kind.fields:
+            _check_type(f"{column}.{each.name}", each.type)
+    else:
+        raise InvalidPipelineError(
+            f"Delta Lake has no column that holds this type without loss: cast it in the stream. column={column}, "
+            f"type={kind}"
+        )

@@ -1,0 +1,83 @@
+"""Delta Lake: what every destination must do, and what is its own. It needs no server."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from dagster_ckpt.delivery.destination import Destination, Transaction
+from dagster_ckpt.destinations import DeltaLake
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
+
+
+def rows_of(uri: str) -> list[Row]:
+    table = DeltaTable(uri).to_pyarrow_table()
+    return list(zip(table["carrier"].to_pylist(), table["flights"].to_pylist(), strict=True))
+
+
+class TestDeltaLake(DestinationSuite):
+    def make(self, folder: Path) -> Destination:
+        return DeltaLake(str(folder / "delays"))
+
+    def rows(self, destination: Destination) -> Iterable[Row]:
+        return rows_of(destination.address)
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> DeltaLake:
+    return DeltaLake(str(tmp_path / "delays"))
+
+
+POSITION = '{"uuid": "9f0c2d6a1e4b4e0f9d3c5a7b8e6f1a2b", "epoch": 41, "part": 3, "parts": 8, "term": 5}'
+
+
+def test_the_position_survives_whatever_maintains_the_table(delta: DeltaLake) -> None:
+    with delta.open("one", APPENDED) as session:
+        session.apply(Transaction(None, "a longer position than the next one has", added(("UA", 1))))
+        session.apply(Transaction("a longer position than the next one has", POSITION, added(("AA", 1))))
+    table = DeltaTable(delta.uri)
+    table.optimize.compact()
+    table.create_checkpoint()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    table.cleanup_metadata()
+    with delta.open("one", APPENDED) as session:
+        assert session.position == POSITION
+
+
+def test_rows_of_others_in_between_are_no_conflict(delta: DeltaLake) -> None:
+    with delta.open("one", APPENDED) as session:
+        session.apply(Transaction(None, "1", added(("UA", 1))))
+        write_deltalake(delta.uri, pa.table({"carrier": ["ZZ"], "flights": [9]}), mode="append")
+        session.apply(Transaction("1", "2", added(("AA", 1))))
+    assert sorted(rows_of(delta.uri)) == [("AA", 1), ("UA", 1), ("ZZ", 9)]
+
+
+def test_a_restored_table_is_noticed(delta: DeltaLake) -> None:
+    with delta.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)))))
+        before = DeltaTable(delta.uri).version()
+        session.apply(Transaction("1", "2", changed(("insert", ("AA", 1)))))
+    DeltaTable(delta.uri).restore(before)
+    with pytest.raises(IncompatibleStateError, match="restored to an older version"):
+        delta.open("one", UPSERTED)
+
+
+def test_deletes_that_match_nothing_move_the_position(delta: DeltaLake) -> None:
+    with delta.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)))))
+        session.apply(Transaction("1", "2", changed(("delete", ("ZZ", 1)))))
+    with delta.open("one", UPSERTED) as session:
+        assert session.position == "2"
+    assert rows_of(delta.uri) == [("UA", 1)]
+
+
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.time64("us"), pa.duration("us"), pa.timestamp("ns")], ids=str)
+def test_a_type_that_it_cannot_hold_is_refused_with_the_columns_name(kind: pa.DataType, delta: DeltaLake) -> None:
+    from dataclasses import replace
+
+    nested = replace(APPENDED, columns=pa.schema([("extra", pa.struct([("x", kind)]))]))
+    with pytest.raises(InvalidPipelineError, match=r"column=extra\.x"):
+        delta.check(nested)
