@@ -8,6 +8,7 @@
     stream_table      the table that one manifest shows
     epoch_choice      which epoch is meant, by number or time
     change_epochs     the manifests of the epochs after one
+    deliveries        what a delivery is not asked for
     drain             asks a writer to end
 
 Several streams

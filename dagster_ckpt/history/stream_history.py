@@ -12,6 +12,7 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history.change_epochs import epochs_after
 from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.history.damage.verification import Progress, Verification, verify
+from dagster_ckpt.history.deliveries import check_is_no_delivery
 from dagster_ckpt.history.drain import Draining, drain
 from dagster_ckpt.history.epoch_choice import choose
 from dagster_ckpt.history.info.epoch_info import EpochInfo
@@ -314,6 +315,7 @@ class StreamHistory:
         for an epoch that is not retained or was abandoned.
         """
         chain = ManifestChain(self._chain.store, self._chain.clock)  # a writer's patience
+        check_is_no_delivery(chain, "rolled back")
         try:
             roll_back(chain, Epoch(epoch), Takeover.ALWAYS if fence else Takeover.NEVER)
         except CorruptStateError as error:
@@ -357,6 +359,7 @@ class StreamHistory:
         Raises `InvalidPipelineError` for a name that is taken or an epoch that is not there: then nothing has changed.
         """
         chain = self._chain
+        check_is_no_delivery(chain, "forked")
 
         def forked(newest: Manifest) -> Manifest:
             if epoch == EMPTY and as_of is None:
@@ -382,6 +385,7 @@ class StreamHistory:
         commit. Nothing was changed then.
         """
         chain = ManifestChain(self._chain.store, self._chain.clock)  # a writer's patience
+        check_is_no_delivery(chain, "resharded")
         try:
             take_over = Takeover.ALWAYS if fence else Takeover.NEVER
             reshard(self._root, chain, shards, take_over, Engine(chain.clock), progress)

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.history.deliveries import check_has_rows
 from dagster_ckpt.operators.shared.late_rows import LATE_AT, late_table
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -41,6 +42,7 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
 
 def checked_columns(manifest: Manifest, columns: Sequence[str] | None) -> list[str]:
     """The columns to read. Raises `InvalidPipelineError` for one that there is not."""
+    check_has_rows(manifest)
     there = manifest.pipeline.output.names
     if columns is None:
         return list(there)

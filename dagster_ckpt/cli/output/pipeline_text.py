@@ -17,6 +17,9 @@ def operator_line(pipeline: Pipeline) -> str:
     if pipeline.operator == MIRROR:
         where = parameters.get(WHERE)
         return f"the upstream's table where {where}" if where else "the upstream's table as it is"
+    if pipeline.delivers:
+        what = "the table" if parameters["mode"] == "upsert" else "the changes"
+        return f"delivers {what} to {parameters['address']}"
     aggregates = parameters.pop("aggregates", None)
     words = [", ".join(map(_call, aggregates))] if isinstance(aggregates, list) else []
     return " ".join([pipeline.operator, *words, *_words(parameters)])

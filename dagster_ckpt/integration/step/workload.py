@@ -8,9 +8,10 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
-from dagster_ckpt.errors import naming
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
+from dagster_ckpt.integration.declared.run_config import RunChoice
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
@@ -41,12 +42,22 @@ class DeliveryStep(Protocol):
     def key(self) -> dg.AssetKey: ...
     @property
     def stream_name(self) -> str: ...
+    @property
+    def choice(self) -> RunChoice: ...
 
 
 def delivery_work(
     step: DeliveryStep, delivery: DeliveryOptions, options: JobOptions, opening: Callable[[Pipeline], Opening]
 ) -> Workload:
-    """A delivery of the one stream that its asset is downstream of."""
+    """A delivery of the one stream that its asset is downstream of.
+
+    Raises `InvalidPipelineError` where the run config asks to go back: the position is the destination's.
+    """
+    if step.choice.from_epoch is not None:
+        raise InvalidPipelineError(
+            "a delivery cannot be rolled back, since its position is in its destination: roll back the stream, and the "
+            f"delivery follows. from_epoch={step.choice.from_epoch}, asset={step.stream_name}"
+        )
     # Its key as it is now: Dagster may have prefixed both.
     [stream] = step.context.assets_def.asset_deps[step.key]
     job = DeliveryJob(
