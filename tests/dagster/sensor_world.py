@@ -153,7 +153,11 @@ class SensorWorld:
         """The run reports the check `is_live`, as it does once it has opened the stream."""
         holder = LeaseHolder(run.run_id, instance_id(self.instance), ELSEWHERE)
         facts = facts_of_writer(LiveState.LIVE, writer.manifest, holder, 0.0)
-        self._event(run, "ASSET_CHECK_EVALUATION", event_specific_data=evaluation(dg.AssetKey(name), facts))
+        self.evaluate(run, evaluation(dg.AssetKey(name), facts))
+
+    def evaluate(self, run: dg.DagsterRun, evaluated: dg.AssetCheckEvaluation) -> None:
+        """The run logs an evaluation of a check."""
+        self._event(run, "ASSET_CHECK_EVALUATION", event_specific_data=evaluated)
 
     # What happens in the store
 

@@ -6,6 +6,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, show_pass
 from tests.dagster.sensor_world import SensorWorld, a_stream
 
 FAILURE, STARTING, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED
@@ -98,3 +100,21 @@ def test_a_slot_that_nothing_will_free_fails_the_check_which_says_what_to_do(wor
     assert not check.passed
     assert f"dagster instance concurrency set spark {limit + 1}" in str(check.description)
     assert (dead.run_id in str(check.description)) == bool(limit)
+
+
+def test_a_run_that_has_waited_in_vain_and_then_works_passes_the_check(world: SensorWorld) -> None:
+    slots(world).set_concurrency_slots("spark", 0)
+    waits = world.run("s")
+    world.ticks(90, every_s=10)
+    failed = world.check("s")
+    assert failed is not None
+    assert not failed.passed
+    slots(world).set_concurrency_slots("spark", 1)
+    world.move(waits, STARTING, STARTED)
+    passed = evaluation_passed(dg.AssetKey("s"), Epoch(2))
+    world.evaluate(waits, passed)
+    assert world.check("s") == failed, "Dagster shows what the run reports where the run was created"
+    for _ in range(2):
+        show_pass(world.instance, waits.run_id, passed)
+        assert world.check("s") == passed
+    assert world.reports("no_crash_loop") == [failed, passed]

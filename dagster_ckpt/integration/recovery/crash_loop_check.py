@@ -43,6 +43,18 @@ def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(asset_key=key, check_name=CHECK, passed=True, metadata={_LAST_EPOCH: int(epoch)})
 
 
+def show_pass(instance: dg.DagsterInstance, run_id: str, passed: dg.AssetCheckEvaluation) -> None:
+    """Report that a run has passed the check once more, without the run, where a failure that came earlier hides it.
+
+    Dagster shows the evaluation of a run in the place that it got when the run was created. So what the sensor has
+    reported while the run waited, for a slot of a pool for example, would show for as long as the run lives.
+    """
+    latest = instance.get_latest_asset_check_evaluation_record(passed.asset_check_key)
+    shown = None if latest is None or latest.run_id == run_id else latest.evaluation
+    if isinstance(shown, dg.AssetCheckEvaluation) and not shown.passed:
+        instance.report_runless_asset_event(passed)
+
+
 def result_as_before(instance: dg.DagsterInstance, key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
     """The check in the result of a run that left the stream to a live one: it neither ends a failure nor begins one."""
     check_key = dg.AssetCheckKey(key, CHECK)

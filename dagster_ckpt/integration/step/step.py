@@ -42,7 +42,7 @@ from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
-from dagster_ckpt.integration.recovery import live_check
+from dagster_ckpt.integration.recovery import crash_loop_check, live_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
 from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_writer
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
@@ -119,6 +119,17 @@ class StreamStep:
     def read_status(self) -> StreamStatus:
         """The stream's status in the store now."""
         return read_status(self.coordinator.address.open(), self.key, self.clock, None)
+
+    def log_event(self, event: Event) -> None:
+        """Log it as an event of this Dagster run."""
+        # `log_event` accepts check evaluations too, although its annotation does not.
+        cast(Callable[[Event], None], self.context.log_event)(event)
+        if isinstance(event, dg.AssetCheckEvaluation) and event.check_name == crash_loop_check.CHECK:
+            self.show_pass(event)
+
+    def show_pass(self, passed: dg.AssetCheckEvaluation) -> None:
+        """Make Dagster show that this run passes the check `no_crash_loop`, whatever the sensor has reported before."""
+        crash_loop_check.show_pass(self.context.instance, self.context.run.run_id, passed)
 
     def reported(self) -> Reported | None:
         """What Dagster's events have reported of the stream."""
@@ -292,15 +303,13 @@ def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
     context = step.context
-    # `log_event` accepts check evaluations too, although its annotation does not.
-    log_event = cast(Callable[[Event], None], context.log_event)
     table = TableMetadata(workload.uri, workload.upstream_keys, inputs)
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,
         step.stream_name,
         step.code_version,
-        log_event,
+        step.log_event,
         step.may_report,
         step.reported,
         table,
@@ -349,6 +358,7 @@ def _work(
         raise dg.DagsterExecutionInterruptedError
     events.finish()
     newest = _newest(step, result.manifest)
+    step.show_pass(crash_loop_check.evaluation_passed(step.key, newest.epoch))
     ended = live_check.result(step.key, facts_of_writer(LiveState.ENDED, result.manifest, holder, began_s))
     shown = final_result(
         context.instance, step.key, step.stream_name, newest, events.work, table, events.lag_metadata(newest)
