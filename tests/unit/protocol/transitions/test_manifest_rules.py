@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ def spilled(entries: int) -> IndexRef:
     return IndexRef("index/1-4-0-0-1.json", entries, 100, "abc")
 
 
-def statistics(manifest: Manifest, **fields: int) -> Manifest:
+def statistics(manifest: Manifest, **fields: Any) -> Manifest:
     return replace(manifest, statistics=replace(manifest.statistics, **fields))
 
 
