@@ -56,7 +56,7 @@ def changed(*changes: tuple[str, Row]) -> Iterator[pa.RecordBatch]:
 class DestinationSuite:
     """The tests. Each begins with a new destination."""
 
-    modes = (DeliveryMode.APPEND, DeliveryMode.UPSERT)
+    modes: tuple[DeliveryMode, ...] = (DeliveryMode.APPEND, DeliveryMode.UPSERT)
 
     @abstractmethod
     def make(self, folder: Path) -> Destination:

@@ -29,7 +29,7 @@ from dagster_ckpt import (
     streaming_asset,
     tumbling,
 )
-from dagster_ckpt.destinations import DeltaLake, Postgres
+from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
 from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED
 from dagster_ckpt.integration.declared import parameters
@@ -77,6 +77,7 @@ CLASSES: Mapping[str, type] = {
     "CheckpointCoordinatorResource": CheckpointCoordinatorResource,
     "LsmStateBackendResource": LsmStateBackendResource,
     "DeltaLake": DeltaLake,
+    "ParquetFolder": ParquetFolder,
     "Postgres": Postgres,
 }
 
@@ -168,9 +169,11 @@ def test_every_function_with_options_has_a_table() -> None:
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
     without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
     without |= {"StreamingComponent"}  # which has a test of its attributes
-    assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {"DeltaLake", "Postgres"} - {
-        name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}
-    }
+    assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
+        "DeltaLake",
+        "ParquetFolder",
+        "Postgres",
+    } - {name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}}
     steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}
     assert steps - {"aggregate", "mirrored", "where"} == {
         name.removeprefix("Stream.") for name in FUNCTIONS if name.startswith("Stream.")

@@ -1,0 +1,208 @@
+"""A folder of Parquet files, on any store that checkpoints may be on: for readers that know nothing of this package.
+
+    _manifest/<number>.json     what one transaction has added: {"position": ..., "files": [{"path", "rows", "bytes"}]}
+    data/<number>-<nonce>-<n>.parquet
+
+The manifest is the commit: one atomic create of the next number, which of two deliveries only one gets. A file that no
+manifest names is not there; a crash before the create leaves such files, and the next opening deletes them. Opening is
+a manifest too, without files: whoever opened before has its number taken, and cannot commit any more.
+
+A reader lists `_manifest/`, in the order of the names, and reads the files that they name. One that lists `data/` may
+see rows twice, or rows that were never committed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DeliveryMode,
+    DestinationUnavailableError,
+    PositionMovedError,
+    Transaction,
+)
+from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.storage.stores.address import check_url, open_store
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.retrying_store import retrying
+
+MANIFESTS, DATA = "_manifest", "data"
+_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class ParquetFolder:
+    """A folder of Parquet files and manifests that name them.
+
+        deliver(orders, to=ParquetFolder("s3://shop/orders", storage_options={...}), mode="append")
+
+    `url` and `storage_options` are as for the checkpoints; each option may be a `dg.EnvVar`. `file_rows` is about how
+    many rows a file has at most.
+    """
+
+    url: str
+    storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    file_rows: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.url, "get_value"):
+            check_url(self.url)
+        if self.file_rows < 1:
+            raise InvalidPipelineError(f"a file has one row or more. file_rows={self.file_rows}")
+
+    @property
+    def kind(self) -> str:
+        return "parquet"
+
+    @property
+    def address(self) -> str:
+        return shown(resolved(self.url))
+
+    def check(self, table: DeliveredTable) -> None:
+        if table.mode is DeliveryMode.UPSERT:
+            raise InvalidPipelineError(
+                "files cannot be updated: deliver every change with mode='append', or the table to Delta Lake or a "
+                f"database. destination={self.address}, stream={table.stream}"
+            )
+
+    def open(self, delivery: str, table: DeliveredTable) -> "ParquetSession":
+        return ParquetSession(self, delivery, table, SystemClock())
+
+    def store(self) -> ObjectStore:
+        """The folder."""
+        options = {
+            name: resolved(value) if isinstance(value, str) else value for name, value in self.storage_options.items()
+        }
+        return open_store(resolved(self.url), options)
+
+
+class ParquetSession:
+    """A delivery that has the newest manifest of the folder."""
+
+    def __init__(self, to: ParquetFolder, delivery: str, table: DeliveredTable, clock: Clock) -> None:
+        self._to, self._delivery, self._table, self._clock = to, delivery, table, clock
+        try:
+            store = to.store()
+            prove_atomic_create(store, clock)
+            self._store = retrying(store, clock)
+            before = None
+            while True:
+                self._number, newest = self._newest()
+                if newest is not None and newest["delivery"] != delivery:
+                    raise InvalidPipelineError(
+                        "a delivery begins with an empty folder, and another one has written here: name another. "
+                        f"destination={to.address}, delivery={delivery}, other={newest['delivery']}"
+                    )
+                self.position: str | None = None if newest is None else newest["position"]
+                self._opened, before = self._number + 1, None if newest is None else newest["opened"]
+                if self._create({"position": self.position, "files": []}):
+                    break
+            if before is not None:
+                self._delete_leftovers(before)
+        except StoreUnavailableError as error:
+            raise self._unavailable(error) from error
+
+    def __enter__(self) -> "ParquetSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+    def apply(self, transaction: Transaction) -> None:
+        """See `Session.apply`."""
+        nonce = self._clock.unique()
+        try:
+            if transaction.after != self.position:
+                raise self._moved(transaction)
+            files = [self._write(nonce, number, rows) for number, rows in enumerate(self._pieces(transaction.rows))]
+            if not self._create({"position": transaction.until, "files": files}, nonce):
+                raise self._moved(transaction)
+        except StoreUnavailableError as error:
+            raise self._unavailable(error) from error
+        self.position = transaction.until
+
+    def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        batches, count = list[pa.RecordBatch](), 0
+        for batch in rows:
+            batches.append(batch.cast(self._table.columns))
+            count += batch.num_rows
+            if count >= self._to.file_rows:
+                yield pa.Table.from_batches(batches)
+                batches, count = [], 0
+        if count:
+            yield pa.Table.from_batches(batches)
+
+    def _write(self, nonce: str, piece: int, rows: pa.Table) -> dict[str, object]:
+        """A durable file that nothing names yet."""
+        buffer = BytesIO()
+        pq.write_table(rows, buffer, compression="zstd")
+        name, data = f"{DATA}/{_numbered(self._number + 1)}-{nonce}-{piece}.parquet", buffer.getbuffer()
+        # A unique name: if it is there, an earlier try of this call has created it.
+        self._store.put_if_absent(name, data)
+        return {"path": name, "rows": rows.num_rows, "bytes": len(data)}
+
+    def _create(self, what: Mapping[str, object], nonce: str | None = None) -> bool:
+        """Commit the next manifest. Returns whether it is this one's: also if a lost reply hid that."""
+        number = self._number + 1
+        fields = {"delivery": self._delivery, "opened": self._opened, "nonce": nonce or self._clock.unique(), **what}
+        name = _manifest_name(number)
+        if not self._store.put_if_absent(name, json.dumps(fields).encode()) and self._read(name) != fields:
+            return False
+        self._number = number
+        return True
+
+    def _newest(self) -> tuple[int, dict[str, Any] | None]:
+        """The newest manifest and its number; 0 where there is none. A list may be late, so it goes on from there."""
+        listed = [name for name in self._store.list(MANIFESTS) if name.endswith(".json")]
+        number = max((int(name.rpartition("/")[2].removesuffix(".json")) for name in listed), default=0)
+        while self._store.exists(_manifest_name(number + 1)):
+            number += 1
+        return number, self._read(_manifest_name(number)) if number else None
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._store.get(name))
+        except (ObjectMissingError, ValueError) as error:
+            raise CorruptStateError(
+                f"a manifest of the folder is missing or damaged: restore it from a backup. object={name}, "
+                f"destination={self._to.address}"
+            ) from error
+        return found
+
+    def _delete_leftovers(self, since: int) -> None:
+        """Delete what sessions since that opening have written and not committed. Safe: none of them can any more."""
+        named = set[str]()
+        for number in range(since, self._number + 1):
+            manifest = self._read(_manifest_name(number))
+            named.update(file["path"] for file in manifest["files"])
+        for name in list(self._store.list(DATA, after=f"{DATA}/{_numbered(since)}")):
+            if name not in named:
+                self._store.delete(name)
+
+    def _moved(self, transaction: Transaction) -> PositionMovedError:
+        return PositionMovedError(
+            "another delivery has taken over, or has moved the position: this one has committed nothing. "
+            f"delivery={self._delivery}, destination={self._to.address}, after={transaction.after}"
+        )
+
+    def _unavailable(self, error: Exception) -> DestinationUnavailableError:
+        return DestinationUnavailableError(
+            f"the folder's store did not do it, or its reply was lost. destination={self._to.address}, reason={error}"
+        )
+
+
+def _manifest_name(number: int) -> str:
+    return f"{MANIFESTS}/{_numbered(number)}.json"
+
+
+def _numbered(number: int) -> str:
+    return str(number).zfill(_DIGITS)
