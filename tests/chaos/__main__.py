@@ -99,6 +99,7 @@ def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> i
             append(lines_of(outcome, {**about, "round": number}), results)
             bar.advance(task, len(kinds))
             tell(f"round {number}: {len(kinds)} kills, lost={outcome.lost}, doubled={outcome.doubled}")
+            tell(f"events in Dagster, which add up: {outcome.events}")
             if outcome.lost or outcome.doubled:
                 return outcome.lost + outcome.doubled
     return 0

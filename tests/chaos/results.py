@@ -24,7 +24,12 @@ Line = Mapping[str, Any]
 def lines_of(outcome: Outcome, about: Mapping[str, object]) -> list[Line]:
     """A line for each strike of a round; `about` says what is the same for all of them."""
     shared = {**about, "at": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
-    found = {"compared": bool(outcome.wrong), "lost": outcome.lost, "doubled": outcome.doubled}
+    found = {
+        "compared": bool(outcome.wrong),
+        "lost": outcome.lost,
+        "doubled": outcome.doubled,
+        "events": outcome.events,
+    }
     return [{**shared, **_facts(each), **found} for each in outcome.strikes]
 
 

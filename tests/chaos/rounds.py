@@ -1,22 +1,30 @@
-"""A round: strikes one after another while rows keep coming, then proof that no row was lost or doubled."""
+"""A round: strikes one after another while rows keep coming, then proof that no row was lost or doubled.
+
+After the strikes one stream is drained and rolled back, as a person does. Then its events, too, must add up.
+"""
 
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import dagster as dg
 import pyarrow as pa
 
 from demo.dagster_api import Run
 from tests.chaos.cluster import NO_ANSWER, Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import CONTINUOUS, LANES, Wrong, inbox_in, rows_of
+from tests.chaos.stored_events import Counts, added_up, events_of, newest_event
 from tests.chaos.strikes import LANES_OF, Kind, NoTargetError, Strike, strike
 from tests.chaos.world import until
 
 LOOK_S = 0.25
 RECOVERY_S_MAX = 600.0
 """A lane that has not committed this long after a strike is taken for lost."""
+
+REPORTED_S_MAX = 180.0
+"""What a lane that has read everything is given to report its newest epoch: `swept` reports at the end of its run."""
 
 SWEEP_LOOK_S = 2.0
 SENSOR_S = 20.0
@@ -31,10 +39,14 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass
 class Outcome:
-    """What came of a round: its strikes, and how each lane's table differs from the right one."""
+    """What came of a round: its strikes, how each lane's table differs from the right one, and its events in Dagster.
+
+    `events` are how many Dagster has stored of each lane, in all rounds so far; empty until all of them add up.
+    """
 
     strikes: list[Strike] = field(default_factory=list)
     wrong: dict[str, Wrong] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
@@ -80,8 +92,8 @@ class Rounds:
         """A strike of each of the kinds, then the comparison; `outcome` is filled on the way.
 
         They come in their order, but a kind that finds no target at the moment lets the next one go before.
-        Raises `BrokenPromiseError` where a lane does not come back, a zombie was not fenced, or what was pinned
-        before the round is not what it was.
+        Raises `BrokenPromiseError` where a lane does not come back, a zombie was not fenced, what was pinned before
+        the round is not what it was, or the events of a lane do not add up to its totals.
         """
         pinned = {lane: self._pinned(lane) for lane in self._continuous}
         left = list(kinds)
@@ -93,7 +105,12 @@ class Rounds:
             left.remove(made.kind)
             outcome.strikes.append(made)
         self._until_over(outcome.strikes)
+        lane = self.chance.choice(self._continuous)
+        self._drain_and_roll_back(lane, pinned[lane][0])
+        self._until_all_is_in()
         outcome.wrong = self._compared()
+        outcome.events = self._events_added_up()
+        self.feeder.resume()
         for lane, (epoch, before) in pinned.items():
             if not self.cluster.history(lane).read(epoch).equals(before):
                 raise BrokenPromiseError(f"a pinned epoch reads otherwise now. lane={lane}, epoch={epoch}")
@@ -177,8 +194,26 @@ class Rounds:
             return SENSOR_S
         return self.sweep_pause_s if runs and self.feeder.flows else 0.0
 
-    def _compared(self) -> dict[str, Wrong]:
-        """How every table differs from the right one, once all input is in."""
+    def _drain_and_roll_back(self, lane: str, after: int) -> None:
+        """End the lane's writer, then show an older epoch that is younger than `after`, from which the next goes on."""
+        history = self.cluster.history(lane)
+        draining = history.drain()
+        if draining is not None:
+            draining.wait()
+        retained = [each.epoch for each in history.epochs() if each.epoch > after]
+        older = retained[len(retained) // 2]
+        # The sensor may have started the next writer by now.
+        history.rollback(older, fence=True)
+        rolled_back = history.manifest().version
+        self.tell(f"{lane}: drained, and rolled back to epoch {older} of {retained[0]}")
+        until(
+            f"{lane} commits again after its rollback",
+            lambda: self._look([]) and self.cluster.standing(lane).epoch > rolled_back,
+            RECOVERY_S_MAX,
+        )
+
+    def _until_all_is_in(self) -> None:
+        """No more rows come, and every lane has all there are."""
         until(
             "a manifest of every lane that never ends is retired: the collector works under fire",
             lambda: self._look([]) and all(map(self.cluster.has_retired, self._continuous)),
@@ -190,6 +225,9 @@ class Rounds:
             lambda: self._look([]) and all(self._has_all(lane) for lane in self.lanes),
             RECOVERY_S_MAX,
         )
+
+    def _compared(self) -> dict[str, Wrong]:
+        """How every table differs from the right one."""
         rows = rows_of(inbox_in(self.cluster.place))
         found = {}
         for lane in self.lanes:
@@ -197,8 +235,27 @@ class Rounds:
             found[lane] = LANES[lane](history.read().to_pandas(), rows)
             if (damaged := history.verify()).findings:
                 raise BrokenPromiseError(f"an object is damaged or missing. {lane=}, findings={damaged.findings}")
-        self.feeder.resume()
         return found
+
+    def _events_added_up(self) -> dict[str, int]:
+        """How many events Dagster has stored of each lane; together they are the lane's totals."""
+        found = {}
+        with dg.DagsterInstance.from_config(str(self.cluster.place / "home")) as instance:
+            for lane in self.lanes:
+                until(
+                    f"Dagster has an event of the newest epoch of {lane}",
+                    lambda lane=lane: self._look([]) and self._is_reported(instance, lane),  # type: ignore[misc]
+                    REPORTED_S_MAX,
+                )
+                total = added_up(events_of(instance, lane))
+                if total.wrong is not None:
+                    raise BrokenPromiseError(f"the events of a lane do not add up. {lane=}, {total.wrong}")
+                found[lane] = total.events
+        return found
+
+    def _is_reported(self, instance: dg.DagsterInstance, lane: str) -> bool:
+        newest, manifest = newest_event(instance, lane), self.cluster.history(lane).manifest()
+        return newest is not None and (newest.epoch, newest.totals) == (manifest.epoch, Counts.of(manifest))
 
     def _has_all(self, lane: str) -> bool:
         if self.cluster.standing(lane).rows < self.feeder.rows:

@@ -29,7 +29,7 @@ SEED = 3775
 
 
 @pytest.mark.timeout(1800)
-def test_kills_lose_and_double_no_row(tmp_path: Path) -> None:
+def test_kills_a_drain_and_a_rollback_lose_and_double_no_row_and_no_event(tmp_path: Path) -> None:
     assert {*ORDER} == {*Kind} - TESTED_ELSEWHERE
     outcome = Outcome()
     # So seldom that two slow cores have room for what starts beside two streams; so often that manifests are retired.
@@ -39,5 +39,6 @@ def test_kills_lose_and_double_no_row(tmp_path: Path) -> None:
         rounds.begin()
         rounds.play(ORDER, outcome)
     assert not any(outcome.wrong.values()), outcome.wrong
+    assert set(outcome.events) == {*LANES}, "the events of each add up to its totals"
     assert len(outcome.strikes) == len(ORDER)
     assert all(strike.is_over for strike in outcome.strikes)
