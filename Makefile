@@ -34,6 +34,9 @@ test-kills: $(READY) ## run the tests that kill processes of a Dagster at work
 test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast
 
+test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
+	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon
+
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
 

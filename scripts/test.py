@@ -33,18 +33,9 @@ class Part:
 
 
 # The folders are named too, so that the quick part does not even import Spark and Dagster to find that it skips them.
-FAST = Part(
-    "fast",
-    (
-        "-n",
-        "2",
-        "-m",
-        f"not ({HEAVY} or {KILLS})",
-        "--ignore=tests/spark",
-        "--ignore=tests/dagster",
-        "--ignore=tests/chaos",
-    ),
-)
+# tests/daemon waits for minutes: `make test-daemon`.
+NOT_FAST = tuple(f"--ignore=tests/{folder}" for folder in ("spark", "dagster", "chaos", "daemon"))
+FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS})", *NOT_FAST))
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
 BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = Part("heavy", ("-m", f"({HEAVY}) and not {KILLS}", *BY_FILE))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 SPARK = Version(version("pyspark"))
-MARKERS = {"chaos", "dagster", "golden", "spark"}
+MARKERS = {"chaos", "daemon", "dagster", "golden", "spark"}
 FIRST = ("chaos", "slow")
 
 # Two busy cores make any deadline a matter of luck; pytest's timeout catches what hangs.
