@@ -92,6 +92,9 @@ format: $(READY) ## format the code and mend what the linter can mend
 bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes; ONLY=growth,commit; ANEW=1: all again)
 	@VENV=$(BENCH) scripts/run.sh python -m benchmarks $(if $(QUICK),--quick) $(if $(ANEW),--anew) $(if $(ONLY),--only '$(ONLY)')
 
+fifty: $(READY) ## measure what fifty streams in one code location cost Dagster (STREAMS=50 SECONDS=120)
+	@scripts/run.sh python -m benchmarks.fifty --streams $(or $(STREAMS),50) --seconds $(or $(SECONDS),120)
+
 $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' VENV=$(BENCH) EXTRAS=bench scripts/setup.sh
 
