@@ -2,6 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+.PHONY: test-daemon first-epoch fifty
 .PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain isolation soak check format bench simulate \
 	docs versions package release constraints clean
 
@@ -48,6 +49,9 @@ test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get 
 
 test-deploy: $(READY) ## run deploy/ without Docker, on PostgreSQL, and streams on a cluster of Spark and from Kafka
 	@scripts/test_deploy.sh
+
+first-epoch: $(READY) ## time the way from pip install of the wheel to the first live epochs of dagster-ckpt init's project
+	@scripts/run.sh python -m scripts.first_epoch
 
 chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED))
