@@ -130,7 +130,7 @@ def _measure(place: Path, streams: int, seconds: float) -> list[Cost]:
                 stream.commit()
                 stream.end()
             _until(lambda: bool(gauge.ticks(0.0)))
-            ended = gauge.cost("all ended", time.sleep, seconds)
+            ended = gauge.cost("all ended", time.sleep, seconds, settle_s=15.0)
             played = begun()
             committing = gauge.cost("all live, an epoch each 10 s", partial(_play, played, COMMIT_S), seconds)
             quiet = gauge.cost("all live and quiet", partial(_play, played, None), seconds)
@@ -180,9 +180,9 @@ class _Gauge:
             raise RuntimeError(f"the sensor's ticks must do nothing. statuses={wrong}")
         return [tick for tick in found if tick.end_timestamp is not None]
 
-    def cost(self, state: str, play: Callable[[float], None], seconds: float) -> Cost:
+    def cost(self, state: str, play: Callable[[float], None], seconds: float, settle_s: float = SETTLE_S) -> Cost:
         """Let it settle, then measure for so long."""
-        play(SETTLE_S)
+        play(settle_s)
         sizes, cpu_s, began, began_s = self._sizes(), self._cpu_s(), time.time(), time.monotonic()
         play(seconds)
         took_s, used_s, now = time.monotonic() - began_s, self._cpu_s() - cpu_s, self._sizes()
