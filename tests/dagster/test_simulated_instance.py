@@ -1,6 +1,6 @@
 """The instance that the simulation plays answers the sensor's glue as one of Dagster's own does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.dagster_names import ATTEMPT_TAG, STREAM_TAG
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_failed, report
-from dagster_ckpt.integration.recovery.dagster_runs import newest_run, run_view, unfinished_runs
+from dagster_ckpt.integration.recovery.dagster_runs import LastRuns, newest_run, run_view, unfinished_runs
 from dagster_ckpt.integration.recovery.decision import GaveUp
 from dagster_ckpt.integration.recovery.relaunch import declare_failed
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
@@ -83,11 +83,17 @@ def _id(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012}"
 
 
+def _newest_run(
+    instance: dg.DagsterInstance, unfinished: Sequence[dg.RunRecord], named: str | None
+) -> dg.RunRecord | None:
+    return newest_run(instance, STREAM, unfinished, LastRuns(instance, [STREAM.key]), named)
+
+
 def test_view_of_a_failed_run(real: dg.DagsterInstance, simulated: Any) -> None:
     views = []
     for instance in (real, simulated):
         _run_that_fails(instance)
-        record = newest_run(instance, STREAM, unfinished_runs(instance), None)
+        record = _newest_run(instance, unfinished_runs(instance), None)
         assert record is not None
         views.append(run_view(instance, record.dagster_run, STREAM, NOT_OPENED))
     assert views[0] == views[1]
@@ -105,14 +111,14 @@ def test_declaring_a_killed_run_failed(real: dg.DagsterInstance, simulated: Any)
         assert [record.dagster_run.run_id for record in unfinished] == [killed]
         # The run that the lease names, or else the youngest one.
         for named in (killed, None):
-            assert newest_run(instance, STREAM, unfinished, named) == unfinished[0]
+            assert _newest_run(instance, unfinished, named) == unfinished[0]
         run = unfinished[0].dagster_run
         view = run_view(instance, run, STREAM, NOT_OPENED)
         assert (view.state, view.error, view.reached) == (RunState.STARTED, None, True)
         assert declare_failed(instance, run, "it was killed")
         assert not declare_failed(instance, run, "once more")
         assert not unfinished_runs(instance)
-        ended = newest_run(instance, STREAM, (), killed)
+        ended = _newest_run(instance, (), killed)
         assert ended is not None
         assert run_view(instance, ended.dagster_run, STREAM, NOT_OPENED).state is RunState.FAILED
 
@@ -128,10 +134,10 @@ def test_a_failed_check_is_reported_once(real: dg.DagsterInstance, simulated: An
 def test_a_run_that_found_the_stream_live_is_not_the_streams(real: dg.DagsterInstance, simulated: Any) -> None:
     for instance in (real, simulated):
         _run_that_fails(instance)
-        named = newest_run(instance, STREAM, (), None)
+        named = _newest_run(instance, (), None)
         assert named is not None
         _run_that_succeeds(instance)
-        last = newest_run(instance, STREAM, (), None)
+        last = _newest_run(instance, (), None)
         assert last is not None
         assert last.dagster_run.status is dg.DagsterRunStatus.SUCCESS
-        assert newest_run(instance, STREAM, (), named.dagster_run.run_id) == named
+        assert _newest_run(instance, (), named.dagster_run.run_id) == named

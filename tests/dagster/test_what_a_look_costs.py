@@ -117,6 +117,30 @@ def test_a_writer_that_the_sensor_did_not_see_come_is_not_declared_dead() -> Non
     assert world.look(run).status is STARTED
 
 
+def test_dagster_is_asked_once_a_tick_for_the_last_runs_of_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(*(a_stream(name) for name in ("a", "b", "c")))
+    for name in ("a", "b", "c"):
+        run, term = a_stream_with_epochs(world, name)
+        world.close(name, term)
+        world.move(run, SUCCESS)
+    world.tick()
+    asked: list[str] = []
+
+    def counted(verb: str) -> Any:
+        ask = getattr(dg.DagsterInstance, verb)
+
+        def count(instance: dg.DagsterInstance, given: Any) -> Any:
+            asked.append(verb)
+            return ask(instance, given)
+
+        return count
+
+    for verb in ("get_asset_records", "get_run_record_by_id"):
+        monkeypatch.setattr(dg.DagsterInstance, verb, counted(verb))
+    world.tick()
+    assert sorted(asked) == ["get_asset_records", *["get_run_record_by_id"] * 3], "of each the run that its lease names"
+
+
 def test_streams_are_looked_at_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_world(*(a_stream(name) for name in ("a", "b", "c")))
     together = threading.Barrier(3, timeout=30)

@@ -43,7 +43,7 @@ class SimulatedInstance:
 
     def get_asset_records(self, keys: Sequence[dg.AssetKey]) -> Sequence[Any]:
         return [
-            SimpleNamespace(asset_entry=SimpleNamespace(last_run_id=self.last_runs[key]))
+            SimpleNamespace(asset_entry=SimpleNamespace(asset_key=key, last_run_id=self.last_runs[key]))
             for key in keys
             if key in self.last_runs
         ]

@@ -18,7 +18,7 @@ from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.integration.recovery import sensor as sensor_module
-from dagster_ckpt.integration.recovery.dagster_runs import StreamAsset
+from dagster_ckpt.integration.recovery.dagster_runs import LastRuns, StreamAsset
 from dagster_ckpt.integration.recovery.decision import Launch
 from dagster_ckpt.integration.recovery.relaunch import Watched, run_request
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
@@ -473,7 +473,11 @@ def remembers_nothing(cursor: str | None, now_ms: int) -> Memory:
 
 
 def takes_any_run(
-    instance: Any, asset: StreamAsset, unfinished: Sequence[dg.RunRecord], lease_run_id: str | None
+    instance: Any,
+    asset: StreamAsset,
+    unfinished: Sequence[dg.RunRecord],
+    last_runs: LastRuns,
+    lease_run_id: str | None,
 ) -> dg.RunRecord | None:
     """The newest run there is, also that of another stream."""
     return max(instance.records.values(), key=lambda record: record.storage_id, default=None)

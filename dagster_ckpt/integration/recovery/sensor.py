@@ -34,6 +34,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import (
     report,
 )
 from dagster_ckpt.integration.recovery.dagster_runs import (
+    LastRuns,
     StreamAsset,
     code_version_of,
     epoch_at_launch,
@@ -88,6 +89,7 @@ class Tick:
     clock: Clock
     instance_id: str
     unfinished: Sequence[dg.RunRecord]
+    last_runs: LastRuns
     status_reader: StatusReader
     live_reports: LiveReports
     change_watch: ChangeWatch
@@ -182,6 +184,7 @@ def _evaluate(
         clock=status_reader.clock,
         instance_id=instance_id(instance),
         unfinished=unfinished_runs(instance),
+        last_runs=LastRuns(instance, [each.asset.key for each in watched]),
         status_reader=status_reader,
         live_reports=live_reports,
         change_watch=change_watch,
@@ -277,7 +280,7 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
     """All that the decision needs, and the decision."""
     asset, instance, recovery = watched.asset, tick.context.instance, watched.options.recovery
     before = memory.streams.get(asset.stream)
-    record = newest_run(instance, asset, tick.unfinished, status.dagster_run_id)
+    record = newest_run(instance, asset, tick.unfinished, tick.last_runs, status.dagster_run_id)
     run = None if record is None else record.dagster_run
     view = None if run is None else run_view(instance, run, asset, status)
     may_wait = run is not None and view is not None and view.may_wait
