@@ -15,22 +15,24 @@ UNUSED: Any = None
 
 @pytest.mark.parametrize("has_epochs", [True, False])
 def test_a_run_that_has_waited_and_works_now_passes_the_check(*, has_epochs: bool) -> None:
-    instance = dg.DagsterInstance.ephemeral()
     passed = evaluation_passed(KEY, Epoch(2))
 
     @dg.asset(key=KEY, check_specs=[check_spec(KEY)])
     def stream(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         step = StreamStep(context, UNUSED, UNUSED, UNUSED, UNUSED, UNUSED, UNUSED)
-        instance.report_runless_asset_event(dg.AssetCheckEvaluation(asset_key=KEY, check_name=CHECK, passed=False))
+        context.instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(asset_key=KEY, check_name=CHECK, passed=False)
+        )
         if has_epochs:
             step.log_event(passed)  # with the first epoch
-            assert shown(instance).passed
+            assert shown(context.instance).passed
         step.show_pass(passed)  # before the result
         return dg.MaterializeResult(check_results=[result_passed(KEY, Epoch(2))])
 
-    for _ in range(2):
-        assert dg.materialize([stream], instance=instance).success
-        assert shown(instance).passed
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(2):
+            assert dg.materialize([stream], instance=instance).success
+            assert shown(instance).passed
 
 
 def shown(instance: dg.DagsterInstance) -> dg.AssetCheckEvaluation:
