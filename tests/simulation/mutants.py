@@ -522,7 +522,7 @@ def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
 
 MUTANTS: dict[str, Mutant] = {
     "fencing is off": _chain(NoFencing, 0),
-    "what exists is mine": _chain(ExistsIsMine, 1),
+    "what exists is mine": _chain(ExistsIsMine, 24),
     "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 24),
     "a nonce for several tries": _chain(GivesUpAfterOneTry, 6),
     "neither the parent nor later manifests are checked": _chain(NoCheckOfItsPlace, 93),
@@ -584,7 +584,7 @@ MUTANTS: dict[str, Mutant] = {
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(34,)),
     "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
-    "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 1),
+    "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 4),
     "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run, 0),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 21),
 }
