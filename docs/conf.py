@@ -68,9 +68,6 @@ _FIRST_BELOW = {
 }
 """Pages that list the pages beside them. The navigation has those below them, in this order, the others after these."""
 
-_COMING = ("install", "tutorial")
-"""Pages of index.md that may not be there yet."""
-
 
 def _complete_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
     """Give a folder's page the directive that nests its siblings. GitHub would show it as text."""
@@ -79,9 +76,6 @@ def _complete_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
         others = {other.stem for other in file.parent.glob("*.md")} - {file.name, *first}
         pages = "\n".join([*first, *sorted(others)])
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
-    if page == "index":
-        missing = [name for name in _COMING if not (app.srcdir / f"{name}.md").exists()]
-        source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
 
 
 def _show_root_pages(app: "Sphinx", page: str, source: list[str]) -> None:
