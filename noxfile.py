@@ -59,6 +59,7 @@ def run_tests(session: nox.Session, environment: versions.Environment) -> None:
     if facts is None:
         session.skip("--install-only runs no test")
     found = {"java": str(java).strip(), **json.loads(str(facts))}
+    session.run("scripts/run.sh", "dagster-ckpt", "class-archive", env=variables, external=True)  # as make setup does
     shutil.rmtree(REPORTS, ignore_errors=True)
     parts = session.posargs or ["fast", "stream"]
     try:

@@ -24,6 +24,16 @@ settings.register_profile("house", examples(100), deadline=None)
 settings.load_profile("house")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if Version("4.2") > SPARK:
+        # PySpark 4.1 leaves the sockets through which it fetches rows to the garbage collector.
+        for ignored in (
+            "unclosed <socket:ResourceWarning",
+            "Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+        ):
+            config.addinivalue_line("filterwarnings", f"ignore:{ignored}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skipped = pytest.mark.skip(reason="a stream that reads a stream needs Spark 4.2")
     for item in items:

@@ -1,7 +1,7 @@
 """Spark's checkpoint folder as scratch: built from the manifest when a query starts, read after each batch, removed.
 
-It is never truth: a crash at any point leaves a folder that the next run on this host removes. The layout is Spark
-4.2's, and only this file knows it:
+It is never truth: a crash at any point leaves a folder that the next run on this host removes. The layout is that
+of Spark 4.2 and 4.3, and only this file knows it:
 
     metadata             {"id": ...}
     offsets/<batch>      v1, a line of metadata, then a line for each streaming relation ("-": no position yet)
