@@ -4,8 +4,8 @@ It is level-triggered: it compares the desired state with the actual one, and de
 what died together with Dagster. It reads the store and never writes to it: opening a stream is the only fence, and a
 relaunched run gets the right to fence exactly the term whose writer was found dead.
 
-When `dagster dev` is killed, its daemon and its code server live on for some seconds. Its streams end with it, so the
-sensor must not start them again: nothing would end those runs.
+When `dagster dev` is killed, its daemon and its code server live on for a minute or longer. Its streams end with it, so
+the sensor must not start them again: nothing would end those runs.
 """
 
 from collections.abc import Mapping, Sequence
