@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,7 +64,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     try:
         for number, command in enumerate(commands):
             started.append(Server(command, tmp_path / f"spark-{number}.log", {}, tmp_path))
-            until("Spark's process listens", lambda number=number: listens((port, first, second)[number]), 60)
+            until("Spark's process listens", partial(listens, (port, first, second)[number]), 60)
         yield address
     finally:
         for server in started:
