@@ -108,7 +108,13 @@ def kept_pins(environment: Environment, pins: Sequence[str]) -> list[str]:
 
 def read_environments() -> tuple[Environment, ...]:
     """The environments of this checkout."""
-    return environments(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"], read_pins())
+    return environments(read_project(), read_pins())
+
+
+def read_project() -> dict[str, object]:
+    """The table `project` of pyproject.toml."""
+    project: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project
 
 
 def read_pins() -> list[str]:

@@ -49,6 +49,22 @@ def test_the_lines_of_spark_are_those_that_are_allowed() -> None:
     assert versions.spark_lines({"dependencies": ["pyspark>=4.2,<4.3"]}) == ["4.2"]
 
 
+def test_the_readme_names_the_versions_that_are_allowed_and_ran() -> None:
+    project = versions.read_project()
+    table = (CHECKOUT / "README.md").read_text().partition("## Versions\n")[2].partition("\n## ")[0]
+    rows = {
+        name: (allowed, ran) for name, allowed, ran in re.findall(r"^\| (\w+) \| (.+) \| (.+) \|$", table, re.MULTILINE)
+    }
+    pythons = versions.python_versions(project)
+    assert rows["Python"][0] == f"{pythons[0]} to {pythons[-1]}"
+    assert rows["Java"][0] == ", ".join(JAVAS)
+    assert rows["Spark"][0] == ", ".join(versions.spark_lines(project))
+    assert rows["Dagster"][0] == f"{versions.bound(project, 'dagster', '>=')}.0 and newer"
+    base = {pin.partition("==")[0]: pin.partition("==")[2] for pin in versions.read_pins()}
+    assert base["pyspark"] in rows["Spark"][1].split(", ")
+    assert base["dagster"] in rows["Dagster"][1].split("; ")
+
+
 def test_the_versions_of_java_are_those_that_set_up_accepts() -> None:
     [accepted] = re.findall(r"^ +(\d+ \| \d+)\)$", (CHECKOUT / "scripts/java.sh").read_text(), re.MULTILINE)
     assert accepted.split(" | ") == list(JAVAS)
