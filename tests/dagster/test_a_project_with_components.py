@@ -1,0 +1,133 @@
+"""A project as `create-dagster` makes it, with streams in YAML: made, checked and run by `dg`, with the wheel."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from dagster_ckpt import CheckpointStore
+
+pytest.importorskip("create_dagster", reason="a project of dg needs dagster-ckpt[dg]")
+pytest.importorskip("dagster_dg_cli", reason="a project of dg needs dagster-ckpt[dg]")
+
+pytestmark = [pytest.mark.spark, pytest.mark.reads_streams, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+COMPONENT = "dagster_ckpt.StreamingComponent"
+DELAYS = """
+type: dagster_ckpt.StreamingComponent
+attributes:
+  asset:
+    key: delay_by_carrier
+  source:
+    format: parquet
+    path: "{{ context.project_root }}/data"
+    schema: carrier string, dep_delay double
+    options: {maxFilesPerTrigger: 1}
+  steps:
+    - where: dep_delay IS NOT NULL
+    - with_columns: {late: CASE WHEN dep_delay > 15 THEN 1 ELSE 0 END}
+    - key_by: [carrier]
+    - aggregate:
+        flights: count()
+        late: {sum: late}
+        mean_delay: {avg: dep_delay}
+  checkpoints:
+    url: "file://{{ context.project_root }}/checkpoints"
+  spark:
+    spark.master: local[2]
+    spark.ui.enabled: false
+"""
+LATE = """
+type: dagster_ckpt.StreamingComponent
+attributes:
+  asset:
+    key: late_carriers
+  upstream: delay_by_carrier
+  steps:
+    - where: mean_delay > 15
+"""
+Dg = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("components") / "shop"
+
+
+@pytest.fixture(scope="module")
+def dg(project: Path) -> Dg:
+    """Runs `dg` in the project, which does not see the checkout."""
+    folder = project.parent
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    zipfile.ZipFile(wheel).extractall(folder / "installed")
+    (folder / "home").mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder / "installed"), str(project / "src")]),
+        "DAGSTER_HOME": str(folder / "home"),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "DAGSTER_DG_UPDATE_CHECK_ENABLED": "0",  # it would ask the package index
+        "NO_COLOR": "1",
+    }
+
+    def run(*words: str, command: str = "dagster_dg_cli.cli") -> subprocess.CompletedProcess[str]:
+        there = project if project.exists() else folder
+        program = f"import sys; from {command} import main; sys.argv[0] = 'dg'; main()"
+        return subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=there,
+            env=environment,
+            timeout=600,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    made = run("project", project.name, "--no-uv-sync", command="create_dagster.cli")
+    assert made.returncode == 0, made.stdout + made.stderr
+    return run
+
+
+def done(ran: subprocess.CompletedProcess[str]) -> str:
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, project: Path) -> None:
+    listed = json.loads(done(dg("list", "components", "--json")))
+    assert COMPONENT in [each["key"] for each in listed["items"]]
+    done(dg("scaffold", "defs", COMPONENT, "made_up"))
+    delays = project / "src" / "shop" / "defs" / "delay_by_carrier" / "defs.yaml"
+    delays.parent.mkdir()
+    delays.write_text(DELAYS.replace("aggregate", "agregate"))
+    wrong = dg("check", "yaml", str(delays.parent))
+    assert wrong.returncode == 1
+    assert "delay_by_carrier/defs.yaml:15" in wrong.stdout
+    assert "('agregate' was unexpected)" in wrong.stdout
+    made_up = project / "src" / "shop" / "defs" / "made_up" / "defs.yaml"
+    made_up.write_text(
+        made_up.read_text().replace("spark.master: local[2]", "spark.master: local[2]\n    spark.ui.enabled: false")
+    )
+    delays.write_text(f"{DELAYS}---{LATE}")
+    assert "All definitions loaded successfully" in done(dg("check", "defs"))
+    (project / "data").mkdir()
+    for number, delay in enumerate([10.0, 20.0]):
+        rows = pa.table({"carrier": ["UA", "AA", "UA"], "dep_delay": [delay, None, 30.0]})
+        pq.write_table(rows, project / "data" / f"{number}.parquet")
+    done(dg("launch", "--assets", "delay_by_carrier,late_carriers,made_up"))
+    store = CheckpointStore((project / "checkpoints").as_uri())
+    of_ua = {"carrier": "UA", "flights": 4, "late": 3, "mean_delay": 22.5}
+    assert store.stream("delay_by_carrier").read().to_pylist() == [of_ua]
+    assert store.stream("late_carriers").read().to_pylist() == [of_ua]
+    made = store.stream("made_up").read()
+    assert made.column_names == ["key", "rows", "largest"]
+    assert made.column("rows").to_pylist() == [10] * 10
