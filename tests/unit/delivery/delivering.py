@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResu
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
-from examples.sqlite_destination import SQLite
+from examples.destinations.sqlite_destination import SQLite
 from tests.unit.history.made_streams import MadeStream, aggregate
 
 NO_PAUSE = JobOptions(backoff_ms=0, backoff_ms_max=0)

@@ -13,7 +13,7 @@ from dagster_ckpt.delivery.destination import (
     Transaction,
 )
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from examples.sqlite_destination import SQLite
+from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import append, departures
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dagster_ckpt.delivery.destination import Destination
 from dagster_ckpt.testing.destination_suite import DestinationSuite, Row
-from examples.sqlite_destination import SQLite
+from examples.destinations.sqlite_destination import SQLite
 
 
 class TestSQLite(DestinationSuite):

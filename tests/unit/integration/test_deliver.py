@@ -14,7 +14,7 @@ from dagster_ckpt import (
     streaming_asset,
 )
 from dagster_ckpt.errors import InvalidPipelineError
-from examples.sqlite_destination import SQLite
+from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import departures
 
