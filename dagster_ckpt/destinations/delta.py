@@ -171,7 +171,8 @@ class DeltaSession:
         return data[:length].decode()
 
     def _number(self, name: str) -> int | None:
-        return self._handle.transaction_version(self._app(name))
+        found: int | None = self._handle.transaction_version(self._app(name))
+        return found
 
     def _app(self, name: str) -> str:
         return f"dagster_ckpt/{self._delivery}/{name}"
@@ -180,8 +181,9 @@ class DeltaSession:
         """Whether a commit of the delivery is newer than this session's; a conflict with any other is tried again."""
         from deltalake import DeltaTable
 
-        newest = DeltaTable(self._handle.table_uri, storage_options=_options(self._to))
-        return newest.transaction_version(self._app("fence")) != self._number("fence")
+        handle = DeltaTable(self._handle.table_uri, storage_options=_options(self._to))
+        newest: int | None = handle.transaction_version(self._app("fence"))
+        return newest != self._number("fence")
 
     def _has_rows(self) -> bool:
         counts = pa.table(self._handle.get_add_actions(flatten=True))

@@ -32,7 +32,8 @@ def imported() -> Iterator[str]:
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 modules = [node.module]
             for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"dagster_ckpt"}:
-                yield from map(canonicalize_name, distributions[module])
+                # That of an extra that is not installed has the module's name.
+                yield from map(canonicalize_name, distributions.get(module, [module]))
 
 
 def test_dependencies_name_fsspec() -> None:
