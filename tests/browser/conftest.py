@@ -2,14 +2,17 @@
 
 import io
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
+
+    from tests.browser.shop import Shop
 
 CHROMIUM = os.environ.get("DAGSTER_CKPT_TEST_CHROMIUM")
 UPDATE = bool(os.environ.get("UPDATE"))
@@ -51,3 +54,35 @@ def keep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bytes], Pat
         return path
 
     return keep
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Shop]":
+    from tests.browser.shop import open_shop
+
+    shop = open_shop(tmp_path_factory.mktemp("browser") / "shop")
+    shop.feed()
+    yield shop
+    shop.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """On a failure, keep what the page showed: its picture and its text."""
+    report = yield
+    page: Page | None = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and page is not None:
+        shown = Path(tempfile.mkdtemp(prefix="dagster-ckpt-page-"))
+        page.screenshot(path=shown / "page.png")
+        (shown / "page.txt").write_text(page.url + "\n" + page.locator("body").inner_text())
+        report.sections.append(("What the page showed", str(shown)))
+    return report
+
+
+@pytest.fixture
+def page(browser: "Browser") -> "Iterator[Page]":
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, locale="en-US", timezone_id="UTC", reduced_motion="reduce"
+    )
+    yield context.new_page()
+    context.close()
