@@ -61,7 +61,7 @@ def test_the_readme_names_the_versions_that_are_allowed_and_ran() -> None:
     assert rows["Spark"][0] == ", ".join(versions.spark_lines(project))
     assert rows["Dagster"][0] == f"{versions.bound(project, 'dagster', '>=')}.0 and newer"
     base = {pin.partition("==")[0]: pin.partition("==")[2] for pin in versions.read_pins()}
-    assert base["pyspark"] in rows["Spark"][1].split(", ")
+    assert base["pyspark"] in rows["Spark"][1].split("; ")
     assert base["dagster"] in rows["Dagster"][1].split("; ")
 
 
