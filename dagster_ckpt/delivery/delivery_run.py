@@ -31,6 +31,7 @@ from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, Trouble, UpstreamPosition, decode
+from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.sources import Source
@@ -122,6 +123,9 @@ class _Run:
         run_for_ms = job.options.run_for_ms
         self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
         self._until: Epoch | None = None
+        self._own = ManifestChain(writer.store, clock)
+        source = Source(_identity(job.stream), 0, (0,), reads_files=False)
+        self._upstreams = Upstreams(job.asset, [source], rows.root, self._own)
 
     def to_end(self) -> JobResult:
         writer, options = self._writer, self._job.options
@@ -146,7 +150,7 @@ class _Run:
             self._writer.heartbeat.stop()
             raise
         except BaseException as interrupt:
-            self._writer.close(f"interrupted by {type(interrupt).__name__}")
+            self._writer.close(interruption(type(interrupt).__name__))
             raise
         finally:
             gauge.end()
@@ -155,10 +159,6 @@ class _Run:
 
     def _lag(self) -> Lag:
         return Lag(self._clock.now_ms(), self._watch.lag(self._position().current))
-
-    @property
-    def _own(self) -> ManifestChain:
-        return ManifestChain(self._writer.store, self._clock)
 
     def _try(self) -> JobResult | None:
         """Deliver in one session; None where it failed and may be tried again."""
@@ -214,7 +214,7 @@ class _Run:
         if there is not None and of_this_stream and there.encode() != self._position().current:
             self._commit(there, rows=0, milliseconds=0)
         if there is None or of_this_stream:
-            self._upstreams().hold(self._writer.manifest)
+            self._upstreams.hold(self._writer.manifest)
         trouble = None if there is None else self._trouble(there)
         judgement = judge(self._job.mode, there, known, trouble)
         if judgement.found is not None:
@@ -240,7 +240,7 @@ class _Run:
         self._pulse.sign()
         epoch = CommittedEpoch(self._writer.manifest, commit_ms, milliseconds + commit_ms, {"epochs": step.epochs})
         self._hooks.on_commit(epoch)
-        self._upstreams().committed(self._writer.manifest)
+        self._upstreams.committed(self._writer.manifest)
         return step.until
 
     def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int) -> int:
@@ -286,10 +286,6 @@ class _Run:
             f"asset={self._job.asset}, stream={self._job.stream}, destination={self._job.destination.address}, "
             f"position={None if there is None else there.encode()}"
         )
-
-    def _upstreams(self) -> Upstreams:
-        source = Source(_identity(self._job.stream), 0, (0,), reads_files=False)
-        return Upstreams(self._job.asset, [source], self._rows.root, self._own)
 
     def _wait(self, began_ms: int) -> int:
         """Wait for the next transaction's time; returns when that began."""

@@ -13,6 +13,11 @@ from dagster_ckpt.delivery.destination import (
     Transaction,
 )
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
 from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import append, departures
@@ -71,6 +76,27 @@ def test_an_upsert_of_rows_without_a_key_is_refused(tmp_path: Path) -> None:
     delivering = Delivering(tmp_path, append())
     with pytest.raises(InvalidPipelineError, match="mode='append'"):
         delivering.deliver()
+
+
+def test_an_interrupted_delivery_says_so_in_its_lease(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+
+    def interrupted() -> str | None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        delivering.deliver(hooks=JobHooks(stop_reason=interrupted))
+    manifest = delivering.store.stream("delays_in_sqlite").manifest()
+    folder = folder_store(StoreAddress(delivering.url).open(), folder_of(("delays_in_sqlite",)))
+    lease = read_lease(folder, manifest.term)
+    assert lease is not None
+    assert lease.interrupted
+
+
+def test_the_pin_of_the_snapshot_goes_when_no_retained_epoch_needs_it(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    delivering.deliver()
+    assert delivering.store.stream("delays").pins() == []
 
 
 class _DiedError(BaseException):
