@@ -12,7 +12,6 @@ of the stream for it, but the truth is in the destination: see `judgement`.
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -37,6 +36,7 @@ from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.run_end import TICK_MS, RunEnd
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
 from dagster_ckpt.runtime.lag.lag import Lag
 from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
@@ -49,16 +49,11 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store, stream_folder
-from dagster_ckpt.storage.writer.drain_requests import DrainWatch
 from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
 
-T = TypeVar("T")
-
 _log = logging.getLogger(__name__)
-
-_TICK_MS = 200
 
 
 @dataclass(frozen=True)
@@ -120,8 +115,7 @@ class _Run:
         self._failures = 0
         self._watch = UpstreamWatch(rows.root, job.stream, clock)
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
-        run_for_ms = job.options.run_for_ms
-        self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
+        self._end = RunEnd(job.options, hooks, clock, pulse)
         self._until: Epoch | None = None
         self._own = ManifestChain(writer.store, clock)
         source = Source(_identity(job.stream), 0, (0,), reads_files=False)
@@ -136,8 +130,7 @@ class _Run:
             self._hooks.on_open(writer.manifest)
             if options.mode is Mode.AVAILABLE_NOW:
                 self._until = self._rows.log.newest().epoch
-            interval_ms = options.checkpoint_interval_ms
-            self._drain = DrainWatch(writer.store, self._clock, writer.heartbeat.lease.holder, writer.term, interval_ms)
+            self._end.opened(writer)
             collecting.begin()
             gauge.begin()
             result = self._try()
@@ -187,7 +180,7 @@ class _Run:
         while True:
             end = self._reason_to_end()
             if end is not None:
-                return JobResult(end[0], self._writer.manifest, end[1])
+                return end
             step = self._next(at)
             if step is not None:
                 at = self._apply(session, at, step)
@@ -295,29 +288,16 @@ class _Run:
             self._takeover_watch.look(self._writer)
             self._pulse.sign()
             self._hooks.on_idle()
-            self._clock.sleep_ms(min(_TICK_MS, max(1, began_ms + interval_ms - self._clock.monotonic_ms())))
+            self._clock.sleep_ms(min(TICK_MS, max(1, began_ms + interval_ms - self._clock.monotonic_ms())))
         return self._clock.monotonic_ms()
 
-    def _reason_to_end(self) -> tuple[Ending, str | None] | None:
-        reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
-        if reason is not None:
-            return Ending.STOPPED, reason
-        if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
-            return Ending.RUN_FOR, None
-        return None
+    def _reason_to_end(self) -> JobResult | None:
+        end = self._end.reason(self._writer.manifest.epoch)
+        return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
 
     def _pause(self) -> JobResult | None:
         """Wait before the next try; returns the result where there is a reason to end instead."""
-        chance = int(self._clock.unique()[:4], 16) / 0xFFFF
-        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(self._failures, chance)
-        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
-            self._pulse.sign()
-            end = self._reason_to_end()
-            if end is not None:
-                return JobResult(end[0], self._writer.manifest, end[1])
-            self._hooks.on_idle()
-            self._clock.sleep_ms(min(left_ms, _TICK_MS))
-        return None
+        return self._end.pause(self._failures, self._reason_to_end)
 
 
 class _Counted(Iterator[pa.RecordBatch]):

@@ -4,6 +4,7 @@ Reading order
 
     stream_job        a job: its options, hooks and result
     stream_run        a run: open the stream, make epochs, retry failures, end cleanly
+    run_end           when a run ends, and how it waits between two tries
     stream_checks     checks before anything is created
     epoch_driver      one micro-batch in, one manifest out
     streaming_query   the streaming query and its end

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -31,6 +30,7 @@ from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
+from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone
@@ -59,11 +59,8 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.writer.drain_requests import DrainWatch
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,7 +115,6 @@ class _Run:
     _writer: StreamWriter
     _coordinator: CheckpointCoordinator
     _assignment: ShardAssignment
-    _drain: DrainWatch
     _source_lags: SourceLags
 
     def __init__(
@@ -138,8 +134,7 @@ class _Run:
         self._pulse = pulse
         self._slow_since: tuple[Epoch, int] | None = None
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
-        run_for_ms = job.options.run_for_ms
-        self._end_ms = None if run_for_ms is None else clock.monotonic_ms() + run_for_ms
+        self._end = RunEnd(job.options, hooks, clock, pulse)
 
     def to_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
         self._root = root
@@ -156,8 +151,7 @@ class _Run:
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
             self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())
-            holder, interval_ms = self._writer.heartbeat.lease.holder, self._job.options.checkpoint_interval_ms
-            self._drain = DrainWatch(self._writer.store, self._clock, holder, self._writer.term, interval_ms)
+            self._end.opened(self._writer)
             collecting.begin()
             result = self._try()
             while result is None:
@@ -186,7 +180,7 @@ class _Run:
                 if failures > tolerated or self._clock.monotonic_ms() >= late_ms:
                     raise
                 _LOG.warning(_RETRIED, "the stream's opening", self._job.asset, failures, tolerated, error)
-                if self._pause(failures, self._hooks.stop_reason) is not None:
+                if self._end.pause(failures, self._hooks.stop_reason) is not None:
                     raise
         raise AssertionError("count() does not end")
 
@@ -344,32 +338,12 @@ class _Run:
         driver.emit_due(shard_replies_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
-        reason = self._hooks.stop_reason() or self._drain.reason(self._writer.manifest.epoch)
-        if reason is not None:
-            return Ending.STOPPED, reason
-        if self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms:
-            return Ending.RUN_FOR, None
-        return None
+        return self._end.reason(self._writer.manifest.epoch)
 
     def _back_off(self) -> JobResult | None:
         """Wait before the next try; returns the result where there is a reason to end instead."""
-        end = self._pause(max(1, self._coordinator.failures_in_a_row), self._reason_to_end)
+        end = self._end.pause(max(1, self._coordinator.failures_in_a_row), self._reason_to_end)
         return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
-
-    def _pause(self, failures: int, reason_to_end: Callable[[], T | None]) -> T | None:
-        """Wait before the next try after `failures` in a row; returns a reason to end, if there is one meanwhile."""
-        chance = int(self._clock.unique()[:4], 16) / 0xFFFF
-        until_ms = self._clock.monotonic_ms() + self._job.options.pause_ms(failures, chance)
-        while True:
-            self._pulse.sign()
-            reason = reason_to_end()
-            if reason is not None:
-                return reason
-            left_ms = until_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return None
-            self._hooks.on_idle()
-            self._clock.sleep_ms(min(left_ms, round(_TICK_S * 1000)))
 
     def _spark_checkpoint(self) -> SparkCheckpoint:
         manifest, session = self._writer.manifest, self._job.stream.frame.sparkSession
