@@ -6,7 +6,7 @@ with seven bytes each. `<delivery>/fence` grows with each commit of the delivery
 
 Delta's conflict check refuses a commit if one since the version that the table was loaded at has an action of the same
 name. So all depends on one handle: it is loaded before the position is read, and every commit is made from it. A table
-that is addressed by its path would be loaded anew, and would pass the check (1 of 100 races doubled rows).
+that is addressed by its path is loaded again, and passes the check (1 of 100 races doubled rows).
 """
 
 from collections.abc import Iterator, Mapping

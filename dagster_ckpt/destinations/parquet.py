@@ -5,7 +5,7 @@
 
 The manifest is the commit: one atomic create of the next number, which of two deliveries only one gets. A file that no
 manifest names is not there; a crash before the create leaves such files, and the next opening deletes them. Opening is
-a manifest too, without files: whoever opened before has its number taken, and cannot commit any more.
+a manifest too, without files: it takes the number that an earlier session needs for its next commit.
 
 A reader lists `_manifest/`, in the order of the names, and reads the files that they name. One that lists `data/` may
 see rows twice, or rows that were never committed.

@@ -41,7 +41,7 @@ class StoredEvent:
 
 @dataclass(frozen=True)
 class Sum:
-    """Every event of a stream, added up. `wrong` says of the first event that is wrong what is wrong with it."""
+    """Every event of a stream, added up. `wrong` describes the first event that does not add up."""
 
     events: int
     counts: Counts

@@ -7,7 +7,7 @@ then reading the pin reports what is missing, and the pin can be removed.
 
 A fork writes a pin under a unique name (`fork`). Only the fork may release that pin.
 
-To list pins is dear on a remote store. So whoever has changed them from outside of a writer overwrites one small mark,
+Listing pins is expensive on a remote store. So each change from outside of a writer also overwrites one small mark,
 which a reader compares with the one that it saw last. A crash in between leaves a change without a mark: the mark is
 advice, and a reader lists the pins from time to time anyway.
 """

@@ -1,4 +1,4 @@
-"""What the store says of a delivery, which has no rows of its own."""
+"""A delivery seen from the store, which holds no rows of it."""
 
 from pathlib import Path
 
