@@ -47,7 +47,7 @@ test-destinations: $(READY) ## run the tests of destinations on real servers (Po
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
 	@UPDATE='$(UPDATE)' scripts/test_browser.sh
 
-test-deploy: $(READY) ## run deploy/ without Docker, on PostgreSQL, and streams on a cluster of Spark and from Kafka
+test-deploy: $(READY) ## run deploy/ without Docker, on PostgreSQL, and streams on a cluster of Spark
 	@scripts/test_deploy.sh
 
 first-epoch: $(READY) ## time the way from pip install of the wheel to the first live epochs of dagster-ckpt init's project
@@ -130,7 +130,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,postgres,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,iceberg,kafka,postgres,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

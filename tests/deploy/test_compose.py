@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from dagster_ckpt import CheckpointStore
-from tests.deploy.servers import HOST, Server, free_port, listens, postgres, until
+from tests.servers.postgres import postgres
+from tests.servers.processes import HOST, Server, free_port, listens, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

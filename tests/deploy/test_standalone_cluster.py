@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from dagster_ckpt import CheckpointStore
-from tests.deploy.servers import HOST, Server, free_port, listens, until
+from tests.servers.processes import HOST, Server, free_port, listens, until
 from tests.worlds.s3_server import S3Server
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.servers import HOST, postgres
+from tests.servers.postgres import postgres
+from tests.servers.processes import HOST
 
 collect_ignore_glob = [] if os.environ.get("DAGSTER_CKPT_TEST_DESTINATIONS") else ["test_*.py"]
 
