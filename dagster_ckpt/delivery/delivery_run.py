@@ -44,7 +44,7 @@ from dagster_ckpt.runtime.lag.upstream_lag import UpstreamWatch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS, NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -86,7 +86,8 @@ def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
     store = folder_store(root, job.folder)
     upstream = ManifestChain(stream_folder(root, job.stream), clock)
     log = UpstreamLog(upstream, job.stream)
-    table = delivered_table(job.stream, log.newest().pipeline, job.mode)
+    newest = log.await_open(OPEN_WAIT_MS if job.options.mode is Mode.CONTINUOUS else 0)
+    table = delivered_table(job.stream, newest.pipeline, job.mode)
     job.destination.check(table)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     writer = open_stream(store, job.opening(_pipeline(job, table)), clock, pulse)

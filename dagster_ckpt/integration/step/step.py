@@ -73,12 +73,10 @@ from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
+from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
-
-_UPSTREAM_WAIT_MS = 120_000
-"""Continuous streams that start together open in any order; the sensor waits three minutes for each."""
 
 _LAG_MS_MIN, _LAG_MS_MAX = 500, 30_000
 """How often the lag is measured: for each event, but a folder is not listed all the time."""
@@ -271,7 +269,7 @@ def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, 
     spark = open_session(started)
     parameters = step.streaming.parameters
     with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
-        wait_ms = _UPSTREAM_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
+        wait_ms = OPEN_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
         inputs = read_inputs(parameters, spark, resources)
         made = step.streaming.function(

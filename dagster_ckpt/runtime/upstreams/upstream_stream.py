@@ -7,7 +7,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
@@ -22,25 +21,14 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
 
-_LOOK_EVERY_MS = 500
-
 
 def newest_of(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_ms: int = 0) -> Manifest:
     """The newest manifest of the stream whose asset key has these parts.
 
-    Waits for a stream that was never opened: two that start together may open in any order. Raises
-    `InvalidPipelineError` where it is still not open after `wait_ms`.
+    Waits for a stream that was never opened: see `UpstreamLog.await_open`.
     """
     store = folder_store(downstream.address.open(), folder_of(parts))
-    log = UpstreamLog(ManifestChain(store, clock), name_of(parts))
-    until_ms = clock.monotonic_ms() + wait_ms
-    while True:
-        try:
-            return log.newest()
-        except InvalidPipelineError:
-            if clock.monotonic_ms() >= until_ms:
-                raise
-        clock.sleep_ms(_LOOK_EVERY_MS)
+    return UpstreamLog(ManifestChain(store, clock), name_of(parts)).await_open(wait_ms)
 
 
 def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) -> Stream:

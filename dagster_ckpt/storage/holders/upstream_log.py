@@ -38,6 +38,12 @@ def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -
     return None
 
 
+OPEN_WAIT_MS = 120_000
+"""Continuous streams that start together open in any order; the sensor waits three minutes for each."""
+
+_LOOK_EVERY_MS = 500
+
+
 class UpstreamLog:
     """A stream that another one follows. `stream` is its name, `chain` its manifests.
 
@@ -60,6 +66,21 @@ class UpstreamLog:
             )
         self._newest = newest
         return newest
+
+    def await_open(self, wait_ms: int) -> Manifest:
+        """The newest manifest, once there is one: two that start together may open in any order.
+
+        Raises `InvalidPipelineError` where the stream is still not open after `wait_ms`.
+        """
+        clock = self._chain.clock
+        until_ms = clock.monotonic_ms() + wait_ms
+        while True:
+            try:
+                return self.newest()
+            except InvalidPipelineError:
+                if clock.monotonic_ms() >= until_ms:
+                    raise
+            clock.sleep_ms(_LOOK_EVERY_MS)
 
     def check(self, at: UpstreamPosition) -> Manifest:
         """The newest manifest, if it still builds on that position. Raises `NothingFollowsError` if not."""

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
 from dagster_ckpt.delivery.destination import DeliveryMode, Destination
 from dagster_ckpt.history import CheckpointStore
@@ -52,7 +52,13 @@ class Delivering:
     def store(self) -> CheckpointStore:
         return CheckpointStore(self.url)
 
-    def deliver(self, destination: Destination | None = None, hooks: JobHooks | None = None) -> JobResult:
+    def deliver(
+        self,
+        destination: Destination | None = None,
+        hooks: JobHooks | None = None,
+        options: JobOptions = NO_PAUSE,
+        clock: Clock | None = None,
+    ) -> JobResult:
         """Deliver what there is, as one Dagster run does."""
         job = DeliveryJob(
             asset="delays_in_sqlite",
@@ -62,10 +68,10 @@ class Delivering:
             address=StoreAddress(self.url),
             folder=folder_of(("delays_in_sqlite",)),
             opening=self._opening,
-            options=NO_PAUSE,
+            options=options,
             epochs_max=self.epochs_max,
         )
-        return run_delivery(job, hooks or JobHooks(), SystemClock())
+        return run_delivery(job, hooks or JobHooks(), clock or SystemClock())
 
     def delivered(self, columns: str = "*") -> list[tuple[object, ...]]:
         """The rows in the database, in order."""

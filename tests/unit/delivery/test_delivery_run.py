@@ -1,6 +1,6 @@
 """A delivery's runs against SQLite: what is in the database is the stream's table, whatever went wrong in between."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from dagster_ckpt.delivery.destination import (
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from examples.destinations.sqlite_destination import SQLite
-from tests.unit.delivery.delivering import Delivering
+from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import append, departures
+from tests.worlds.clock import StillClock
 
 
 @pytest.fixture
@@ -226,3 +228,29 @@ def test_a_table_with_rows_of_others_is_not_touched(delivering: Delivering) -> N
     with pytest.raises(InvalidPipelineError, match="begins with an empty table"):
         other.deliver(delivering.destination)
     assert delivering.delivered() == before
+
+
+def test_a_continuous_delivery_waits_for_a_stream_that_opens_after_it(delivering: Delivering) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    stream, hidden = delivering.folder / "store" / "delays", delivering.folder / "hidden"
+    stream.rename(hidden)
+    committed: list[int] = []
+
+    class OpensLate(StillClock):
+        def sleep_ms(self, duration_ms: int) -> None:
+            if hidden.exists():
+                hidden.rename(stream)
+            super().sleep_ms(duration_ms)
+
+    hooks = JobHooks(
+        on_commit=lambda epoch: committed.append(epoch.manifest.epoch),
+        stop_reason=lambda: "delivered" if committed else None,
+    )
+    delivering.deliver(hooks=hooks, options=replace(NO_PAUSE, mode=Mode.CONTINUOUS), clock=OpensLate())
+    assert delivering.delivered() == delivering.table() != []
+
+
+def test_a_continuous_delivery_of_a_stream_that_never_opens_says_so(delivering: Delivering) -> None:
+    (delivering.folder / "store" / "delays").rename(delivering.folder / "hidden")
+    with pytest.raises(InvalidPipelineError, match="never materialized"):
+        delivering.deliver(options=replace(NO_PAUSE, mode=Mode.CONTINUOUS), clock=StillClock())
