@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon first-epoch fifty
-.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain isolation soak check format bench simulate \
+.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -58,6 +58,9 @@ chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (K
 
 chaos-chain: $(READY) ## the same for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos.chain --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))
+
+chaos-delivery: $(READY) ## kill deliveries, their streams and servers (KILLS=40 of each destination; ONLY=postgres,delta; SEED=)
+	@scripts/with_servers.sh python -m tests.chaos.delivery --kills $(or $(KILLS),40) $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 isolation: $(READY) ## let one of two chains fail for ever, and see whether the other keeps its pace (MINUTES=3)
 	@scripts/run.sh python -m tests.chaos.isolation --minutes $(or $(MINUTES),3)

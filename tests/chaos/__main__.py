@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import facts
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
+from tests.chaos.progress import counting
 from tests.chaos.results import append, lines_of, read, summary
 from tests.chaos.rounds import Outcome, Rounds
 from tests.chaos.services import ROOT
@@ -68,23 +68,8 @@ def _kill_here(kills: int, seed: int, overlap: float, results: Path) -> int:
 def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> int:
     """Make so many kills in rounds; returns how many rows were lost or doubled. Stops after the first such round."""
     about = {"seed": seed, "overlap": overlap, "commit": facts.commit(ROOT)}
-    bar = Progress(
-        TextColumn("  [cyan]kills[/]"),
-        BarColumn(bar_width=32),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with Cluster(place, {}) as cluster, Feeder(place) as feeder, bar:
-        task = bar.add_task("starting", total=kills)
-
-        def tell(text: str) -> None:
-            bar.update(task, description=text)
-            if not console.is_terminal:
-                console.print(f"{datetime.now(UTC):%H:%M:%S} {text}")
-
+    with Cluster(place, {}) as cluster, Feeder(place) as feeder, counting(console, kills) as progress:
+        tell = progress.tell
         rounds = Rounds(cluster, feeder, random.Random(seed), overlap, tell=tell)
         began_s = time.monotonic()
         rounds.begin()
@@ -97,7 +82,7 @@ def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> i
                 append(lines_of(outcome, {**about, "round": number, "broken": str(error)}), results)
                 raise
             append(lines_of(outcome, {**about, "round": number}), results)
-            bar.advance(task, len(kinds))
+            progress.advance(len(kinds))
             tell(f"round {number}: {len(kinds)} kills, lost={outcome.lost}, doubled={outcome.doubled}")
             tell(f"events in Dagster, which add up: {outcome.events}")
             if outcome.lost or outcome.doubled:

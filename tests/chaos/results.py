@@ -43,22 +43,22 @@ def read(results: Path) -> list[Line]:
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
 
-def summary(lines: Iterable[Line]) -> Table:
-    """Kills by kind: how many, and how long it took from each to the next committed epoch.
+def summary(lines: Iterable[Line], by: str = "kind") -> Table:
+    """Kills by kind, or by another field: how many, and how long it took from each to the next committed epoch.
 
     `unproved` are those of rounds that broke before the tables were compared: `broken` of their lines says why.
     """
-    by_kind: dict[str, list[Line]] = {}
+    groups: dict[str, list[Line]] = {}
     for line in lines:
-        by_kind.setdefault(line["kind"], []).append(line)
+        groups.setdefault(line[by], []).append(line)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("kind", no_wrap=True)
+    table.add_column(by, no_wrap=True)
     for heading in ("kills", "median s", "p95 s", "max s", "unproved", "lost", "doubled"):
         table.add_column(heading, justify="right")
-    for kind in sorted(by_kind):
-        table.add_row(kind, *_figures(by_kind[kind]))
+    for name in sorted(groups):
+        table.add_row(name, *_figures(groups[name]))
     table.add_section()
-    table.add_row("all", *_figures([line for lines_of_kind in by_kind.values() for line in lines_of_kind]))
+    table.add_row("all", *_figures([line for group in groups.values() for line in group]))
     return table
 
 

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from tests.servers.processes import HOST, Server, free_port, listens, until
 
@@ -17,30 +18,71 @@ def _programs() -> Path:
     return found[-1]
 
 
+class Database:
+    """A PostgreSQL with its data below `folder`, which it alone uses, and one database.
+
+    Killed and started again it has the same address and the same data.
+    """
+
+    def __init__(self, folder: Path, user: str, password: str, database: str) -> None:
+        self._folder, self._user, self._password, self._database = folder, user, password, database
+        self.port = free_port()
+        self.server: Server | None = None
+        # It refuses to run as root.
+        self._runs_as = pwd.getpwnam("postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name)
+        folder.mkdir()
+        os.chown(folder, self._runs_as.pw_uid, self._runs_as.pw_gid)
+        for parent in folder.parents:
+            if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
+                parent.chmod(parent.stat().st_mode | 0o011)  # pytest's folders are closed to other users
+        secret = folder / "password"
+        secret.write_text(password)
+        os.chown(secret, self._runs_as.pw_uid, self._runs_as.pw_gid)
+        secret.chmod(0o600)
+        as_user = ["-U", user, "--pwfile", str(secret), "-A", "scram-sha-256"]
+        self._run("initdb", "-D", str(folder / "data"), *as_user, user=self._runs_as.pw_uid)
+        try:
+            self.start()
+            self._run("createdb", "-h", HOST, "-p", str(self.port), "-U", user, database)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self._user}:{quote(self._password)}@{HOST}:{self.port}/{self._database}"
+
+    def start(self) -> None:
+        """Start, and wait until it takes connections: after a SIGKILL it recovers first."""
+        listen = ["-h", HOST, "-p", str(self.port), "-k", str(self._folder)]
+        command = [str(_programs() / "postgres"), "-D", str(self._folder / "data"), *listen]
+        log = self._folder.parent / "postgres.log"
+        self.server = Server(command, log, {}, self._folder, self._runs_as.pw_uid)
+        until("Postgres takes connections", self._is_ready, 60)
+
+    def kill(self) -> None:
+        """SIGKILL every process of it."""
+        if self.server is not None:
+            self.server.kill()
+            self.server = None
+
+    def _is_ready(self) -> bool:
+        if not listens(self.port):
+            return False
+        command = [str(_programs() / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
+    def _run(self, program: str, *arguments: str, user: int | None = None) -> None:
+        environment = {**os.environ, "PGPASSWORD": self._password}
+        command = [str(_programs() / program), *arguments]
+        subprocess.run(command, check=True, user=user, cwd=self._folder, env=environment, stdout=subprocess.DEVNULL)
+
+
 @contextmanager
 def postgres(folder: Path, user: str, password: str, database: str) -> Iterator[int]:
-    """A PostgreSQL with its data below `folder`, which it alone uses; its port."""
-    programs, port = _programs(), free_port()
-    # It refuses to run as root.
-    runs_as = pwd.getpwnam("postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name)
-    folder.mkdir()
-    os.chown(folder, runs_as.pw_uid, runs_as.pw_gid)
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o011)  # pytest's folders are closed to other users
-    secret = folder / "password"
-    secret.write_text(password)
-    os.chown(secret, runs_as.pw_uid, runs_as.pw_gid)
-    secret.chmod(0o600)
-    data = folder / "data"
-    initialize = [str(programs / "initdb"), "-D", str(data), "-U", user, "--pwfile", str(secret), "-A", "scram-sha-256"]
-    subprocess.run(initialize, check=True, user=runs_as.pw_uid, cwd=folder, stdout=subprocess.DEVNULL)
-    command = [str(programs / "postgres"), "-D", str(data), "-h", HOST, "-p", str(port), "-k", str(folder)]
-    server = Server(command, folder.parent / "postgres.log", {}, folder, runs_as.pw_uid)
+    """A PostgreSQL that runs; its port."""
+    server = Database(folder, user, password, database)
     try:
-        until("Postgres listens", lambda: listens(port), 60)
-        create = [str(programs / "createdb"), "-h", HOST, "-p", str(port), "-U", user, database]
-        subprocess.run(create, check=True, env={**os.environ, "PGPASSWORD": password})
-        yield port
+        yield server.port
     finally:
         server.kill()
