@@ -1,6 +1,7 @@
 """A stream, a delivery of it, and a SQLite database that it goes to."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class Delivering:
 
     def delivered(self, columns: str = "*") -> list[tuple[object, ...]]:
         """The rows in the database, in order."""
-        with sqlite3.connect(self.database) as connection:
+        with closing(sqlite3.connect(self.database)) as connection:
             return sorted(connection.execute(f"SELECT {columns} FROM delays").fetchall(), key=repr)
 
     def table(self) -> list[tuple[object, ...]]:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from dagster_ckpt.delivery.destination import Destination
@@ -15,5 +16,5 @@ class TestSQLite(DestinationSuite):
 
     def rows(self, destination: Destination) -> Iterable[Row]:
         assert isinstance(destination, SQLite)
-        with sqlite3.connect(destination.path) as connection:
+        with closing(sqlite3.connect(destination.path)) as connection:
             return connection.execute("SELECT carrier, flights FROM delays").fetchall()
