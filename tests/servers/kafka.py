@@ -48,7 +48,8 @@ class Broker:
         # No JIT beyond the first level: a test's broker lives for seconds.
         self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/broker/*"]
         name = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._file)]
-        subprocess.run(name, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        with (folder / "log").open("ab") as log:
+            subprocess.run(name, check=True, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         self.server: Server | None = None
 
     @property
