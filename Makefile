@@ -44,7 +44,7 @@ test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a proc
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
 
-test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL, which apt-get installs if missing; Delta Lake)
+test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL and Kafka, installed if missing; Delta Lake)
 	@scripts/test_destinations.sh
 
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
