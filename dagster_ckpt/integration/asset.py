@@ -2,28 +2,25 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, Unpack, get_overloads, overload
 
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
-from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, is_plain, op_name_of
+from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, op_name_of
 from dagster_ckpt.integration.declared.function_source import check_source
 from dagster_ckpt.integration.declared.parameters import read_parameters
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
-from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction, attach
+from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction
 from dagster_ckpt.integration.declared.upstream_assets import upstream_ins
-from dagster_ckpt.integration.recovery import live_check
-from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
-from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
-from dagster_ckpt.integration.step.step import run_step
-from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
+from dagster_ckpt.integration.step_asset import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import announce_settings
@@ -161,16 +158,15 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
     _check(streaming, options)
     # A resource may start Spark before the step's first line runs: from here on, a new JVM has the settings it needs.
     announce_settings(os.environ)
-    op_name = op_name_of(key)
-    # Dagster makes the name of a check's output from its asset's key, and refuses some keys there. Such an asset is
-    # made under the op's name, which Dagster accepts, and gets its key afterwards.
-    made_as = key if is_plain(key) else dg.AssetKey(op_name)
-    own_config = config_class(streaming.parameters.config_type, streaming.options.mode, op_name)
+    own_config = config_class(streaming.parameters.config_type, streaming.options.mode, op_name_of(key))
     user_schema = options.get("config_schema")
-    made: dg.AssetsDefinition = dg.multi_asset(
-        name=op_name,
-        outs={"result": _output(function, made_as, options)},
-        check_specs=[check_spec(made_as), live_check.check_spec(made_as), sensor_check_spec(made_as)],
+    arguments = {} if user_schema is not None else {"config": own_config}
+    arguments |= {**_RESOURCES, **streaming.parameters.resources, **streaming.parameters.inputs}
+    return step_asset(
+        key,
+        streaming,
+        arguments,
+        partial(_output, function, options),
         deps=[*(options.get("deps") or ()), *streaming.options.sources],
         ins=upstream_ins(streaming.parameters, options.get("ins")),
         config_schema=None if user_schema is None else {**own_config.to_fields_dict(), **user_schema},
@@ -179,8 +175,7 @@ def _build(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.As
         op_tags=options.get("op_tags"),
         retry_policy=options.get("retry_policy"),
         pool=options.get("pool"),
-    )(_compute(streaming, own_config if user_schema is None else None))
-    return StreamingAssetsDefinition.of(made.with_attributes(asset_key_replacements={made_as: key}))
+    )
 
 
 def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
@@ -213,7 +208,7 @@ def _check(streaming: StreamingFunction, options: AssetOptions) -> None:
         )
 
 
-def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.AssetOut:
+def _output(function: Function, options: AssetOptions, key: dg.AssetKey) -> dg.AssetOut:
     return dg.AssetOut(
         key=key,
         io_manager_key=IO_MANAGER_KEY,
@@ -227,27 +222,3 @@ def _output(function: Function, key: dg.AssetKey, options: AssetOptions) -> dg.A
         owners=options.get("owners"),
         kinds={*(options.get("kinds") or ()), *_KINDS},
     )
-
-
-def _compute(streaming: StreamingFunction, config_type: type[dg.Config] | None) -> Callable[..., Any]:
-    """The op's function. Its signature is made here, because Dagster reads the arguments from it."""
-
-    def compute(
-        context: dg.AssetExecutionContext, config: dg.Config | None = None, **resources: object
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        yield run_step(context, streaming, config, resources)
-
-    annotations: dict[str, Any] = {"context": dg.AssetExecutionContext}
-    if config_type is not None:
-        annotations["config"] = config_type
-    annotations |= {**_RESOURCES, **streaming.parameters.resources, **streaming.parameters.inputs}
-    by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature(
-        [inspect.Parameter(name, by_name, annotation=each) for name, each in annotations.items()]
-    )
-    vars(compute)["__signature__"] = signature
-    attach(compute, streaming)
-    compute.__annotations__ = annotations
-    compute.__name__ = compute.__qualname__ = getattr(streaming.function, "__name__", "compute")
-    compute.__module__ = streaming.function.__module__
-    return compute
