@@ -3,6 +3,7 @@
 Reading order.
 
     destination     the protocol of a destination: what each must promise, and what it is given
+    schema_changes  how its columns differ from the delivered ones, and what is done about it (pure)
     judgement       how a delivery goes on from the position that it finds in the destination (pure)
     delivery_rows   the rows between two positions of the stream
     delivery_run    a run: open, take the fence, then one transaction after another

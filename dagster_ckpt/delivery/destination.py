@@ -7,6 +7,18 @@ differ, whatever is killed. It is never inferred: after any error the delivery o
     apply           one transaction: the position is still `after`, the rows, the position `until`; all or nothing
 
 A crash before the commit of `apply` leaves `after`, one behind it `until`. A commit whose reply is lost leaves either.
+
+The destination's table and the delivered one may differ. `open` compares their columns, by name:
+
+| the destination's table                              | what happens                                                  |
+|---|---|
+| lacks a column                                       | it is added, and null in the rows that are there              |
+| has another column, which may be null or has default | it is left alone                                              |
+| has another column, which has to have a value        | refused, with its name; replaced with `SchemaChanges.REPLACE` |
+| has a column with another type                       | the same                                                      |
+| is not unique by the delivered key                   | the same, with the key                                        |
+
+See `schema_changes`, which decides it for all.
 """
 
 from collections.abc import Iterator
@@ -39,18 +51,29 @@ class DeliveryMode(StrEnum):
     """The table: one row for each key, inserted, updated and deleted."""
 
 
+class SchemaChanges(StrEnum):
+    """What a delivery may change in the columns of the destination's table."""
+
+    ADD = "add"
+    """Missing columns are added. Whatever rewrites or loses something is refused."""
+    REPLACE = "replace"
+    """Also, a transaction that replaces all rows gives the table the columns and the key of the stream."""
+
+
 @dataclass(frozen=True)
 class DeliveredTable:
     """What is delivered: the rows of `stream` with `columns`.
 
-    `key` identifies a row of the destination's table in mode `UPSERT`; it is empty where rows are only added. In mode
-    `APPEND` of a table that changes, `columns` end in `_epoch` and `_change_type`.
+    `key` identifies a row of the destination's table in mode `UPSERT`. It is empty in mode `APPEND`, and for a table of
+    one row, which every transaction replaces. In mode `APPEND` of a table that changes, `columns` end in `_epoch` and
+    `_change_type`.
     """
 
     stream: str
     columns: pa.Schema
     key: tuple[str, ...]
     mode: DeliveryMode
+    schema_changes: SchemaChanges = SchemaChanges.ADD
 
 
 @dataclass(frozen=True)
@@ -96,15 +119,24 @@ class Destination(Protocol):
     def address(self) -> str:
         """Where it is, without user, password and parameters."""
 
+    @property
+    def table_name(self) -> str | None:
+        """The table with what it is in, for Dagster's lineage: `shop.public.delays`. None where it has no such name."""
+
+    @property
+    def modes(self) -> tuple[DeliveryMode, ...]:
+        """What can be delivered to it. Anything else is refused by `deliver`."""
+
     def check(self, table: DeliveredTable) -> None:
-        """Raise `InvalidPipelineError` for a table or a mode that it cannot hold without loss. Needs no connection."""
+        """Raise `InvalidPipelineError` for columns that it cannot hold without loss. Needs no connection."""
 
     def open(self, delivery: str, table: DeliveredTable) -> Session:
         """Begin: make the tables that are missing, take the fence, then read the position.
 
         `delivery` is the unique name of the delivery: its position is kept under that name. A delivery without a
         position needs an empty table, and anything else raises `InvalidPipelineError`: rows that it has not written
-        are never touched. Raises `DestinationUnavailableError`.
+        are never touched. Columns are compared as described above, and `IncompatibleStateError` is raised for those
+        that do not fit. Raises `DestinationUnavailableError`.
         """
 
 

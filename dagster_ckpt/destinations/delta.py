@@ -9,7 +9,7 @@ name. So all depends on one handle: it is loaded before the position is read, an
 that is addressed by its path is loaded again, and passes the check (1 of 100 races doubled rows).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,12 @@ import pyarrow as pa
 
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
+    DeliveryMode,
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
 )
+from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
@@ -60,6 +62,14 @@ class DeltaLake:
         uri = resolved(self.uri)
         return shown(uri) if "://" in uri else uri
 
+    @property
+    def table_name(self) -> None:
+        """A table has one in a catalogue alone."""
+
+    @property
+    def modes(self) -> tuple[DeliveryMode, ...]:
+        return tuple(DeliveryMode)
+
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:
             _check_type(column.name, column.type)
@@ -79,6 +89,10 @@ class DeltaSession:
             fence = self._number("fence") or 0
             # A commit of its own, so that the conflict check refuses those who loaded the table before.
             self._commit_nothing({"fence": fence + 1})
+            self._difference = self._compared()
+            self._difference.check(to.address, replaces=may_replace(table))
+            if self._difference.missing and not self._difference.misfits:
+                self._add(self._difference.missing)
         if found is None and self._has_rows():
             raise InvalidPipelineError(
                 "a delivery begins with an empty table, and this one has rows that it has not written: empty it, or "
@@ -101,24 +115,29 @@ class DeltaSession:
                 f"this transaction does not build on the destination's position. destination={self._to.address}, "
                 f"after={transaction.after}, position={self.position}"
             )
+        self._difference.check(self._to.address, replaces=transaction.replaces)
         rows = _Rows(transaction.rows)
         with self._errors(rows):
             numbers = _numbers_of(transaction.until)
-            if not self._table.key:
-                self._write(rows, self._table.columns, "append", numbers)
+            if self._table.mode is DeliveryMode.APPEND:
+                self._write(rows, "append", numbers)
             elif transaction.replaces:
-                self._write(rows.without_kind(), self._table.columns, "overwrite", numbers)
+                self._write(rows.without_kind(), "overwrite", numbers)
             else:
                 self._merge(rows, numbers)
             if self._read() != transaction.until:  # nothing matched, and Delta commits nothing then
                 self._commit_nothing(numbers)
         self.position = transaction.until
 
-    def _write(self, rows: Iterator[pa.RecordBatch], columns: pa.Schema, mode: Any, numbers: Mapping[str, int]) -> None:
+    def _write(self, rows: Iterator[pa.RecordBatch], mode: Any, numbers: Mapping[str, int]) -> None:
         from deltalake import write_deltalake
 
+        columns = self._table.columns
         reader = pa.RecordBatchReader.from_batches(columns, (batch.cast(columns) for batch in rows))
-        write_deltalake(self._handle, reader, mode=mode, commit_properties=self._properties(numbers))
+        schema_mode: Any = "overwrite" if self._difference.misfits else "merge"
+        properties = self._properties(numbers)
+        write_deltalake(self._handle, reader, mode=mode, schema_mode=schema_mode, commit_properties=properties)
+        self._difference = Difference()
 
     def _merge(self, rows: "_Rows", numbers: Mapping[str, int]) -> None:
         columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
@@ -151,6 +170,21 @@ class DeltaSession:
             [], "append", self._handle.schema(), commit_properties=self._properties(numbers)
         )
         self._handle.update_incremental()
+
+    def _compared(self) -> Difference:
+        from deltalake import Schema
+
+        there = {
+            each.name: ColumnThere(str(each.type), required=not each.nullable) for each in self._handle.schema().fields
+        }
+        wanted = {each.name: str(each.type) for each in Schema.from_arrow(self._table.columns).fields}
+        return difference(self._table, wanted, there)
+
+    def _add(self, names: Iterable[str]) -> None:
+        from deltalake import Field
+
+        columns = [self._table.columns.field(name).with_nullable(True) for name in names]
+        self._handle.alter.add_columns(list(map(Field.from_arrow, columns)), commit_properties=self._properties({}))
 
     def _properties(self, numbers: Mapping[str, int]) -> Any:
         from deltalake import CommitProperties
@@ -261,7 +295,9 @@ def _loaded(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
         ) from error
     uri, options = resolved(to.uri), _options(to)
     if not DeltaTable.is_deltatable(uri, options):
-        DeltaTable.create(uri, table.columns, mode="ignore", storage_options=options)
+        # A column that the stream drops one day must not be required.
+        columns = pa.schema([column.with_nullable(True) for column in table.columns])
+        DeltaTable.create(uri, columns, mode="ignore", storage_options=options)
     return DeltaTable(uri, storage_options=options)
 
 

@@ -1,11 +1,15 @@
 """A folder of Parquet files, on any store that checkpoints may be on: for readers that know nothing of this package.
 
-    _manifest/<number>.json     what one transaction has added: {"position": ..., "files": [{"path", "rows", "bytes"}]}
+    _manifest/<number>.json     what one transaction has added: {"position": ..., "files": [{"path", "rows", "bytes"}],
+                                "columns": {"carrier": "string", ...}}
     data/<number>-<nonce>-<n>.parquet
 
 The manifest is the commit: one atomic create of the next number, which of two deliveries only one gets. A file that no
 manifest names is not there; a crash before the create leaves such files, and the next opening deletes them. Opening is
 a manifest too, without files: it takes the number that an earlier session needs for its next commit.
+
+`columns` are those of all files up to this manifest, with their Arrow types. A file that was written before a column
+came does not have it: it is null there.
 
 A reader lists `_manifest/`, in the order of the names, and reads the files that they name. One that lists `data/` may
 see rows twice, or rows that were never committed.
@@ -28,6 +32,7 @@ from dagster_ckpt.delivery.destination import (
     PositionMovedError,
     Transaction,
 )
+from dagster_ckpt.delivery.schema_changes import ColumnThere, difference
 from dagster_ckpt.destinations.secrets import resolved, shown
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage.stores.address import check_url, open_store
@@ -67,12 +72,21 @@ class ParquetFolder:
     def address(self) -> str:
         return shown(resolved(self.url))
 
+    @property
+    def table_name(self) -> None:
+        """A folder has none."""
+
+    @property
+    def modes(self) -> tuple[DeliveryMode, ...]:
+        return (DeliveryMode.APPEND,)
+
     def check(self, table: DeliveredTable) -> None:
-        if table.mode is DeliveryMode.UPSERT:
-            raise InvalidPipelineError(
-                "files cannot be updated: deliver every change with mode='append', or the table to Delta Lake or a "
-                f"database. destination={self.address}, stream={table.stream}"
-            )
+        for column in table.columns:
+            if _as_read(column) != column.type:
+                raise InvalidPipelineError(
+                    "Parquet has no column that holds this type without loss: convert it in the stream. "
+                    f"column={column.name}, type={column.type}"
+                )
 
     def open(self, delivery: str, table: DeliveredTable) -> "ParquetSession":
         return ParquetSession(self, delivery, table, SystemClock())
@@ -103,6 +117,7 @@ class ParquetSession:
                         f"destination={to.address}, delivery={delivery}, other={newest['delivery']}"
                     )
                 self.position: str | None = None if newest is None else newest["position"]
+                self._columns = self._with_new_columns({} if newest is None else newest["columns"])
                 self._opened, before = self._number + 1, None if newest is None else newest["opened"]
                 if self._create({"position": self.position, "files": []}):
                     break
@@ -130,6 +145,12 @@ class ParquetSession:
             raise self._unavailable(error) from error
         self.position = transaction.until
 
+    def _with_new_columns(self, there: Mapping[str, str]) -> dict[str, str]:
+        wanted = {column.name: str(column.type) for column in self._table.columns}
+        found = difference(self._table, wanted, {name: ColumnThere(kind) for name, kind in there.items()})
+        found.check(self._to.address, replaces=False)
+        return {**there, **wanted}
+
     def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         batches, count = list[pa.RecordBatch](), 0
         for batch in rows:
@@ -153,7 +174,13 @@ class ParquetSession:
     def _create(self, what: Mapping[str, object], nonce: str | None = None) -> bool:
         """Commit the next manifest. Returns whether it is this one's: also if a lost reply hid that."""
         number = self._number + 1
-        fields = {"delivery": self._delivery, "opened": self._opened, "nonce": nonce or self._clock.unique(), **what}
+        fields = {
+            "delivery": self._delivery,
+            "opened": self._opened,
+            "nonce": nonce or self._clock.unique(),
+            "columns": self._columns,
+            **what,
+        }
         name = _manifest_name(number)
         if not self._store.put_if_absent(name, json.dumps(fields).encode()) and self._read(name) != fields:
             return False
@@ -198,6 +225,16 @@ class ParquetSession:
         return DestinationUnavailableError(
             f"the folder's store did not do it, or its reply was lost. destination={self._to.address}, reason={error}"
         )
+
+
+def _as_read(column: pa.Field) -> pa.DataType | None:
+    """The type that a column has when its file is read again; None where there is no such file."""
+    buffer = BytesIO()
+    try:
+        pq.write_table(pa.schema([column]).empty_table(), buffer)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return None
+    return pq.read_schema(BytesIO(buffer.getvalue())).field(0).type
 
 
 def _manifest_name(number: int) -> str:

@@ -13,19 +13,22 @@ Rows come by COPY (ADBC) into a temporary table; one statement each takes them f
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
+    DeliveryMode,
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
 )
+from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
@@ -40,6 +43,26 @@ _NULLS_ARE_EQUAL_SINCE = 150_000
 
 _TEMPORARY = "dagster_ckpt_rows"
 _NAME = re.compile(r"[^\x00.]+")
+_URL = re.compile(r"postgres(ql)?://")
+
+_COLUMNS = """
+    SELECT attname::text, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
+    FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+"""
+_UNIQUE_INDEXES = """
+    SELECT i.indexrelid::regclass::text,
+        (SELECT conname::text FROM pg_constraint WHERE conindid = i.indexrelid AND conrelid = i.indrelid),
+        k.names,
+        k.never_null OR coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::bool, false)
+    FROM pg_index i, LATERAL (
+        SELECT array_agg(attname::text) AS names, bool_and(attnotnull) AS never_null
+        FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    ) k
+    WHERE i.indrelid = $1::regclass AND i.indisunique AND i.indisvalid AND i.indimmediate
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+"""
+_ALIKE = {"character varying": "text"}
+"""Types that hold the same values as the one that the table would be made with."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +88,10 @@ class Postgres:
                     f"table and schema are plain names: give a schema by schema=. table={self.table!r}, "
                     f"schema={self.schema!r}"
                 )
+        if type(self.lock_timeout_s) is not int or self.lock_timeout_s < 1:
+            raise InvalidPipelineError(f"a lock is waited for a second or more. lock_timeout_s={self.lock_timeout_s!r}")
+        if not hasattr(self.url, "get_value"):
+            _checked(self.url)
 
     @property
     def kind(self) -> str:
@@ -72,7 +99,16 @@ class Postgres:
 
     @property
     def address(self) -> str:
-        return f"{shown(resolved(self.url))}/{self.schema}.{self.table}"
+        return f"{shown(_checked(resolved(self.url)))}/{self.schema}.{self.table}"
+
+    @property
+    def table_name(self) -> str:
+        database = urlsplit(_checked(resolved(self.url))).path.strip("/")
+        return ".".join(filter(None, (database, self.schema, self.table)))
+
+    @property
+    def modes(self) -> tuple[DeliveryMode, ...]:
+        return tuple(DeliveryMode)
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:
@@ -100,6 +136,10 @@ class PostgresSession:
                         "a delivery begins with an empty table, and this one has rows that it has not written: empty "
                         f"it, or name another. table={to.schema}.{to.table}, delivery={delivery}"
                     )
+                self._difference = self._compared()
+                self._difference.check(to.address, replaces=may_replace(table))
+                if not self._difference.misfits:
+                    self._add(self._difference.missing)
         except BaseException:
             self._connection.close()
             raise
@@ -124,7 +164,8 @@ class PostgresSession:
                     "another delivery has taken over, or has moved the position: this one has written nothing. "
                     f"delivery={self._delivery}, table={self._to.schema}.{self._to.table}, after={transaction.after}"
                 )
-            if self._table.key:
+            self._difference.check(self._to.address, replaces=transaction.replaces)
+            if self._table.mode is DeliveryMode.UPSERT:
                 self._upsert(transaction)
             else:
                 self._ingest(transaction.rows, self._table.columns, self._to.table, self._to.schema)
@@ -133,16 +174,12 @@ class PostgresSession:
         columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
         self._make(f"TEMPORARY TABLE {_TEMPORARY}", columns, "ON COMMIT DROP")
         self._ingest(transaction.rows, columns, _TEMPORARY, None)
-        same = " AND ".join(f"t.{_quoted(key)} IS NOT DISTINCT FROM r.{_quoted(key)}" for key in self._table.key)
-        # `=` is what an index serves, and null keys are few: each gets the comparison that it needs.
-        equal = " AND ".join(f"t.{_quoted(key)} = r.{_quoted(key)}" for key in self._table.key)
-        some_null = " OR ".join(f"r.{_quoted(key)} IS NULL" for key in self._table.key)
-        gone = f"r.{CHANGE_TYPE} = '{DELETE}'"
         if transaction.replaces:
             self._run(f"DELETE FROM {self._into}")
-        else:
-            self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND {equal}")
-            self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND ({some_null}) AND {same}")
+            if self._difference.misfits:
+                self._replace_columns()
+        elif self._table.key:
+            self._delete()
         names = ", ".join(map(_quoted, self._table.columns.names))
         others = [name for name in self._table.columns.names if name not in self._table.key]
         update = ", ".join(f"{_quoted(name)} = EXCLUDED.{_quoted(name)}" for name in others)
@@ -150,8 +187,53 @@ class PostgresSession:
         self._run(
             f"INSERT INTO {self._into} ({names}) SELECT {names} FROM {_TEMPORARY} r "
             f"WHERE r.{CHANGE_TYPE} NOT IN ('{DELETE}', '{UPDATE_PREIMAGE}') "
-            f"ON CONFLICT {conflict} DO {f'UPDATE SET {update}' if others else 'NOTHING'}"
+            + (
+                f"ON CONFLICT {conflict} DO {f'UPDATE SET {update}' if others else 'NOTHING'}"
+                if self._table.key
+                else ""
+            )
         )
+
+    def _delete(self) -> None:
+        same = " AND ".join(f"t.{_quoted(key)} IS NOT DISTINCT FROM r.{_quoted(key)}" for key in self._table.key)
+        # `=` is what an index serves, and null keys are few: each gets the comparison that it needs.
+        equal = " AND ".join(f"t.{_quoted(key)} = r.{_quoted(key)}" for key in self._table.key)
+        some_null = " OR ".join(f"r.{_quoted(key)} IS NULL" for key in self._table.key)
+        gone = f"r.{CHANGE_TYPE} = '{DELETE}'"
+        self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND {equal}")
+        self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND ({some_null}) AND {same}")
+
+    def _compared(self) -> Difference:
+        columns = self._rows(_COLUMNS, [self._into])
+        there = {name: ColumnThere(_ALIKE.get(kind, kind), required) for name, kind, required in columns}
+        wanted = {each.name: _type_of(each.name, each.type) for each in self._table.columns}
+        # Of a nullable key an index must take two nulls for equal, or an update of such a row would insert it again.
+        nullable = any(self._table.columns.field(key).nullable for key in self._table.key)
+        unique = any(
+            set(names) == set(self._table.key) and (alike or not nullable)
+            for _, _, names, alike in self._rows(_UNIQUE_INDEXES, [self._into])
+        )
+        return difference(self._table, wanted, there, unique=unique or not self._table.key)
+
+    def _add(self, names: Iterable[str]) -> None:
+        for name in names:
+            kind = _type_of(name, self._table.columns.field(name).type)
+            self._run(f"ALTER TABLE {self._into} ADD COLUMN {_quoted(name)} {kind}")
+
+    def _replace_columns(self) -> None:
+        """Give the table, which is empty now, the columns and the key of the stream."""
+        for name in self._difference.columns:
+            self._run(f"ALTER TABLE {self._into} DROP COLUMN {_quoted(name)}")
+        left = self._compared()
+        self._add(left.missing)
+        if left.misfits:  # the key
+            for index, constraint, *_ in self._rows(_UNIQUE_INDEXES, [self._into]):
+                of_table = f"ALTER TABLE {self._into} DROP CONSTRAINT {_quoted(constraint or '')}"
+                self._run(f"DROP INDEX {index}" if constraint is None else of_table)
+            for key in self._table.key:  # what was a primary key stays without nulls
+                self._run(f"ALTER TABLE {self._into} ALTER COLUMN {_quoted(key)} DROP NOT NULL")
+            self._make_index()
+        self._difference = Difference()
 
     def _make_tables(self) -> None:
         # IF NOT EXISTS does not help two that create at once: one of them fails on the catalogue's own unique index.
@@ -164,17 +246,21 @@ class PostgresSession:
         if self._one("SELECT to_regclass($1) IS NOT NULL", [self._into]):
             return
         self._make(f"TABLE {self._into}", self._table.columns)
-        if self._table.key:
-            keys = ", ".join(map(_quoted, self._table.key))
-            nullable = any(self._table.columns.field(key).nullable for key in self._table.key)
-            version = int(self._one("SELECT current_setting('server_version_num')"))
-            if nullable and version < _NULLS_ARE_EQUAL_SINCE:
-                raise InvalidPipelineError(
-                    "the key may be null, and before PostgreSQL 15 an index cannot find such a row: use a newer "
-                    f"server, or leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
-                )
-            alike = " NULLS NOT DISTINCT" if nullable else ""
-            self._run(f"CREATE UNIQUE INDEX ON {self._into} ({keys}){alike}")
+        self._make_index()
+
+    def _make_index(self) -> None:
+        if not self._table.key:
+            return
+        nullable = any(self._table.columns.field(key).nullable for key in self._table.key)
+        version = int(self._one("SELECT current_setting('server_version_num')"))
+        if nullable and version < _NULLS_ARE_EQUAL_SINCE:
+            raise InvalidPipelineError(
+                "the key may be null, and before PostgreSQL 15 an index cannot find such a row: use a newer server, or "
+                f"leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
+            )
+        keys = ", ".join(map(_quoted, self._table.key))
+        alike = " NULLS NOT DISTINCT" if nullable else ""
+        self._run(f"CREATE UNIQUE INDEX ON {self._into} ({keys}){alike}")
 
     def _make(self, what: str, columns: pa.Schema, end: str = "") -> None:
         made = ", ".join(f"{_quoted(each.name)} {_type_of(each.name, each.type)}" for each in columns)
@@ -254,6 +340,13 @@ def _not_done(error: Exception, to: Postgres) -> CheckpointError:
     )
 
 
+def _checked(url: str) -> str:
+    """A URL of PostgreSQL: of any other text it is unknown where the password is, which must not be shown."""
+    if not _URL.match(url):
+        raise InvalidPipelineError("no URL of PostgreSQL: write postgresql://user:password@host:5432/shop. option=url")
+    return url
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -279,9 +372,9 @@ def _type_of(column: str, kind: pa.DataType) -> str:
     if kind in _TYPES:
         return _TYPES[kind]
     if pa.types.is_timestamp(kind) and kind.unit == "us":
-        return "timestamp" if kind.tz is None else "timestamptz"
+        return f"timestamp with{'out' if kind.tz is None else ''} time zone"
     if pa.types.is_decimal128(kind):
-        return f"numeric({kind.precision}, {kind.scale})"
+        return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type):
         return f"{_type_of(column, kind.value_type)}[]"
     raise InvalidPipelineError(

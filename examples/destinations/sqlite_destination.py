@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
+    DeliveryMode,
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
     deleted_keys,
     upserted,
 )
+from dagster_ckpt.delivery.schema_changes import ColumnThere, difference
 from dagster_ckpt.errors import InvalidPipelineError
 
 TYPES = {pa.string(): "TEXT", pa.int64(): "INTEGER", pa.float64(): "REAL", pa.bool_(): "INTEGER", pa.binary(): "BLOB"}
@@ -27,10 +29,15 @@ class SQLite:
     path: str
     table: str
     kind = "sqlite"
+    modes = tuple(DeliveryMode)
 
     @property
     def address(self) -> str:
         return f"sqlite:{self.path}?table={self.table}"
+
+    @property
+    def table_name(self) -> str:
+        return self.table
 
     def check(self, table: DeliveredTable) -> None:
         for field in table.columns:
@@ -52,12 +59,25 @@ class SQLiteSession:
         with self._transaction() as run:
             run("CREATE TABLE IF NOT EXISTS positions (delivery TEXT PRIMARY KEY, fence INTEGER, position TEXT)")
             run(f'CREATE TABLE IF NOT EXISTS "{to.table}" ({columns}{key})')
+            self._compare(run)
             run("INSERT OR IGNORE INTO positions VALUES (?, 0, NULL)", [delivery])
             run("UPDATE positions SET fence = fence + 1 WHERE delivery = ?", [delivery])
             found = run("SELECT fence, position FROM positions WHERE delivery = ?", [delivery]).fetchone()
             self._fence, self.position = found
             if self.position is None and run(f'SELECT 1 FROM "{to.table}" LIMIT 1').fetchone():
                 raise InvalidPipelineError(f"a delivery begins with an empty table: empty it. table={to.table}")
+
+    def _compare(self, run: Callable[..., sqlite3.Cursor]) -> None:
+        found = run(f'PRAGMA table_info("{self._to.table}")').fetchall()
+        there = {
+            name: ColumnThere(kind, bool(never_null) and default is None)
+            for _, name, kind, never_null, default, _ in found
+        }
+        wanted = {field.name: TYPES[field.type] for field in self._table.columns}
+        different = difference(self._table, wanted, there)
+        different.check(self._to.address, replaces=False)
+        for name in different.missing:
+            run(f'ALTER TABLE "{self._to.table}" ADD COLUMN "{name}" {wanted[name]}')
 
     def __enter__(self) -> "SQLiteSession":
         return self
@@ -75,13 +95,14 @@ class SQLiteSession:
             if transaction.replaces:
                 run(f'DELETE FROM "{table}"')
             for batch in transaction.rows:
-                added = upserted(batch) if key else batch
+                added = upserted(batch) if self._table.mode is DeliveryMode.UPSERT else batch
                 slots = ", ".join("?" * added.num_columns)
+                into = f'"{table}" ({names(tuple(added.schema.names))})'
                 if key:
                     same = " AND ".join(f'"{name}" IS ?' for name in key)
                     for name in (deleted_keys(batch, key), added.select(list(key))):
                         self._connection.executemany(f'DELETE FROM "{table}" WHERE {same}', rows_of(name))
-                self._connection.executemany(f'INSERT INTO "{table}" VALUES ({slots})', rows_of(added))
+                self._connection.executemany(f"INSERT INTO {into} VALUES ({slots})", rows_of(added))
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:

@@ -11,6 +11,7 @@ from dagster_ckpt.delivery.destination import Destination, Transaction
 from dagster_ckpt.destinations import DeltaLake
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
+from dagster_ckpt.testing.schema_suite import SchemaSuite
 
 
 def rows_of(uri: str) -> list[Row]:
@@ -24,6 +25,15 @@ class TestDeltaLake(DestinationSuite):
 
     def rows(self, destination: Destination) -> Iterable[Row]:
         return rows_of(destination.address)
+
+
+class TestColumnsOfDeltaLake(SchemaSuite):
+    def make(self, folder: Path) -> Destination:
+        return DeltaLake(str(folder / "delays"))
+
+    def records(self, destination: Destination) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = DeltaTable(destination.address).to_pyarrow_table().to_pylist()
+        return found
 
 
 @pytest.fixture

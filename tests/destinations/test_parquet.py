@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from dagster_ckpt.delivery.destination import DeliveryMode, Destination, Transaction
 from dagster_ckpt.destinations import ParquetFolder
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
-from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added
+from dagster_ckpt.testing.destination_suite import APPENDED, DestinationSuite, Row, added
+from dagster_ckpt.testing.schema_suite import SchemaSuite
 
 
 def rows_of(folder: Path) -> list[Row]:
@@ -32,6 +36,23 @@ class TestParquetFolder(DestinationSuite):
 
     def rows(self, destination: Destination) -> Iterable[Row]:
         return rows_of(self.folder)
+
+
+class TestColumnsOfParquetFolder(SchemaSuite):
+    modes = (DeliveryMode.APPEND,)
+
+    def make(self, folder: Path) -> Destination:
+        self.folder = folder / "delays"
+        return ParquetFolder(self.folder.as_uri())
+
+    def records(self, destination: Destination) -> list[dict[str, object]]:
+        """As the docs tell a reader to."""
+        manifests = [json.loads(path.read_text()) for path in sorted((self.folder / "_manifest").glob("*.json"))]
+        files = [str(self.folder / file["path"]) for manifest in manifests for file in manifest["files"]]
+        schema = pa.unify_schemas(map(pq.read_schema, files))
+        assert {each.name: str(each.type) for each in schema} == manifests[-1]["columns"]
+        found: list[dict[str, object]] = ds.dataset(files, schema=schema).to_table().to_pylist()
+        return found
 
 
 def test_what_a_killed_session_has_written_is_deleted_and_nothing_else(tmp_path: Path) -> None:
@@ -71,9 +92,11 @@ class _Store:
         return getattr(self._store, name)
 
 
-def test_an_upsert_is_refused_with_what_to_do() -> None:
-    with pytest.raises(InvalidPipelineError, match="mode='append'"):
-        ParquetFolder("file:///shop/orders").check(UPSERTED)
+@pytest.mark.parametrize("kind", [pa.struct([]), pa.month_day_nano_interval()], ids=str)
+def test_a_type_that_it_cannot_hold_is_refused_with_the_columns_name(kind: pa.DataType) -> None:
+    table = replace(APPENDED, columns=pa.schema([("carrier", pa.string()), ("extra", kind)]))
+    with pytest.raises(InvalidPipelineError, match=r"convert it in the stream\. column=extra"):
+        ParquetFolder("file:///shop/orders").check(table)
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:

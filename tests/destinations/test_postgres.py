@@ -1,7 +1,8 @@
 """PostgreSQL on a real server: what every destination must do, and what is its own."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,10 +10,11 @@ import pyarrow as pa
 import pytest
 from adbc_driver_postgresql import dbapi
 
-from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Destination, Transaction
+from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Destination, SchemaChanges, Transaction
 from dagster_ckpt.destinations import Postgres
-from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.testing.destination_suite import DestinationSuite, Row
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.testing.destination_suite import UPSERTED, DestinationSuite, Row, changed
+from dagster_ckpt.testing.schema_suite import SchemaSuite
 
 
 class TestPostgres(DestinationSuite):
@@ -34,6 +36,25 @@ class TestPostgres(DestinationSuite):
         with dbapi.connect(self.url) as connection, connection.cursor() as cursor:
             cursor.execute(f'SELECT carrier, flights FROM {destination.schema}."delays"')
             return [(carrier, flights) for carrier, flights in cursor.fetchall()]
+
+
+class TestColumnsOfPostgres(SchemaSuite):
+    numbers: ClassVar = itertools.count(1_000)
+    url: str
+
+    @pytest.fixture(autouse=True)
+    def server(self, postgres_url: str) -> None:
+        self.url = postgres_url
+
+    def make(self, folder: Path) -> Destination:
+        return TestPostgres.make(self, folder)  # type: ignore[arg-type]
+
+    def records(self, destination: Destination) -> list[dict[str, object]]:
+        assert isinstance(destination, Postgres)
+        with dbapi.connect(self.url) as connection, connection.cursor() as cursor:
+            cursor.execute(f'SELECT * FROM {destination.schema}."delays"')
+            names = [each[0] for each in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 TYPES = pa.table(
@@ -84,3 +105,82 @@ def test_no_password_is_shown() -> None:
     to = Postgres("postgresql://shop:secret@db:5432/shop?sslpassword=hidden", "types")
     assert to.address == "postgresql://db:5432/shop/public.types"
     assert "secret" not in repr(to)
+
+
+@pytest.fixture
+def made(postgres_url: str) -> Iterator[tuple[Postgres, dbapi.Cursor]]:
+    """A table that the user makes, and a cursor to make it with; in a schema of the test."""
+    schema = f"made_{next(TestPostgres.numbers)}"
+    with dbapi.connect(postgres_url, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE SCHEMA {schema}")
+        cursor.execute(f"SET search_path TO {schema}")
+        yield Postgres(postgres_url, "delays", schema), cursor
+
+
+def in_table(cursor: dbapi.Cursor, columns: str = "*") -> list[tuple[object, ...]]:
+    cursor.execute(f"SELECT {columns} FROM delays ORDER BY 1, 2")
+    return list(cursor.fetchall())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "carrier text PRIMARY KEY, flights bigint",
+        "carrier varchar, flights bigint, UNIQUE NULLS NOT DISTINCT (carrier)",
+        "id bigserial PRIMARY KEY, carrier text NOT NULL UNIQUE, flights bigint, at timestamptz NOT NULL DEFAULT now()",
+    ],
+)
+def test_a_table_of_the_users_is_written_and_its_other_columns_are_left_alone(
+    made: tuple[Postgres, dbapi.Cursor], columns: str
+) -> None:
+    to, cursor = made
+    cursor.execute(f"CREATE TABLE delays ({columns})")
+    with to.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)), ("insert", ("AA", 1)))))
+        session.apply(Transaction("1", "2", changed(("update_postimage", ("UA", 2)), ("delete", ("AA", 1)))))
+    assert in_table(cursor, "carrier, flights") == [("UA", 2)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ("carrier text PRIMARY KEY, flights integer", "column flights is integer, and the stream's is bigint"),
+        ("carrier varchar(2) PRIMARY KEY, flights bigint", r"column carrier is character varying\(2\)"),
+        ("carrier text PRIMARY KEY, flights bigint, shop text NOT NULL", "column shop has to have a value"),
+        ("carrier text, flights bigint", "nothing keeps the key carrier unique"),
+        ("carrier text UNIQUE, flights bigint", "nothing keeps the key carrier unique"),
+        ("carrier text, flights bigint, UNIQUE (carrier, flights)", "nothing keeps the key carrier unique"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
+    made: tuple[Postgres, dbapi.Cursor], columns: str, reason: str
+) -> None:
+    to, cursor = made
+    cursor.execute(f"CREATE TABLE delays ({columns})")
+    with pytest.raises(IncompatibleStateError, match=f"{reason}.*destination=.*delays"):
+        to.open("one", UPSERTED)
+    assert in_table(cursor) == []
+
+
+def test_columns_and_key_are_replaced_in_the_transaction_that_replaces_the_rows(
+    made: tuple[Postgres, dbapi.Cursor],
+) -> None:
+    to, cursor = made
+    columns = "carrier text PRIMARY KEY, flights integer, shop text NOT NULL DEFAULT 'all', must bigint NOT NULL"
+    cursor.execute(f"CREATE TABLE delays ({columns})")
+    cursor.execute("CREATE VIEW shops AS SELECT DISTINCT shop FROM delays")
+    both = replace(UPSERTED, key=("carrier", "flights"), schema_changes=SchemaChanges.REPLACE)
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from changed(("insert", ("UA", 1)))
+        raise CheckpointError("a file of the stream is damaged")
+
+    with to.open("one", both) as session, pytest.raises(CheckpointError, match="damaged"):
+        session.apply(Transaction(None, "1", broken(), replaces=True))
+    with to.open("one", both) as session:
+        rows = changed(("insert", ("UA", 1)), ("insert", ("UA", 2)), ("insert", (None, 1)))
+        session.apply(Transaction(None, "1", rows, replaces=True))
+        session.apply(Transaction("1", "2", changed(("delete", ("UA", 1)), ("update_postimage", (None, 1)))))
+    assert in_table(cursor, "carrier, flights, shop") == [("UA", 2, "all"), (None, 1, "all")]
+    with to.open("one", replace(both, schema_changes=SchemaChanges.ADD)) as session:
+        assert session.position == "2"

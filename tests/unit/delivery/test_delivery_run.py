@@ -115,6 +115,8 @@ class Faulty:
     error: type[BaseException]
     seen: list[int]
     kind = "sqlite"
+    modes = tuple(DeliveryMode)
+    table_name = None
 
     @property
     def address(self) -> str:
