@@ -14,7 +14,7 @@ from dagster_ckpt.ids import Shard
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id
 from dagster_ckpt.integration.step.event_totals import reported
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
-from dagster_ckpt.integration.step.table_metadata import TableMetadata
+from dagster_ckpt.integration.step.table_metadata import Place, TableMetadata
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
@@ -74,7 +74,7 @@ class PlayedStream:
             log_event=self._log,
             may_report=lambda _: True,
             reported=lambda: reported(self.instance, key),
-            table=TableMetadata(f"{self.url}/{self.name}"),
+            table=TableMetadata(Place(f"{self.url}/{self.name}")),
         )
         self._events = EpochEvents(log, EVENT_INTERVAL_MS, self._clock)
         self._events.opened(self._manifest)

@@ -1,16 +1,16 @@
 """The rows between two positions of a stream, as a delivery's transaction takes them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode
+from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, SchemaChanges
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
-from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition, next_part
+from dagster_ckpt.protocol.epochs.upstream import BYTES_A_PART, ROWS_A_PART, Reader, UpstreamPosition, next_part
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -21,14 +21,22 @@ from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 @dataclass(frozen=True)
 class Step:
-    """The next rows to deliver, and the position behind them. `epochs` is how many epochs they are of."""
+    """The next rows to deliver, and the position behind them. `epochs` is how many epochs they are of.
+
+    `table_rows` are all rows of the destination's table then, None where that is not known. If it `replaces`, the rows
+    are the whole table.
+    """
 
     until: UpstreamPosition
     rows: Iterator[pa.RecordBatch]
     epochs: int = 1
+    table_rows: int | None = None
+    replaces: bool = False
 
 
-def delivered_table(stream: str, pipeline: Pipeline, mode: DeliveryMode) -> DeliveredTable:
+def delivered_table(
+    stream: str, pipeline: Pipeline, mode: DeliveryMode, schema_changes: SchemaChanges = SchemaChanges.ADD
+) -> DeliveredTable:
     """What is delivered of a stream with this pipeline.
 
     Raises `InvalidPipelineError` for an upsert delivery of a table whose rows have no key.
@@ -39,16 +47,18 @@ def delivered_table(stream: str, pipeline: Pipeline, mode: DeliveryMode) -> Deli
                 "the rows of this stream's table have no key, so none can be updated: deliver it with "
                 f"mode='append'. stream={stream}"
             )
-        return DeliveredTable(stream, pipeline.output, row_key(pipeline), mode)
+        return DeliveredTable(stream, pipeline.output, row_key(pipeline), mode, schema_changes)
     columns = pipeline.output if pipeline.appends else pa.schema([*pipeline.output, *CHANGE_FIELDS])
-    return DeliveredTable(stream, columns, (), mode)
+    return DeliveredTable(stream, columns, (), mode, schema_changes)
 
 
 @dataclass(frozen=True)
 class DeliveryRows:
     """Reads a stream for a delivery. `root` is the store, `chain` the stream's manifests.
 
-    A step has at most `epochs_max` epochs, or a part of the stream's table.
+    A step is a part of the stream's table, or its next epochs: at most `epochs_max`, and one alone or as many as have
+    together at most `ROWS_A_PART` rows and `BYTES_A_PART` bytes. So a transaction stays small however far behind the
+    delivery is.
     """
 
     root: ObjectStore
@@ -62,32 +72,55 @@ class DeliveryRows:
 
         Raises `NothingFollowsError` if the position cannot be followed.
         """
+        if self._upserts and not self.table.key:  # one row
+            behind = self.log.check(at).epoch > at.epoch and (until is None or at.epoch < until)
+            return self.whole() if behind else None
         if at.epoch == EMPTY or at.in_snapshot:
             snapshot = snapshot_at(self.chain, at, reader)
             if snapshot is not None:
                 end = next_part(at, snapshot, reader.term)
-                return Step(end, self._of_table(snapshot, Share(end.part - 1, end.parts)))
-        epochs = self.log.following(at, self.epochs_max, until)
+                count = None if end.in_snapshot else self._count(snapshot)
+                return Step(end, self._of_table(snapshot, Share(end.part - 1, end.parts)), 1, count)
+        epochs = _bounded(self.log.following(at, self.epochs_max, until))
         if not epochs:
             return None
-        return Step(UpstreamPosition(at.uuid, epochs[-1].epoch), self._of_log(epochs), len(epochs))
+        newest = epochs[-1]
+        return Step(UpstreamPosition(at.uuid, newest.epoch), self._of_log(epochs), len(epochs), self._count(newest))
 
     def whole(self) -> Step:
         """The stream's table now: what replaces all that the destination has."""
         newest = self.log.newest()
         rows = iter(()) if newest.epoch == EMPTY else self._of_table(newest, Share())
-        return Step(UpstreamPosition(newest.uuid, newest.epoch), rows)
+        return Step(UpstreamPosition(newest.uuid, newest.epoch), rows, 1, newest.table_rows, replaces=True)
+
+    @property
+    def _upserts(self) -> bool:
+        return self.table.mode is DeliveryMode.UPSERT
+
+    def _count(self, delivered: Manifest) -> int | None:
+        """The rows of the destination's table when it is at this epoch; of a history of changes they are not known."""
+        return delivered.table_rows if self._upserts or delivered.pipeline.appends else None
 
     @property
     def _columns(self) -> pa.Schema:
         """The columns to read: an upsert needs to know the kind of each change."""
-        upserts = self.table.mode is DeliveryMode.UPSERT
-        return self.table.columns.append(pa.field(CHANGE_TYPE, pa.string())) if upserts else self.table.columns
+        kind = pa.field(CHANGE_TYPE, pa.string())
+        return self.table.columns.append(kind) if self._upserts else self.table.columns
 
     def _of_table(self, shown: Manifest, share: Share) -> Iterator[pa.RecordBatch]:
         files = with_ancestors(self.chain.store, self.root, shown.ancestors)
         return table_rows(files, self.chain.clock, shown, self._columns, share)
 
     def _of_log(self, epochs: list[Manifest]) -> Iterator[pa.RecordBatch]:
-        read = net_changes if self.table.mode is DeliveryMode.UPSERT else raw_changes
+        read = net_changes if self._upserts else raw_changes
         return read(self.chain.store, self.chain.clock, epochs, self._columns)
+
+
+def _bounded(epochs: Sequence[Manifest]) -> list[Manifest]:
+    """The first of them that one transaction takes."""
+    rows = size = 0
+    for number, epoch in enumerate(epochs):
+        rows, size = rows + epoch.statistics.rows_out, size + epoch.statistics.change_bytes
+        if number and (rows > ROWS_A_PART or size > BYTES_A_PART):
+            return list(epochs[:number])
+    return list(epochs)

@@ -22,6 +22,7 @@ from dagster_ckpt.delivery.destination import (
     DeliveryMode,
     Destination,
     DestinationUnavailableError,
+    SchemaChanges,
     Session,
     Transaction,
 )
@@ -61,7 +62,7 @@ class DeliveryJob:
     """What is run. `asset` is the delivery's display name, `folder` its folder in the store; `stream` is delivered.
 
     `opening` makes the writer's opening from the pipeline. A transaction has at most `epochs_max` epochs; of `options`
-    the time between two transactions is the checkpoint interval.
+    the time between two transactions is the checkpoint interval. `schema_changes` is what may be done to its columns.
     """
 
     asset: str
@@ -73,6 +74,7 @@ class DeliveryJob:
     opening: Callable[[Pipeline], Opening]
     options: JobOptions
     epochs_max: int = 100
+    schema_changes: SchemaChanges = SchemaChanges.ADD
 
 
 def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
@@ -87,7 +89,7 @@ def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
     upstream = ManifestChain(stream_folder(root, job.stream), clock)
     log = UpstreamLog(upstream, job.stream)
     newest = log.await_open(OPEN_WAIT_MS if job.options.mode is Mode.CONTINUOUS else 0)
-    table = delivered_table(job.stream, newest.pipeline, job.mode)
+    table = delivered_table(job.stream, newest.pipeline, job.mode, job.schema_changes)
     job.destination.check(table)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     writer = open_stream(store, job.opening(_pipeline(job, table)), clock, pulse)
@@ -206,7 +208,7 @@ class _Run:
         there = None if session.position is None else self._decoded(session.position)
         of_this_stream = there is not None and there.uuid == newest.uuid
         if there is not None and of_this_stream and there.encode() != self._position().current:
-            self._commit(there, rows=0, milliseconds=0)
+            self._commit(there, rows=0, milliseconds=0, table_rows=None)
         if there is None or of_this_stream:
             self._upstreams.hold(self._writer.manifest)
         trouble = None if there is None else self._trouble(there)
@@ -219,29 +221,30 @@ class _Run:
                 raise self._stopped(judgement.found, there)
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
-                return self._apply(session, there, self._rows.whole(), replaces=True)
+                return self._apply(session, there, self._rows.whole())
             case _:
                 return UpstreamPosition(newest.uuid) if there is None else there
 
-    def _apply(self, session: Session, at: UpstreamPosition, step: Step, *, replaces: bool = False) -> UpstreamPosition:
+    def _apply(self, session: Session, at: UpstreamPosition, step: Step) -> UpstreamPosition:
         """One transaction, then the manifest that records it."""
         began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
         after = None if at.epoch == EMPTY and not at.parts else at.encode()
         self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
-        session.apply(Transaction(after, step.until.encode(), counted, replaces))
+        session.apply(Transaction(after, step.until.encode(), counted, step.replaces))
         milliseconds = self._clock.monotonic_ms() - began_ms
-        commit_ms = self._commit(step.until, counted.count, milliseconds)
+        commit_ms = self._commit(step.until, counted.count, milliseconds, step.table_rows)
         self._pulse.sign()
         epoch = CommittedEpoch(self._writer.manifest, commit_ms, milliseconds + commit_ms, {"epochs": step.epochs})
         self._hooks.on_commit(epoch)
         self._upstreams.committed(self._writer.manifest)
         return step.until
 
-    def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int) -> int:
+    def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int, table_rows: int | None) -> int:
         """Record how far the destination is; returns how long that took, in milliseconds."""
         began_ms, before = self._clock.monotonic_ms(), self._position()
         moved = replace(before, previous=before.current, current=position.encode())
-        ack = ShardAck(Shard(0), rows_in=rows, rows_out=rows, milliseconds=milliseconds)
+        more_rows = (table_rows or 0) - (self._writer.manifest.table_rows or 0)
+        ack = ShardAck(Shard(0), rows_in=rows, rows_out=rows, milliseconds=milliseconds, table_rows=more_rows)
         interval_ms = None if self._job.options.mode is Mode.AVAILABLE_NOW else self._job.options.checkpoint_interval_ms
         batch_id = (self._writer.manifest.batch_id or 0) + 1
         self._writer.commit(EpochEdit((ack,), (moved,), batch_id, milliseconds, (None,), interval_ms=interval_ms))
@@ -325,6 +328,7 @@ def _pipeline(job: DeliveryJob, table: DeliveredTable) -> Pipeline:
         "kind": job.destination.kind,
         "address": job.destination.address,
         "mode": str(job.mode),
+        "key": list(table.key),
     }
     source = InputSpec((_identity(job.stream),), table.columns)
     return Pipeline(DELIVERY, parameters, (source,), keys=(), tables=(), output=table.columns, appends=True)

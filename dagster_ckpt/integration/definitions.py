@@ -103,8 +103,11 @@ def _check_reach(url: object, spark: object) -> None:
 
 
 def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorResource) -> dg.AssetsDefinition:
-    """The asset with the address of its folder on its page. What an environment variable has is not shown."""
-    if isinstance(checkpoints.url, dg.EnvVar):
+    """The asset with the address of its folder on its page. What an environment variable has is not shown.
+
+    The rows of a delivery are elsewhere.
+    """
+    if isinstance(checkpoints.url, dg.EnvVar) or require_streaming(asset).delivery is not None:
         return asset
     streaming = asset if isinstance(asset, StreamingAssetsDefinition) else StreamingAssetsDefinition.of(asset)
     return streaming.with_address(uri_of(checkpoints.url, asset.key))

@@ -1,26 +1,25 @@
 """`deliver`: a stream's table or its changes, exactly once into a system outside of the store, as an asset."""
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.delivery.destination import DeliveryMode, Destination
+from dagster_ckpt.delivery.destination import DeliveryMode, Destination, SchemaChanges
+from dagster_ckpt.destinations.secrets import UnsetVariableError
 from dagster_ckpt.errors import InvalidPipelineError, naming
-from dagster_ckpt.integration.dagster_names import is_plain, op_name_of
+from dagster_ckpt.integration.dagster_names import op_name_of
 from dagster_ckpt.integration.declared.parameters import Parameters
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.declared.run_config import config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
-from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions, StreamingFunction, attach, of_asset
-from dagster_ckpt.integration.recovery import live_check
-from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
-from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
-from dagster_ckpt.integration.step.step import run_step
-from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
+from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions, StreamingFunction, of_asset
+from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.integration.step.table_metadata import Place
+from dagster_ckpt.integration.step_asset import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
 
@@ -34,6 +33,7 @@ def deliver(  # noqa: PLR0913  (options, by name)
     mode: str = "upsert",
     interval: Duration | None = None,
     max_epochs: int = 100,
+    schema_changes: str = "add",
     name: str | None = None,
     key: dg.AssetKey | str | Sequence[str] | None = None,
     continuous: bool | None = None,
@@ -61,13 +61,15 @@ def deliver(  # noqa: PLR0913  (options, by name)
     - `mode`: "upsert" makes the destination's table equal to the stream's, row by key. "append" adds every change of
       every epoch as a row with `_epoch` and `_change_type`; of a stream that only appends, its rows.
     - `interval`: the time between two transactions of a continuous run; None for the resource's checkpoint interval.
-    - `max_epochs`: the most epochs of the stream that one transaction takes.
+    - `max_epochs`: the most epochs of the stream that one transaction takes. It takes fewer where they have many rows.
+    - `schema_changes`: "add" adds columns to the destination's table, and refuses what rewrites or loses something.
+      "replace" also replaces columns and key where all rows are replaced, after a rollback of the stream.
     - `name`, `key`: of the asset; by default the stream's with the kind of the destination, `delays_in_postgres`.
     - `continuous`, `autostart`: by default as the stream. If not continuous, a run delivers what is there and ends.
     - The others mean what they mean for `streaming_asset`.
 
     A delivery begins with the stream's whole table, so the destination's must be empty. Raises `InvalidPipelineError`
-    for options that cannot work.
+    for options that cannot work, and for a mode that the destination does not have.
     """
     upstream = stream.key if isinstance(stream, dg.AssetsDefinition) else dg.AssetKey.from_coercible(stream)
     own = _key(upstream, name, key, to)
@@ -77,6 +79,8 @@ def deliver(  # noqa: PLR0913  (options, by name)
             raise InvalidPipelineError(
                 f"only a stream can be delivered: give an asset made by @streaming_asset. stream={upstream}"
             )
+        if own == upstream:
+            raise InvalidPipelineError(f"a delivery is an asset beside its stream: give it another name. stream={own}")
         lives = of_stream is not None and of_stream.options.mode is Mode.CONTINUOUS
         continuous = lives if continuous is None else continuous
         starts = of_stream is not None and of_stream.options.autostart and continuous
@@ -89,26 +93,38 @@ def deliver(  # noqa: PLR0913  (options, by name)
             run_tags=run_tags,
             recovery=recovery,
         )
-        delivery = DeliveryOptions(to, _mode(mode), _epochs(max_epochs))
-        op_name = op_name_of(own)
-        made_as = own if is_plain(own) else dg.AssetKey(op_name)
+        delivery = DeliveryOptions(to, _mode(mode, to), _epochs(max_epochs), _schema_changes(schema_changes))
         streaming = StreamingFunction(deliver, _NO_PARAMETERS, options, delivery)
-        out = dg.AssetOut(
-            key=made_as,
-            dagster_type=dg.Nothing,
+        out = partial(
+            _output,
             description=description or f"`{upstream.to_user_string()}` in {to.kind}, exactly once.",
             group_name=group_name,
             tags=tags,
             owners=owners,
             kinds={*(kinds or ()), to.kind},
+            metadata=_place(to),
         )
-        made: dg.AssetsDefinition = dg.multi_asset(
-            name=op_name,
-            outs={"result": out},
-            deps=[upstream],
-            check_specs=[check_spec(made_as), live_check.check_spec(made_as), sensor_check_spec(made_as)],
-        )(_compute(streaming, op_name))
-        return StreamingAssetsDefinition.of(made.with_attributes(asset_key_replacements={made_as: own}))
+        arguments = {
+            "config": config_class(None, options.mode, op_name_of(own)),
+            "checkpoints": CheckpointCoordinatorResource,
+        }
+        return step_asset(own, streaming, arguments, out, deps=[upstream])
+
+
+def _output(key: dg.AssetKey, **options: Any) -> dg.AssetOut:
+    return dg.AssetOut(key=key, dagster_type=dg.Nothing, **options)
+
+
+def _place(to: Destination) -> Metadata:
+    """The destination's table, as Dagster's lineage shows it.
+
+    The environment variables that the destination names may be set only where the delivery runs: then its first event
+    has the place.
+    """
+    try:
+        return Place(to.address, to.table_name).metadata()
+    except UnsetVariableError:
+        return {}
 
 
 def _key(
@@ -122,11 +138,28 @@ def _key(
     return dg.AssetKey([*prefix, name or f"{last}_in_{to.kind}"])
 
 
-def _mode(mode: str) -> DeliveryMode:
+def _mode(mode: str, to: Destination) -> DeliveryMode:
     try:
-        return DeliveryMode(mode)
+        found = DeliveryMode(mode)
     except ValueError:
         raise InvalidPipelineError(f"unknown mode: use 'upsert' or 'append'. mode={mode!r}") from None
+    if found in to.modes:
+        return found
+    reasons = {
+        DeliveryMode.UPSERT: "this destination cannot update rows: deliver every change with mode='append', or choose "
+        "a destination that can",
+        DeliveryMode.APPEND: "this destination holds one row of each key: deliver the table with mode='upsert'",
+    }
+    raise InvalidPipelineError(f"{reasons[found]}. destination={to.kind}, mode={mode!r}")
+
+
+def _schema_changes(changes: str) -> SchemaChanges:
+    try:
+        return SchemaChanges(changes)
+    except ValueError:
+        raise InvalidPipelineError(
+            f"unknown schema_changes: use 'add' or 'replace'. schema_changes={changes!r}"
+        ) from None
 
 
 def _epochs(epochs: object) -> int:
@@ -135,23 +168,3 @@ def _epochs(epochs: object) -> int:
             f"max_epochs is the most epochs that one transaction takes: 1 or more. max_epochs={epochs!r}"
         )
     return epochs
-
-
-def _compute(streaming: StreamingFunction, op_name: str) -> Any:
-    def compute(
-        context: dg.AssetExecutionContext, config: dg.Config, checkpoints: CheckpointCoordinatorResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        yield run_step(context, streaming, config, {"checkpoints": checkpoints})
-
-    annotations: dict[str, Any] = {
-        "context": dg.AssetExecutionContext,
-        "config": config_class(None, streaming.options.mode, op_name),
-        "checkpoints": CheckpointCoordinatorResource,
-    }
-    by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(each, by_name, annotation=kind) for each, kind in annotations.items()]
-    vars(compute)["__signature__"] = inspect.Signature(parameters)
-    compute.__annotations__ = annotations
-    compute.__name__ = compute.__qualname__ = op_name
-    attach(compute, streaming)
-    return compute

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_ckpt.delivery.destination import DeliveryMode, Destination
+from dagster_ckpt.delivery.destination import DeliveryMode, Destination, SchemaChanges
 from dagster_ckpt.integration.declared.parameters import Parameters
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 
@@ -20,11 +20,12 @@ _ATTRIBUTE = "dagster_ckpt_streaming_function"
 
 @dataclass(frozen=True)
 class DeliveryOptions:
-    """Where a delivery writes, what, and how many epochs of the stream one transaction may take."""
+    """Where a delivery writes and what, how many epochs a transaction may take, and what may be done to columns."""
 
     destination: Destination
     mode: DeliveryMode
     epochs_max: int
+    schema_changes: SchemaChanges
 
 
 @dataclass(frozen=True)

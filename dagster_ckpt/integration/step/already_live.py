@@ -18,7 +18,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.epoch_metadata import data_version
-from dagster_ckpt.integration.step.table_metadata import column_schema
+from dagster_ckpt.integration.step.table_metadata import Place, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT
@@ -95,11 +95,11 @@ def live_run(
 
 
 def result_beside(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun, uri: str
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun, place: Place
 ) -> dg.MaterializeResult[Any]:
     """The stream's newest epoch, without what happened since the last event: the live run reports that.
 
-    Dagster's page shows the newest event's row count, columns and place (`uri`), so this one has them too.
+    Dagster's page shows the newest event's row count, columns and place, so this one has them too.
     """
     rows = live.manifest.table_rows
     record = instance.get_run_record_by_id(live.run_id)
@@ -118,7 +118,7 @@ def result_beside(
             "live_run": dg.MetadataValue.dagster_run(live.run_id),
             "epoch": dg.MetadataValue.int(live.manifest.epoch),
             **({} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}),
-            "dagster/uri": dg.MetadataValue.text(uri),
+            **place.metadata(),
             "dagster/column_schema": column_schema(live.manifest.pipeline),
         },
         data_version=dg.DataVersion(data_version(stream, live.manifest)),

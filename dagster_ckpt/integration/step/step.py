@@ -35,7 +35,6 @@ from dagster_ckpt.integration.declared.resources import (
     CheckpointCoordinatorResource,
     LsmStateBackendResource,
     spark_session,
-    uri_of,
 )
 from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
@@ -59,7 +58,7 @@ from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result, refresh_ms_of
 from dagster_ckpt.integration.step.table_metadata import TableMetadata
-from dagster_ckpt.integration.step.workload import Workload, delivery_work
+from dagster_ckpt.integration.step.workload import Workload, delivery_work, place_of
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
@@ -247,8 +246,8 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
         "run config). stream=%s"
     )
     step.context.log.info(text, live, step.stream_name)
-    uri = uri_of(step.coordinator.url, step.key)
-    return result_beside(step.context.instance, step.key, step.stream_name, live, uri)
+    place = place_of(step, step.streaming.delivery)
+    return result_beside(step.context.instance, step.key, step.stream_name, live, place)
 
 
 def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Workload:
@@ -257,8 +256,7 @@ def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str
     if delivery is not None:
         return delivery_work(step, delivery, _job_options(step), _opening(step))
     stream = _stream(step, config, resources)
-    uri = uri_of(step.coordinator.url, step.key)
-    return Workload(partial(run_stream, _job(step, stream)), _upstream_keys(step, stream), uri)
+    return Workload(partial(run_stream, _job(step, stream)), _upstream_keys(step, stream))
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
@@ -301,7 +299,7 @@ def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
     context = step.context
-    table = TableMetadata(workload.uri, workload.upstream_keys, inputs)
+    table = TableMetadata(place_of(step, step.streaming.delivery), workload.upstream_keys, inputs)
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,

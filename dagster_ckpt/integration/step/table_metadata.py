@@ -1,6 +1,8 @@
 """A stream's table as Dagster metadata: its columns and where it is stored, under the labels that Dagster knows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import dagster as dg
 
@@ -21,15 +23,28 @@ Dagster's page shows the columns of the newest event, so each event needs them, 
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a table is: the address of what holds it, and its name there. None where it has none, or it is unknown."""
+
+    uri: str | None = None
+    table_name: str | None = None
+
+    def metadata(self) -> Metadata:
+        """Under the labels that Dagster knows."""
+        labels = {"dagster/uri": self.uri, "dagster/table_name": self.table_name}
+        return {label: dg.MetadataValue.text(text) for label, text in labels.items() if text is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class TableMetadata:
     """What Dagster shows of one stream's table.
 
-    `uri` is the folder of the stream in its store, None where unknown. `upstreams` has for each input the asset whose
-    table it is, with all columns as they are there; None for any other input. `inputs` are the data versions of the
-    ordinary assets that the stream joins.
+    `place` is the folder of the stream in its store, or the table that a delivery writes. `upstreams` has for each
+    input the asset whose table it is, with all columns as they are there; None for any other input. `inputs` are the
+    data versions of the ordinary assets that the stream joins.
     """
 
-    uri: str | None = None
+    place: Place = Place()
     upstreams: tuple[dg.AssetKey | None, ...] = ()
     inputs: Metadata = field(default_factory=dict)
 
@@ -60,8 +75,7 @@ class TableMetadata:
         return {"dagster/column_lineage": dg.MetadataValue.column_lineage(lineage)} if known else {}
 
     def _place(self) -> Metadata:
-        place: Metadata = {} if self.uri is None else {"dagster/uri": dg.MetadataValue.text(self.uri)}
-        return place | self.inputs
+        return self.place.metadata() | self.inputs
 
 
 COLUMNS_ALONE = TableMetadata()
@@ -70,7 +84,11 @@ COLUMNS_ALONE = TableMetadata()
 
 def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
     """The columns of the stream's table, with Spark SQL's names of their types, and the columns of its key marked."""
-    keys = () if pipeline.appends else row_key(pipeline)
+    keys: tuple[str, ...] = ()
+    if pipeline.delivers:
+        keys = tuple(cast(Sequence[str], pipeline.parameters["key"]))
+    elif not pipeline.appends:
+        keys = row_key(pipeline)
     columns = [
         dg.TableColumn(
             each.name,

@@ -10,9 +10,10 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.dagster_names import stream_name_of
-from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
+from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, uri_of
 from dagster_ckpt.integration.declared.run_config import RunChoice
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
+from dagster_ckpt.integration.step.table_metadata import Place
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
@@ -21,14 +22,10 @@ from dagster_ckpt.storage.writer.opening import Opening
 
 @dataclass(frozen=True)
 class Workload:
-    """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream).
-
-    `uri` is where its rows are.
-    """
+    """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream)."""
 
     run: Callable[[JobHooks, Clock], JobResult]
     upstream_keys: tuple[dg.AssetKey | None, ...]
-    uri: str | None
 
 
 class DeliveryStep(Protocol):
@@ -70,10 +67,18 @@ def delivery_work(
         opening=opening,
         options=options,
         epochs_max=delivery.epochs_max,
+        schema_changes=delivery.schema_changes,
     )
 
     def run(hooks: JobHooks, clock: Clock) -> JobResult:
         with naming(asset=step.stream_name):
             return run_delivery(job, hooks, clock)
 
-    return Workload(run, (stream,), delivery.destination.address)
+    return Workload(run, (stream,))
+
+
+def place_of(step: DeliveryStep, delivery: DeliveryOptions | None) -> Place:
+    """Where the rows are: in the stream's folder of the store, or where they are delivered to."""
+    if delivery is None:
+        return Place(uri_of(step.coordinator.url, step.key))
+    return Place(delivery.destination.address, delivery.destination.table_name)

@@ -408,11 +408,11 @@ class Manifest:
     def table_rows(self) -> int | None:
         """The rows of the stream's table. None: older releases did not count them beside those of other tables.
 
-        None for a delivery too, whose rows are in its destination.
+        Of a delivery: the rows of the table in its destination, as far as they are its own. None: it does not know.
         """
         counts = self.statistics
         if self.pipeline.delivers:
-            return None
+            return counts.table_rows or None
         if self.pipeline.appends:
             return counts.total_rows_out
         alone = len(self.pipeline.tables) == 1 or counts.total_epochs == 0

@@ -15,6 +15,8 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     Inputs may gain or lose columns as long as the state stays the same, and so may the table of a stream without state:
     its older files simply have other columns. A column that stays must keep its type, but may allow more nulls within
     it. A column of a state table must stay nullable, since it may hold nulls; any other column need not.
+
+    A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
     """
     return tuple(_changes(before, after))
 
@@ -22,6 +24,11 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
 def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
     if before.operator != after.operator:
         yield f"the operator was {before.operator}, now it is {after.operator}"
+        return
+    if after.delivers:
+        modes = [{"mode": each.parameters["mode"]} for each in (before, after)]
+        yield from _parameters("", *modes)
+        yield from _sources("the input", before.inputs[0], after.inputs[0])
         return
     if before.keys != after.keys:
         yield f"the key was {_listed(before.keys)}, now it is {_listed(after.keys)}"
@@ -52,13 +59,17 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iter
         return
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         which = "the input" if len(before) == 1 else f"input {number}"
-        for source in was.sources:
-            if source not in now.sources:
-                yield f"{which} no longer reads {source.format} {source.address}"
-        for source in now.sources:
-            if source not in was.sources:
-                yield f"{which} now also reads {source.format} {source.address}"
+        yield from _sources(which, was, now)
         yield from _types(f"{which}'s column", was.schema, now.schema)
+
+
+def _sources(which: str, before: InputSpec, after: InputSpec) -> Iterator[str]:
+    for source in before.sources:
+        if source not in after.sources:
+            yield f"{which} no longer reads {source.format} {source.address}"
+    for source in after.sources:
+        if source not in before.sources:
+            yield f"{which} now also reads {source.format} {source.address}"
 
 
 def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...]) -> Iterator[str]:

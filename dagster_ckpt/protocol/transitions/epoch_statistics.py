@@ -10,11 +10,12 @@ def statistics_after(
     parent: Manifest, acks: Sequence[ShardAck], epoch_ms: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]
 ) -> Statistics:
     """The statistics of the epoch that these ACKs make of its parent, whose runs are `runs`."""
-    before, table_rows = parent.statistics, parent.table_rows
+    before, delivers = parent.statistics, parent.pipeline.delivers
+    table_rows = (parent.table_rows or 0) if delivers else parent.table_rows
     rows_in = sum(ack.rows_in for ack in acks)
     rows_out = sum(ack.rows_out for ack in acks)
     late_rows = sum(ack.late_rows for ack in acks)
-    more_rows = rows_out if parent.pipeline.appends else sum(ack.table_rows for ack in acks)
+    more_rows = rows_out if parent.pipeline.appends and not delivers else sum(ack.table_rows for ack in acks)
     return Statistics(
         rows_in=rows_in,
         rows_out=rows_out,

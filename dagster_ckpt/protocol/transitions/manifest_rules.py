@@ -236,7 +236,7 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
         and (not after.late_rows_by_input or sum(after.late_rows_by_input) == after.total_late_rows)
         and after.total_epochs == before.total_epochs + 1
         and after.state_rows >= 0
-        and (after.table_rows is None) == (parent.table_rows is None)
+        and ((after.table_rows is None) == (parent.table_rows is None) or child.pipeline.delivers)
     )
 
 

@@ -246,6 +246,11 @@ def _check_pipeline(shown: Manifest, opening: Opening) -> None:
     if shown.epoch == EMPTY:
         return  # there is no state that it could not fit
     changes = breaking_changes(pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves), opening.pipeline)
+    if changes and shown.pipeline.delivers:
+        raise IncompatibleStateError(
+            f"the delivery has gone on to epoch {shown.epoch}, and is another one now: {'; '.join(changes)}. Change it "
+            f"back, or begin a new one under another name, with an empty table. delivery={shown.stream}"
+        )
     if changes:
         raise IncompatibleStateError(
             f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -13,6 +14,7 @@ from dagster_ckpt import (
     deliver,
     streaming_asset,
 )
+from dagster_ckpt.destinations import ParquetFolder, Postgres
 from dagster_ckpt.errors import InvalidPipelineError
 from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
@@ -59,7 +61,15 @@ def test_a_delivery_is_an_asset_downstream_of_its_stream(tmp_path: Path, instanc
     shown = {label: event.metadata[label].value for label in ("rows_in", "consumed_epoch/delays", "dagster/uri")}
     newest = delivering.store.stream("delays").latest().epoch
     assert shown == {"rows_in": 3, "consumed_epoch/delays": newest, "dagster/uri": delivering.destination.address}
-    assert "dagster/row_count" not in event.metadata
+    table = {label: event.metadata[label].value for label in ("dagster/row_count", "dagster/table_name")}
+    assert table == {"dagster/row_count": len(delivering.table()), "dagster/table_name": "delays"}
+    schema = event.metadata["dagster/column_schema"].value
+    assert isinstance(schema, dg.TableSchema)
+    keys = {column.name for column in schema.columns if column.constraints.other}
+    assert (schema.columns[1].name, keys) == ("flights", {"carrier"})
+    lineage = event.metadata["dagster/column_lineage"].value
+    assert isinstance(lineage, dg.TableColumnLineage)
+    assert lineage.deps_by_column["flights"] == [dg.TableColumnDep(asset_key="delays", column_name="flights")]
     assert event.metadata["lag/epochs"].value == 0
 
 
@@ -74,7 +84,10 @@ def test_a_delivery_runs_as_its_stream_does() -> None:
     [asset] = [each for each in made.assets or () if getattr(each, "key", None) == dg.AssetKey("delays_in_sqlite")]
     assert isinstance(asset, dg.AssetsDefinition)
     assert asset.asset_deps[asset.key] == {dg.AssetKey("delays")}
-    assert "sqlite" in asset.get_asset_spec().kinds
+    spec = asset.get_asset_spec()
+    assert "sqlite" in spec.kinds
+    place = {"dagster/uri": "sqlite:shop.db?table=delays", "dagster/table_name": "delays"}
+    assert place.items() <= {label: getattr(value, "value", value) for label, value in spec.metadata.items()}.items()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,10 @@ def test_a_delivery_runs_as_its_stream_does() -> None:
     [
         ({"mode": "merge"}, "use 'upsert' or 'append'"),
         ({"max_epochs": 0}, "1 or more"),
+        ({"schema_changes": "drop"}, "use 'add' or 'replace'"),
+        ({"interval": "soon"}, "interval"),
+        ({"autostart": True, "continuous": False}, "autostart keeps a continuous stream running"),
+        ({"name": "delays"}, "a delivery is an asset beside its stream: give it another name"),
         ({"name": "a", "key": "b"}, "a name or a key"),
     ],
 )
@@ -98,3 +115,46 @@ def test_only_a_stream_can_be_delivered() -> None:
         deliver(ordinary, to=SHOP)
     with pytest.raises(InvalidPipelineError, match="made by @streaming_asset"):
         deliver(deliver(delays, to=SHOP), to=SHOP)
+
+
+def test_a_mode_that_a_destination_does_not_have_is_refused_where_it_is_declared() -> None:
+    folder = ParquetFolder("file:///shop/delays")
+    with pytest.raises(InvalidPipelineError, match=r"cannot update rows.*mode='append'.*destination=parquet.*asset="):
+        deliver(delays, to=folder)
+    assert deliver(delays, to=folder, mode="append").key == dg.AssetKey("delays_in_parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Postgres("host=db password=secret", "delays"), "no URL of PostgreSQL"),
+        (lambda: Postgres("postgresql://db/shop", "public.delays"), "give a schema by schema="),
+        (lambda: Postgres("postgresql://db/shop", "delays", lock_timeout_s=0), "a second or more"),
+        (lambda: ParquetFolder("shop/delays"), "url"),
+        (lambda: ParquetFolder("file:///shop", file_rows=0), "one row or more"),
+    ],
+)
+def test_a_destination_that_cannot_work_is_refused_where_it_is_declared(make: Any, reason: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=reason) as raised:
+        make()
+    assert "secret" not in str(raised.value)
+
+
+def test_the_place_of_a_delivery_is_shown_without_password() -> None:
+    url = "postgresql://shop:secret@one:5432,two:5432/shop?sslmode=require"
+    spec = deliver(delays, to=Postgres(url, "delays", "late")).get_asset_spec()
+    place = {label: value.value for label, value in spec.metadata.items() if hasattr(value, "value")}
+    assert place["dagster/uri"] == "postgresql://one:5432,two:5432/shop/late.delays"
+    assert place["dagster/table_name"] == "shop.late.delays"
+    assert "secret" not in repr(spec)
+
+
+def test_a_variable_that_is_not_set_where_the_location_loads_hides_the_place_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SHOP_URL", raising=False)
+    to = Postgres(dg.EnvVar("SHOP_URL"), "delays")
+    asset = deliver(delays, to=to)
+    assert "dagster/uri" not in asset.get_asset_spec().metadata
+    with pytest.raises(InvalidPipelineError, match=r"set it where the delivery runs\. variable=SHOP_URL"):
+        _ = to.address

@@ -5,7 +5,7 @@ from dataclasses import replace
 import dagster as dg
 import pyarrow as pa
 
-from dagster_ckpt.integration.step.table_metadata import COLUMNS_MAX, TableMetadata, column_schema
+from dagster_ckpt.integration.step.table_metadata import COLUMNS_MAX, Place, TableMetadata, column_schema
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
 from tests.worlds.manifests import PIPELINE, a_manifest
@@ -47,7 +47,7 @@ def test_a_key_of_one_column_is_unique_and_an_append_only_table_has_no_key() -> 
 
 
 def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None:
-    shown = TableMetadata("file:///store/delays")
+    shown = TableMetadata(Place("file:///store/delays"))
     for columns, on_events in ((COLUMNS_MAX, True), (COLUMNS_MAX + 1, False)):
         output = pa.schema([("carrier", pa.string()), *((f"c{number}", pa.int64()) for number in range(columns - 1))])
         manifest = a_manifest(pipeline=replace(PIPELINE, output=output))

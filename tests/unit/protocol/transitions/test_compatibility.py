@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, SourceIdentity, StateTableSpec
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.worlds.manifests import PIPELINE, ROWS, SOURCE
 
@@ -121,3 +121,20 @@ def test_more_within_a_column_may_become_null_and_not_less(strict: pa.DataType, 
 def test_a_nested_column_keeps_its_types_and_names() -> None:
     for other in (pa.struct([("x", pa.int64())]), pa.struct([("y", pa.int32())]), pa.list_(pa.int32())):
         assert f"column nested was {ITEM}, now it is {other}" in breaking_changes(of_nested(ITEM), of_nested(other))
+
+
+DELIVERS = replace(APPEND, operator=DELIVERY, parameters={"kind": "sqlite", "address": "sqlite:a", "mode": "upsert"})
+
+
+def test_what_a_delivery_writes_and_where_is_judged_by_its_destination() -> None:
+    moved = {**DELIVERS.parameters, "address": "sqlite:b", "key": ["carrier"]}
+    after = replace(DELIVERS, parameters=moved, output=RETYPED, inputs=an_input(RETYPED))
+    assert breaking_changes(DELIVERS, after) == ()
+
+
+def test_a_delivery_stays_one_of_its_stream_and_mode() -> None:
+    append = replace(DELIVERS, parameters={**DELIVERS.parameters, "mode": "append"})
+    assert breaking_changes(DELIVERS, append) == ('mode was "upsert", now it is "append"',)
+    other = replace(DELIVERS, inputs=an_input(ROWS, OTHER_SOURCE))
+    assert breaking_changes(DELIVERS, other)[-1] == "the input now also reads kafka topic"
+    assert breaking_changes(DELIVERS, APPEND) == ("the operator was delivery, now it is append",)
