@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon first-epoch fifty
-.PHONY: help setup demo ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -23,6 +23,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts
 demo: $(READY) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
 	@scripts/run.sh python -m demo
 
+demo-kafka: $(READY) ## the same from Kafka to Delta Lake and PostgreSQL, on real servers, all of which get killed (SEED= repeats the order)
+	@SEED='$(SEED)' scripts/with_servers.sh python -m demo.kafka
+
 ui: $(READY) ## start the Dagster UI alone
 	@scripts/run.sh python -m demo ui
 
@@ -41,7 +44,7 @@ test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a proc
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
 
-test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL, which apt-get installs if missing; Delta Lake)
+test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL and Kafka, installed if missing; Delta Lake)
 	@scripts/test_destinations.sh
 
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
@@ -101,6 +104,9 @@ bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes
 
 fifty: $(READY) ## measure what fifty streams in one code location cost Dagster (STREAMS=50 SECONDS=120)
 	@scripts/run.sh python -m benchmarks.fifty --streams $(or $(STREAMS),50) --seconds $(or $(SECONDS),120)
+
+bench-delivery: $(READY) ## measure deliveries against plain writes, Kafka to an epoch, and latency (ROWS=100000; ONLY=postgres,latency)
+	@scripts/with_servers.sh python -m benchmarks.delivery --rows $(or $(ROWS),100000) $(if $(ONLY),--only '$(ONLY)')
 
 $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' VENV=$(BENCH) EXTRAS=bench scripts/setup.sh

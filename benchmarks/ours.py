@@ -60,10 +60,13 @@ class Ours:
             ends.append(perf_counter())
             rows.append(manifest.statistics.total_rows_in)
 
-        job = StreamJob(NAME, self._stream, self._address, NAME, self._opening, JobOptions())
-        run_stream(job, JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), SystemClock())
+        self.run(JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), JobOptions())
         triggers = zip(pairwise(ends), pairwise(rows), strict=True)
         return [after - before for (before, after), (had, has) in triggers if has > had]
+
+    def run(self, hooks: JobHooks, options: JobOptions) -> None:
+        """One run of the stream, as a Dagster run has it."""
+        run_stream(StreamJob(NAME, self._stream, self._address, NAME, self._opening, options), hooks, SystemClock())
 
     def results(self) -> pa.Table:
         """The table as anybody reads it, through the store."""

@@ -1,6 +1,7 @@
 """The Spark of a race, and what each side's session is told."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -42,10 +43,13 @@ RIVALS = {
 }
 
 
-def start(folder: Path) -> SparkSession:
-    """Spark on two cores of this machine. Its own files, RocksDB's working copies too, lie below `folder`."""
+def start(folder: Path, more: Mapping[str, str] | None = None) -> SparkSession:
+    """Spark on two cores of this machine, with `more` settings.
+
+    Its own files, RocksDB's working copies too, lie below `folder`.
+    """
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.local.dir", str(folder / "spark"))
-    for name, value in _CONTEXT.items():
+    for name, value in {**_CONTEXT, **(more or {})}.items():
         builder = builder.config(name, value)
     spark = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,6 +1,6 @@
 """What the person in front of the terminal sees: short lines, bars while it works, a table at the end."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -74,21 +74,29 @@ class Report:
 
     def outcome(self, outcomes: list[Outcome]) -> None:
         """The final table; fits a terminal of 80 columns."""
-        table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-        table.add_column("stream", no_wrap=True)
-        for heading in ("epochs", "rows", "rows a\nsecond", "epoch at\nthe kill", "kill to\nnext epoch"):
-            table.add_column(heading, justify="right")
-        table.add_column("equal to\nbatch")
-        for each in outcomes:
-            table.add_row(
+        headings = ["stream", "epochs", "rows", "rows a\nsecond", "epoch at\nthe kill", "kill to\nnext epoch"]
+        rows = [
+            [
                 each.stream,
                 f"{each.standing.epochs:,}",
                 f"{each.standing.rows:,}",
                 f"{each.rows_per_second:,.0f}",
                 f"{each.kill.epoch:,}" if each.kill else "",
                 f"{each.kill.seconds:.1f} s" if each.kill else "",
-                "[green]yes[/]" if each.equal else "[red]no[/]",
-            )
+            ]
+            for each in outcomes
+        ]
+        self.table(headings, rows, [each.equal for each in outcomes])
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], equal: Sequence[bool]) -> None:
+        """A table of numbers whose first column names each row, and whether each row is equal to batch."""
+        table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        table.add_column(headings[0], no_wrap=True)
+        for heading in headings[1:]:
+            table.add_column(heading, justify="right")
+        table.add_column("equal to\nbatch")
+        for row, is_equal in zip(rows, equal, strict=True):
+            table.add_row(*row, "[green]yes[/]" if is_equal else "[red]no[/]")
         self._console.print()
         self._console.print(Padding(table, (0, 0, 0, 1)))
 

@@ -77,7 +77,7 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
         report.say("recovery", f"by the sensor: epoch {recovered.next_epoch}, {recovered.seconds:.1f} s after the kill")
         course.until(lambda: watch.through(len(days)), days=len(days))
     report.say("end", "every day is committed in every stream; ending the Dagster runs")
-    _end_runs(dagster.api)
+    end_runs(dagster.api)
     watch.look(time.monotonic())  # a run that ends may have committed once more
     roll_back(FOLLOWING, watch.store, report)
     rates = {stream: watch.rows_per_second(stream) for stream in STREAMS}
@@ -129,11 +129,12 @@ def _go_on(plan: Plan, days: int, folder: RunFolder, dagster: DagsterDev, report
     watch.look(time.monotonic())
     report.say("in time", f"all of it in {time.monotonic() - began_s:.0f} s, Spark's start included")
     report.say("report", f"of two streams, aligned: {os.path.relpath(folder.report)}")
-    _end_runs(api)
+    end_runs(api)
     return {stream: watch.rows_per_second(stream) for stream in IN_TIME}
 
 
-def _end_runs(api: DagsterApi) -> None:
+def end_runs(api: DagsterApi) -> None:
+    """Ask every Dagster run to end, and wait. Raises DemoError where one does not."""
     api.terminate([run.id for run in api.runs() if run.unfinished])
     deadline = time.monotonic() + END_S
     while unfinished := [run for run in api.runs() if run.unfinished]:

@@ -1,15 +1,19 @@
-"""Where a stream can be delivered to: `from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres`.
+"""Where a stream can be delivered to: `from dagster_ckpt.destinations import Kafka, Postgres`.
 
-Delta Lake and PostgreSQL need an extra: `pip install 'dagster-ckpt[postgres]'`. Reading order
+All but the folder need an extra: `pip install 'dagster-ckpt[postgres]'`. Reading order
 
-    delta     a table of Delta Lake
-    parquet   a folder of Parquet files with manifests
-    postgres  a table of a PostgreSQL database
-    secrets   addresses without their passwords
+    delta         a table of Delta Lake
+    json_rows     rows as JSON text, by arrays
+    kafka_topics  topics of a Kafka cluster: made, described, read
+    kafka         a topic of a Kafka cluster
+    parquet       a folder of Parquet files with manifests
+    postgres      a table of a PostgreSQL database
+    secrets       addresses without their passwords
 """
 
 from dagster_ckpt.destinations.delta import DeltaLake as DeltaLake
+from dagster_ckpt.destinations.kafka import Kafka as Kafka
 from dagster_ckpt.destinations.parquet import ParquetFolder as ParquetFolder
 from dagster_ckpt.destinations.postgres import Postgres as Postgres
 
-__all__ = ["DeltaLake", "ParquetFolder", "Postgres"]
+__all__ = ["DeltaLake", "Kafka", "ParquetFolder", "Postgres"]

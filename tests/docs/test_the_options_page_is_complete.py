@@ -29,7 +29,7 @@ from dagster_ckpt import (
     streaming_asset,
     tumbling,
 )
-from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Kafka, ParquetFolder, Postgres
 from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED
 from dagster_ckpt.integration.declared import parameters
@@ -77,6 +77,7 @@ CLASSES: Mapping[str, type] = {
     "CheckpointCoordinatorResource": CheckpointCoordinatorResource,
     "LsmStateBackendResource": LsmStateBackendResource,
     "DeltaLake": DeltaLake,
+    "Kafka": Kafka,
     "ParquetFolder": ParquetFolder,
     "Postgres": Postgres,
 }
@@ -171,6 +172,7 @@ def test_every_function_with_options_has_a_table() -> None:
     without |= {"StreamingComponent"}  # which has a test of its attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         "DeltaLake",
+        "Kafka",
         "ParquetFolder",
         "Postgres",
     } - {name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}}

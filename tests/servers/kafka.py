@@ -11,26 +11,30 @@ from tests.servers.processes import HOST, Server, free_port, listens, until
 JARS = os.environ.get("DAGSTER_CKPT_TEST_KAFKA", "")
 """Where the jars are; empty where they were not fetched."""
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class Broker:
     """A broker with its data below `folder`. Killed and started again it has the same address and the same data.
 
-    `settings` are added to those of the broker, and replace them.
+    `settings` are added to those of the broker, and replace them. `listener` is one more: `SASL_PLAINTEXT://host:port`.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, listener: str = "") -> None:
         self._folder = folder
         self._port, controller = free_port(), free_port()
         self._file = folder / "server.properties"
+        listeners = ",".join(filter(None, (f"PLAINTEXT://{self.address}", listener)))
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{controller}",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": ",".join(f"{each}:{each}" for each in _PROTOCOLS)
+            + ",CONTROLLER:PLAINTEXT",
             "log.dirs": f"{folder}/logs",
             # A broker that was killed registers again once its old session has ended.
             "broker.session.timeout.ms": "3000",
@@ -48,7 +52,8 @@ class Broker:
         # No JIT beyond the first level: a test's broker lives for seconds.
         self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/broker/*"]
         name = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._file)]
-        subprocess.run(name, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        with (folder / "log").open("ab") as log:
+            subprocess.run(name, check=True, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         self.server: Server | None = None
 
     @property
@@ -69,9 +74,9 @@ class Broker:
 
 
 @contextmanager
-def kafka(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def kafka(folder: Path, settings: Mapping[str, str] | None = None, listener: str = "") -> Iterator[Broker]:
     """A broker that runs."""
-    broker = Broker(folder, settings)
+    broker = Broker(folder, settings, listener)
     try:
         broker.start()
         yield broker

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from demo.processes import kill_all
 
@@ -30,6 +31,16 @@ def listens(port: int) -> bool:
     with socket.socket() as client:
         client.settimeout(1)
         return client.connect_ex((HOST, port)) == 0
+
+
+class Killable(Protocol):
+    """A server that keeps its address and its data over a kill."""
+
+    def start(self) -> None:
+        """Start, and wait until it listens."""
+
+    def kill(self) -> None:
+        """SIGKILL every process of it."""
 
 
 class Server:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmarks import facts
 from tests.chaos.cluster import Cluster
-from tests.chaos.delivery.fire import Killable, Outcome, Rounds
+from tests.chaos.delivery.fire import Outcome, Rounds
 from tests.chaos.delivery.results import lines_of
 from tests.chaos.delivery.targets import POSTGRES_VARIABLE, TARGETS, TARGETS_VARIABLE
 from tests.chaos.feeder import Feeder
@@ -24,6 +24,7 @@ from tests.chaos.progress import Counting, counting
 from tests.chaos.results import append, read, summary
 from tests.chaos.services import ROOT
 from tests.servers.postgres import Database
+from tests.servers.processes import Killable
 
 LOCATION = Path(__file__).with_name("location.py")
 WORK = ROOT / ".work"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from dagster_ckpt.protocol.epochs.upstream import decode
 from tests.chaos.cluster import NO_ANSWER, Cluster, Standing
@@ -19,6 +18,7 @@ from tests.chaos.lanes import Wrong, inbox_in, rows_of
 from tests.chaos.rounds import RECOVERY_S_MAX, BrokenPromiseError
 from tests.chaos.strikes import RESTART_S
 from tests.chaos.world import until
+from tests.servers.processes import Killable
 
 LOOK_S = 0.1
 PAUSE_S = (0.2, 5.0)
@@ -36,16 +36,6 @@ class Kind(StrEnum):
     STREAM = "stream"  # the worker of the stream's Dagster run: each destination of the stream waits for it
     SERVER = "server"  # every process of the destination's server, which is then started again
     BOTH = "delivery+server"
-
-
-class Killable(Protocol):
-    """A server that keeps its address and its data over a kill."""
-
-    def start(self) -> None:
-        """Start, and wait until it listens."""
-
-    def kill(self) -> None:
-        """SIGKILL every process of it."""
 
 
 @dataclass

@@ -1,0 +1,359 @@
+"""Apache Kafka: one transaction of a producer holds the records and the position.
+
+The position is the last record of a compacted topic with one partition, which each delivery has for itself: in a shared
+one, a neighbour's open transaction would hide it. Its name is also the delivery's `transactional.id`:
+
+    <topic>.dagster-ckpt-<16 digits>     {"position": ..., "topic_id": ..., "partitions": ...}
+
+`init_transactions` is the fence. It aborts or finishes what the session before has begun, and every later commit of
+that session fails. Only then is the position read, as a consumer with `read_committed` sees it. So only one session
+can move the position, and it knows where it is: the brokers compare no positions.
+
+In mode upsert the topic, compacted, is the table: the last record of a key is its row, and one without a value (a
+tombstone) says that there is none.
+
+A replacement must remove the keys that are gone, and only the topic has them. The new rows are sent first, and their
+keys kept as an Arrow array. Then the topic is read, piece by piece, and each key that is not among the new ones gets a
+tombstone: memory holds the keys of the new table and one piece.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_ckpt.clock import Clock, SystemClock
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DeliveryMode,
+    DestinationUnavailableError,
+    PositionMovedError,
+    Transaction,
+    deleted_keys,
+    upserted,
+)
+from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
+from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, without_secrets
+from dagster_ckpt.destinations.secrets import resolved
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, did_you_mean
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_COMPACTED = {"cleanup.policy": "compact"}
+
+_QUEUE_KB = 64 << 10
+_QUEUE_RECORDS = 1_000_000
+_PIECE_ROWS = 100_000
+_WAIT_S = 0.01
+_ABORT_S = 10
+
+_OWN = frozenset({"bootstrap.servers", "group.id", "isolation.level", "partitioner", "client.rack"})
+_OWN_PREFIXES = ("transaction", "delivery.report.", "enable.idempotence", "on_", "error_cb")
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A topic of a Kafka cluster, whose records are JSON.
+
+        deliver(delay_by_carrier, to=Kafka("broker:9092", "delays"))
+
+    `topic` is made if it is missing, compacted in mode upsert. `key` names the columns of a record's key in mode
+    append; in mode upsert that is the table's. `config` are settings of librdkafka, such as `security.protocol`,
+    `sasl.password` or `compression.type`; each value may be a `dg.EnvVar`, and none is shown. The brokers abort a
+    transaction that takes longer than `transaction_timeout_s`. `timeout_s` is how long a call waits for them.
+    """
+
+    bootstrap_servers: str
+    topic: str
+    key: Sequence[str] = ()
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transaction_timeout_s: int = 900
+    timeout_s: int = 60
+
+    def __post_init__(self) -> None:
+        if not _TOPIC.fullmatch(self.topic):
+            raise InvalidPipelineError(
+                f"a topic's name is 1 to 200 letters, digits, dots, hyphens and underscores: rename it. "
+                f"topic={self.topic!r}"
+            )
+        if isinstance(self.key, str):
+            raise InvalidPipelineError(
+                f"key is a list of columns: give key=[{self.key!r}]. key={self.key!r}, topic={self.topic}"
+            )
+        for name in self.config:
+            if name in _OWN or name.startswith(_OWN_PREFIXES):
+                raise InvalidPipelineError(
+                    f"this setting belongs to the delivery, on which exactly once depends: remove it. "
+                    f"config={name}, topic={self.topic}"
+                )
+        if self.transaction_timeout_s < 1 or self.timeout_s < 1:
+            raise InvalidPipelineError(
+                f"time-outs are 1 second or more. transaction_timeout_s={self.transaction_timeout_s}, "
+                f"timeout_s={self.timeout_s}, topic={self.topic}"
+            )
+
+    @property
+    def kind(self) -> str:
+        return "kafka"
+
+    @property
+    def address(self) -> str:
+        return f"kafka://{resolved(self.bootstrap_servers)}/{self.topic}"
+
+    def check(self, table: DeliveredTable) -> None:
+        if self.key and table.mode is DeliveryMode.UPSERT:
+            raise InvalidPipelineError(
+                f"in mode upsert a record's key is the table's key: remove key=. topic={self.topic}, "
+                f"key={', '.join(self.key)}, key_of_table={', '.join(table.key)}"
+            )
+        for name in self.key:
+            if name not in table.columns.names:
+                raise InvalidPipelineError(
+                    f"the stream's table has no such column for the key.{did_you_mean(name, table.columns.names)} "
+                    f"column={name}, topic={self.topic}, columns={', '.join(table.columns.names)}"
+                )
+        for column in table.columns:
+            check_json(column.name, column.type, self.address)
+
+    def open(self, delivery: str, table: DeliveredTable) -> "KafkaSession":
+        return KafkaSession(self, delivery, table, SystemClock())
+
+    def settings(self) -> dict[str, str]:
+        """`config` with the values of its environment variables."""
+        return {name: resolved(value) for name, value in self.config.items()}
+
+
+class KafkaSession:
+    """A producer with the newest number of its `transactional.id`."""
+
+    def __init__(self, to: Kafka, delivery: str, table: DeliveredTable, clock: Clock) -> None:
+        try:
+            from confluent_kafka import Producer
+        except ImportError as error:
+            raise InvalidPipelineError(
+                "delivering to Kafka needs its library: pip install 'dagster-ckpt[kafka]'"
+            ) from error
+        self._to, self._delivery, self._table, self._clock = to, delivery, table, clock
+        self._key = table.key or tuple(to.key)
+        self._positions = f"{to.topic}.dagster-ckpt-{blake2b(delivery.encode(), digest_size=8).hexdigest()}"
+        self._ends_ms: int | None = None
+        self._settings = settings = {
+            **to.settings(),
+            "bootstrap.servers": resolved(to.bootstrap_servers),
+            "transactional.id": self._positions,
+        }
+        with self._errors():
+            self._topics = Topics(to.address, settings, to.timeout_s, clock)
+            try:
+                self._topics.make(self._positions, 1, _COMPACTED)
+                self._producer = Producer(
+                    {
+                        "queue.buffering.max.kbytes": _QUEUE_KB,
+                        "queue.buffering.max.messages": _QUEUE_RECORDS,
+                        "log_level": 0,
+                        **settings,
+                        "transaction.timeout.ms": 1000 * to.transaction_timeout_s,
+                        "partitioner": "murmur2_random",  # Java's: a key is where other producers expect it
+                        "delivery.report.only.error": True,
+                        "error_cb": self._topics.note,  # without one, any call raises what is no exception
+                    }
+                )
+                self._producer.init_transactions(to.timeout_s)
+                value = self._topics.last_value(self._positions)
+                found = None if value is None else json.loads(value)
+                self._topic = self._checked(found)
+                self.position: str | None = None if found is None else found["position"]
+            except BaseException:
+                self._topics.close()
+                raise
+
+    def __enter__(self) -> "KafkaSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._topics.close()
+
+    def apply(self, transaction: Transaction) -> None:
+        """See `Session.apply`."""
+        if transaction.after != self.position:
+            raise PositionMovedError(
+                f"this transaction does not build on the destination's position. destination={self._to.address}, "
+                f"after={transaction.after}, position={self.position}"
+            )
+        self._ends_ms = self._clock.monotonic_ms() + 1000 * self._to.transaction_timeout_s
+        position = {"position": transaction.until, "topic_id": self._topic.id, "partitions": self._topic.partitions}
+        with self._errors():
+            self._producer.begin_transaction()
+            try:
+                # First, since a replacement needs a record that the brokers have taken.
+                self._produce(self._positions, [self._delivery.encode()], [json.dumps(position).encode()])
+                if not self._table.key:
+                    self._append(transaction.rows)
+                elif transaction.replaces:
+                    self._replace(transaction.rows)
+                else:
+                    self._upsert(transaction.rows)
+                self._wait_until(0)
+                self._producer.commit_transaction(self._to.timeout_s)
+            except BaseException:
+                with suppress(Exception):  # the next opening aborts it, or the brokers do
+                    self._producer.abort_transaction(min(self._to.timeout_s, _ABORT_S))
+                raise
+        self.position = transaction.until
+
+    def _append(self, rows: Iterator[pa.RecordBatch]) -> None:
+        for batch in in_pieces(rows):
+            self._send(self._keys(batch), json_rows(batch))
+
+    def _upsert(self, changes: Iterator[pa.RecordBatch]) -> None:
+        for batch in in_pieces(changes):
+            rows = upserted(batch)
+            self._send(self._keys(rows), json_rows(rows))
+            self._send_tombstones(json_rows(deleted_keys(batch, self._key)))
+
+    def _replace(self, rows: Iterator[pa.RecordBatch]) -> None:
+        sent = [pa.array([], pa.string())]
+        for batch in in_pieces(rows):
+            there = upserted(batch)
+            sent.append(json_rows(there.select(self._key)))
+            self._send(sent[-1], json_rows(there))
+        # A commit returns before all partitions know of it, and hide what it has written. Brokers take no record of the
+        # next transaction until they do.
+        self._wait_until(0)
+        kept = pa.chunked_array(sent).cast(pa.large_binary()).combine_chunks()
+        for keys in self._keys_there(max(_PIECE_ROWS, len(kept))):
+            self._send_tombstones(keys.filter(pc.invert(pc.is_in(keys, value_set=kept))))
+
+    def _keys_there(self, piece_rows: int) -> Iterator[pa.Array]:
+        """The keys that the topic has, each piece without doubles."""
+        keys: list[bytes] = []
+        for records in self._topics.records(self._to.topic, self._topic.partitions):
+            keys += [key for each in records if (key := each.key()) is not None and each.value() is not None]
+            if len(keys) >= piece_rows:
+                yield pc.unique(pa.array(keys, pa.large_binary()))
+                keys = []
+        yield pc.unique(pa.array(keys, pa.large_binary()))
+
+    def _keys(self, batch: pa.RecordBatch) -> pa.Array:
+        return json_rows(batch.select(self._key)) if self._key else pa.nulls(batch.num_rows, pa.string())
+
+    def _send_tombstones(self, keys: pa.Array) -> None:
+        self._send(keys, pa.nulls(len(keys), pa.string()))
+
+    def _send(self, keys: pa.Array, values: pa.Array) -> None:
+        self._produce(self._to.topic, _as_bytes(keys), _as_bytes(values))
+        self._check_time()
+
+    def _produce(self, topic: str, keys: list[bytes | None], values: list[bytes | None]) -> None:
+        produce = self._producer.produce
+        for key, value in zip(keys, values, strict=True):
+            try:
+                produce(topic, value, key)
+            except BufferError:
+                self._wait_until(len(self._producer) // 2)
+                produce(topic, value, key)
+
+    def _wait_until(self, left: int) -> None:
+        """Until not more than that many records wait to be sent."""
+        waiting, since_ms = len(self._producer), self._clock.monotonic_ms()
+        while waiting > left:
+            self._producer.flush(_WAIT_S)
+            self._check_time()
+            now_ms = self._clock.monotonic_ms()
+            if len(self._producer) < waiting:
+                waiting, since_ms = len(self._producer), now_ms
+            elif now_ms - since_ms > 1000 * self._to.timeout_s:
+                raise self._unavailable(f"{waiting} records wait to be sent")
+
+    def _checked(self, found: Mapping[str, Any] | None) -> TopicFacts:
+        """The topic, which is made if there is none; `found` is the record of the position."""
+        there = self._topics.describe(self._to.topic)
+        if found is None:
+            if there is None:
+                return self._topics.make(self._to.topic, -1, _COMPACTED if self._table.key else {})
+            if self._topics.has_records(self._to.topic, there.partitions):
+                raise InvalidPipelineError(
+                    "a delivery begins with an empty topic, and this one has records that it has not written: name "
+                    f"another. destination={self._to.address}, delivery={self._delivery}"
+                )
+            return there
+        if there is None or there.id != found["topic_id"]:
+            raise IncompatibleStateError(
+                "the topic was deleted after records were delivered, and the position stayed: nothing was written. "
+                f"Deliver to another topic, or delete the topic of the position too and begin again. "
+                f"destination={self._to.address}, topic_of_position={self._positions}"
+            )
+        if self._table.key and there.partitions != found["partitions"]:
+            raise IncompatibleStateError(
+                "the topic has more partitions than before, so the records of a key would be in two of them, and "
+                "compaction would keep both: nothing was written. Deliver to another topic. "
+                f"destination={self._to.address}, partitions={there.partitions}, before={found['partitions']}"
+            )
+        return there
+
+    def _is_late(self) -> bool:
+        """Whether the brokers may have ended the transaction."""
+        return self._ends_ms is not None and self._clock.monotonic_ms() >= self._ends_ms
+
+    def _check_time(self) -> None:
+        if self._is_late():
+            raise self._unavailable(
+                "the transaction took longer than the brokers allow. Lower max_epochs of deliver, or raise "
+                f"transaction_timeout_s. transaction_timeout_s={self._to.transaction_timeout_s}"
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            raise self._of(error.args[0]) from error
+
+    def _of(self, error: "KafkaError") -> CheckpointError:
+        from confluent_kafka import KafkaError
+
+        reason = without_secrets(error, self._settings)
+        fenced = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+        if error.code() in fenced and not self._is_late():
+            return PositionMovedError(
+                "another delivery has taken over: this one has written nothing. "
+                f"destination={self._to.address}, delivery={self._delivery}"
+            )
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return InvalidPipelineError(
+                "a record is larger than the topic takes: raise max.message.bytes of the topic and message.max.bytes "
+                "in config, or make the row's columns smaller in the stream. Nothing was written. "
+                f"destination={self._to.address}, reason={reason}"
+            )
+        if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return InvalidPipelineError(
+                "the brokers refuse so long a transaction: lower transaction_timeout_s, or raise their "
+                f"transaction.max.timeout.ms. destination={self._to.address}, "
+                f"transaction_timeout_s={self._to.transaction_timeout_s}"
+            )
+        if error.code() == KafkaError._INVALID_ARG:
+            return InvalidPipelineError(
+                f"a setting in config is wrong: correct it. destination={self._to.address}, reason={reason}"
+            )
+        return self._unavailable(reason)
+
+    def _unavailable(self, reason: str) -> DestinationUnavailableError:
+        return DestinationUnavailableError(
+            "Kafka did not do it, or its reply was lost: see whether the brokers can be reached. "
+            f"destination={self._to.address}, reason={reason}, last_error={self._topics.last_error}"
+        )
+
+
+def _as_bytes(text: pa.Array) -> list[bytes | None]:
+    there: list[bytes | None] = text.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+    return there

@@ -1,0 +1,176 @@
+"""Topics of a Kafka cluster: made, described, and read as consumers with `read_committed` see them.
+
+Each offset here is one before the last stable offset, the first of a transaction that is still open: no record behind
+it is visible.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.delivery.destination import DestinationUnavailableError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_OF_CONNECTIONS = ("client.id", "https.", "sasl.", "security.", "socket.", "ssl.", "enable.ssl", "broker.address")
+"""The settings that reading shares with writing. The others are the producer's alone."""
+
+_MESSAGES = 10_000
+_WINDOW = 64
+_PAUSE_MS = 50
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """`id` is another one once the topic was deleted and made again."""
+
+    id: str
+    partitions: int
+
+
+class Topics:
+    """Connections that write nothing, though they make topics. `address` is what errors name. Closed by `close`."""
+
+    def __init__(self, address: str, settings: Mapping[str, Any], timeout_s: int, clock: Clock) -> None:
+        from confluent_kafka import Consumer
+        from confluent_kafka.admin import AdminClient
+
+        own = {name: value for name, value in settings.items() if name.startswith(_OF_CONNECTIONS)}
+        own |= {"bootstrap.servers": settings["bootstrap.servers"], "log_level": 0}
+        self._address, self._settings, self._timeout_s, self._clock = address, settings, timeout_s, clock
+        self.last_error = "none"
+        self._admin = AdminClient(own | {"error_cb": self.note})
+        self._consumer = Consumer(
+            own
+            | {
+                "group.id": settings["transactional.id"],
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the end of a partition is reported by an empty fetch
+            }
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def describe(self, topic: str) -> TopicFacts | None:
+        """None if there is no such topic."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)
+        try:
+            found = asked[topic].result()
+        except KafkaException as error:
+            [what] = error.args
+            if what.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._silent(topic, what) from error
+        return TopicFacts(str(found.topic_id), len(found.partitions))
+
+    def make(self, topic: str, partitions: int, config: Mapping[str, str]) -> TopicFacts:
+        """Make a topic if it is missing. With -1 partitions it has as many as the brokers have by default."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        deadline_ms = self._deadline_ms()
+        while (found := self.describe(topic)) is None:
+            asked = self._admin.create_topics(
+                [NewTopic(topic, partitions, config=dict(config))], request_timeout=self._timeout_s
+            )
+            try:
+                asked[topic].result()
+            except KafkaException as error:
+                # It is made, and not every broker knows it yet.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or self._clock.monotonic_ms() > deadline_ms:
+                    raise self._silent(topic, error.args[0]) from error
+            self._clock.sleep_ms(_PAUSE_MS)
+        return found
+
+    def last_value(self, topic: str) -> bytes | None:
+        """The value of the last record in partition 0; None if it has none."""
+        begin, end = self._bounds(topic, 0)
+        window = _WINDOW
+        while True:
+            # Behind the last record there may be aborted ones, and markers of transactions: more each time.
+            last = None
+            for messages in self._read(topic, 0, max(begin, end - window)):
+                last = messages[-1]
+            if last is not None or window >= end - begin:
+                return None if last is None else last.value()
+            window *= 16
+
+    def has_records(self, topic: str, partitions: int) -> bool:
+        """Whether a consumer sees any."""
+        return next(self.records(topic, partitions), None) is not None
+
+    def records(self, topic: str, partitions: int) -> Iterator[list["Message"]]:
+        """Every visible record, partition by partition; those of a partition in order. No list is empty."""
+        for partition in range(partitions):
+            begin, end = self._bounds(topic, partition)
+            if begin < end:
+                yield from self._read(topic, partition, begin)
+
+    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that is kept, and the last stable offset."""
+        from confluent_kafka import TopicPartition
+
+        found = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), self._timeout_s, cached=False)
+        if found is None:
+            raise self._silent(topic, "no reply")
+        begin, end = found
+        return begin, end
+
+    def _read(self, topic: str, partition: int, begin: int) -> Iterator[list["Message"]]:
+        """The visible records from this offset to the partition's end."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        self._consumer.assign([TopicPartition(topic, partition, begin)])
+        ended, deadline_ms = False, self._deadline_ms()
+        try:
+            while not ended:
+                records: list[Message] = []
+                for message in self._consumer.consume(_MESSAGES, _POLL_S):
+                    error = message.error()
+                    if error is None:
+                        records.append(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        ended = True
+                    else:
+                        raise self._silent(topic, error)
+                if records:
+                    deadline_ms = self._deadline_ms()
+                    yield records
+                elif not ended and self._clock.monotonic_ms() > deadline_ms:
+                    raise self._silent(topic, "no reply")
+        finally:
+            self._consumer.unassign()
+
+    def _deadline_ms(self) -> int:
+        return self._clock.monotonic_ms() + 1000 * self._timeout_s
+
+    def note(self, error: object) -> None:
+        """Keep why a broker cannot be reached: the error of a call that had no reply does not say."""
+        self.last_error = without_secrets(error, self._settings)
+
+    def _silent(self, topic: str, reason: object) -> DestinationUnavailableError:
+        with suppress(Exception):
+            self._admin.poll(0)  # the reason of a time-out comes by the call-back
+        return DestinationUnavailableError(
+            f"the topic cannot be read or made: see whether its brokers can be reached. "
+            f"destination={self._address}, topic={topic}, reason={without_secrets(reason, self._settings)}, "
+            f"last_error={self.last_error}"
+        )
+
+
+def without_secrets(error: object, settings: Mapping[str, Any]) -> str:
+    """An error's text, in which no value of a setting is shown that may be a secret."""
+    text = str(error)
+    for name, value in settings.items():
+        if name.startswith(("sasl.", "ssl.")) and value:
+            text = text.replace(str(value), f"<{name}>")
+    return text
