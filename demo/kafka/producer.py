@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.errors import DemoError
 from demo.kafka.places import FLIGHTS
