@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.operators.shared.window_kinds import tumbling as tumbling
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
+    from dagster_ckpt.runtime.declared.changes_from import changes_from as changes_from
     from dagster_ckpt.runtime.declared.declared_sources import source as source
     from dagster_ckpt.runtime.declared.stream import Stream as Stream
     from dagster_ckpt.runtime.spark.spark_reader import SparkReader as SparkReader
@@ -100,6 +101,7 @@ _HOMES = {
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
+    "changes_from": "dagster_ckpt.runtime.declared.changes_from",
     "deliver": "dagster_ckpt.integration.deliver",
     "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",

@@ -1,4 +1,4 @@
-"""The changes of a database table become that table again: the newest version of each row, without those deleted."""
+"""The changes of a database table become that table again: its rows are inserted, updated and deleted."""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +9,14 @@ import pyarrow.parquet as pq
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import CheckpointCoordinatorResource, Stream, build_streaming_definitions, streaming_asset
+from dagster_ckpt import (
+    CheckpointCoordinatorResource,
+    Stream,
+    agg,
+    build_streaming_definitions,
+    changes_from,
+    streaming_asset,
+)
 
 FOLDER = Path(tempfile.gettempdir(), "dagster-ckpt-examples", "changes_of_a_database")
 CHANGES = FOLDER / "changes"
@@ -30,22 +37,22 @@ def changes() -> None:
 
 
 @streaming_asset(deps=[changes])
-def newest_versions(spark: SparkSession) -> Stream:
-    """The last change of each row, by its version."""
+def customers(spark: SparkSession) -> Stream:
+    """The table as it is in the database."""
     rows = spark.readStream.schema("op string, id long, version long, name string").parquet(str(CHANGES))
-    return Stream(rows).key_by("id").deduplicate("last", by="version")
+    return changes_from(rows, "op-column", key="id", sequence="version")
 
 
 @streaming_asset
-def customers(newest_versions: Stream) -> Stream:
-    """The table as it is in the database."""
-    return newest_versions.where("op <> 'delete'")
+def names(customers: Stream) -> Stream:
+    """How many customers have each name, now."""
+    return customers.key_by("name").aggregate(customers=agg.count())
 
 
 defs = dg.Definitions.merge(
     dg.Definitions(assets=[changes]),
     build_streaming_definitions(
-        assets=[newest_versions, customers],
+        assets=[customers, names],
         checkpoints=CheckpointCoordinatorResource(url=(FOLDER / "checkpoints").as_uri()),
         spark=LazyPySparkResource(spark_config={"spark.master": "local[2]"}),
     ),

@@ -13,7 +13,7 @@ Rooms of operators
     aggregates/  one row for each key, updated as rows arrive
     windows/     one row for each key and window or session
     joins/       rows of two inputs that match by key and time
-    rows/        whole rows: append, deduplicate, mirror
+    rows/        whole rows: append, deduplicate, mirror, changes of a table elsewhere
     process/     the user's own operator, vectorised
 
 What they share

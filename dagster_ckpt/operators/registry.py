@@ -10,7 +10,7 @@ from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows import append, deduplicate, mirror
+from dagster_ckpt.operators.rows import append, changes_from, deduplicate, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
@@ -18,6 +18,7 @@ from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
 _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
     append.NAME: append.AppendOnly.from_pipeline,
+    changes_from.NAME: changes_from.ChangesFrom.from_pipeline,
     DELIVERY: append.AppendOnly.from_pipeline,
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
@@ -28,6 +29,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
 }
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     aggregate.NAME: aggregate.COUNTERS,
+    changes_from.NAME: changes_from.COUNTERS,
     deduplicate.NAME: deduplicate.COUNTERS,
     interval_join.NAME: appending_join.COUNTERS,
     process.NAME: process.COUNTERS,

@@ -136,6 +136,7 @@ def test_stream_reads_stream(example: Example) -> None:
 def test_changes_of_a_database(example: Example) -> None:
     example.run()
     assert example.rows("customers", ["id", "version", "name"]) == [(1, 14, "Ada L."), (3, 12, "Cyd")]
+    assert example.rows("names", ["name", "customers"]) == [("Ada L.", 1), ("Cyd", 1)]
 
 
 @of("time_travel")

@@ -20,6 +20,7 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFunction, ValueState
 from dagster_ckpt.operators.process.process_operator import ProcessOperator
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
@@ -29,6 +30,7 @@ from tests.worlds.task_stream import Row, TaskStream, input_of
 S = 1_000_000
 COLUMNS = StructType([StructField("k", LongType()), StructField("at", TimestampType()), StructField("v", StringType())])
 OTHER = StructType([StructField("k", LongType()), StructField("bt", TimestampType()), StructField("w", LongType())])
+KINDS = StructType([*COLUMNS.fields, StructField("_kind", StringType()), StructField("n", LongType())])
 CHANGES = StructType([*COLUMNS.fields, StructField("_change_type", StringType(), nullable=False)])
 IN, CHANGED = input_of(COLUMNS), input_of(CHANGES)
 AGGREGATES = {"n": agg.count(), "kinds": agg.count_distinct("v"), "all_kinds": agg.count_distinct("at")}
@@ -71,6 +73,12 @@ OPERATORS: dict[str, Callable[[], Operator | AppendOnly]] = {
     "aggregate, late rows kept": lambda: RunningAggregate.build(("k",), {"n": agg.count()}, IN, "at", 3 * S, "keep"),
     "aggregate, updating": lambda: RunningAggregate.build(("k",), {"n": agg.count()}, CHANGED, updating=True),
     "mirror": lambda: Mirror.build(("k",), CHANGED),
+    **{
+        f"changes from, deletes expire after {expire_us}": partial(
+            ChangesFrom.build, ("k",), input_of(KINDS), ("k", "v"), ("n",), (), "at", expire_us
+        )
+        for expire_us in (None, 3 * S)
+    },
     "process": lambda: ProcessOperator.build(Doubling(), ("k",), IN, "at"),
     **{
         f"deduplicate, {keep} of {expire_us}": partial(Deduplicate.build, ("k",), IN, keep, "at", expire_us, "drop")
@@ -109,13 +117,18 @@ def changes(chance: random.Random, live: dict[int, Row]) -> list[Row]:
 def test_after_every_epoch_and_after_a_rollback(name: str, tmp_path: Path) -> None:
     chance, operator, live = random.Random(name), OPERATORS[name](), dict[int, Row]()
     updating = "_change_type" in operator.pipeline.inputs[0].schema.names
-    columns = [CHANGES if updating else COLUMNS, OTHER][: len(operator.pipeline.inputs)]
+    kinds = "_kind" in operator.pipeline.inputs[0].schema.names
+    columns = [CHANGES if updating else KINDS if kinds else COLUMNS, OTHER][: len(operator.pipeline.inputs)]
     times = (None,) if isinstance(operator, AppendOnly) else operator.event_times
     stream = TaskStream(tmp_path, operator, columns, times, delay_us=S, code=Doubling())
     counted = []
     for epoch in range(7):
         keys = [(chance.randrange(8), (epoch + chance.randrange(-3, 2)) * S) for _ in range(10)]
         left = [{"k": k, "at": at, "v": chance.choice("abc")} for k, at in keys[:5]]
+        if kinds:
+            left = [
+                {**row, "_kind": chance.choice(["put", "delete"]), "n": 10 * epoch + n} for n, row in enumerate(left)
+            ]
         right = [{"k": k, "bt": at, "w": 1} for k, at in keys[5:]] if len(columns) > 1 else []
         manifest = stream.epoch((0, changes(chance, live) if updating else left), (1, right))
         counted.append((manifest.epoch, manifest.table_rows))

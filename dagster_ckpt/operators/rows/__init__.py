@@ -9,4 +9,5 @@ Reading order
     row_choice   which of several rows is kept
     row_order    a total order of whole rows
     mirror       the rows of an updating table that match a condition
+    changes_from the table that a source's inserts, updates and deletes make
 """

@@ -13,6 +13,7 @@ from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
+from dagster_ckpt.operators.rows.changes_from import NAME as CHANGES_FROM
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.shared.checks.updating_checks import check_step
@@ -401,6 +402,11 @@ class Stream:
         return replace(self, step=step)
 
     def _refuse_after_step(self, step: str) -> None:
+        if self.step is not None and self.step.name == CHANGES_FROM:
+            raise InvalidPipelineError(
+                f"changes_from makes a table, and {step} works on it in an asset of its own: return what changes_from "
+                f"gives, and call {step} in a stream that reads this asset. step={step}"
+            )
         if self.step is not None:
             raise InvalidPipelineError(
                 f"{self.step.name} is the last step of a stream: call {step} before it. step={step}"

@@ -15,6 +15,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
@@ -31,7 +32,7 @@ from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range
 
 Row = dict[str, Any]
-Keyed = RunningAggregate | Deduplicate | Mirror | WindowAggregate | SessionAggregate
+Keyed = RunningAggregate | ChangesFrom | Deduplicate | Mirror | WindowAggregate | SessionAggregate
 TIME = pa.timestamp("us", "UTC")
 SHARDS = (Shard(0), Shard(1))
 STORES = count()

@@ -1,0 +1,353 @@
+"""`changes_from` in each of its formats: the table equals the one at the source, whatever happens between."""
+
+import json
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt import agg, changes_from
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.operators.rows.changes_from import OUTDATED, REPEATED
+from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from tests.spark.input_files import drop
+from tests.spark.streams import FAST, Function, StreamUnderTest
+
+ONCE = replace(FAST, tolerable_failures=0)
+Row = dict[str, Any]
+RECORDS = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+ENVELOPE = (
+    "before struct<id: long, name: string>, after struct<id: long, name: string>, op string, "
+    "source struct<connector: string, lsn: long, snapshot: string, ts_ms: long>"
+)
+CUSTOMERS = "id long, name string"
+
+
+class Crash(BaseException):
+    """Stands for the death of the process."""
+
+
+def event(op: str, lsn: int | None, before: Row | None = None, after: Row | None = None, **source: Any) -> Row:
+    snapshot = "true" if op == "r" else "false"
+    where = {"connector": "postgresql", "lsn": lsn, "snapshot": snapshot, "ts_ms": 1000 * (lsn or 0), **source}
+    return {"before": before, "after": after, "op": op, "source": where, "ts_ms": 1}
+
+
+def customer(id_: int, name: str) -> Row:
+    return {"id": id_, "name": name}
+
+
+@dataclass
+class Source:
+    """A folder of change events in the order of its files."""
+
+    inbox: Path
+    files: int = 0
+    offset: int = 0
+
+    def records(self, *values: Row | str | None, enveloped: bool = False) -> None:
+        """Records as Kafka's source gives them, a file of them."""
+        texts = [
+            each if isinstance(each, str) or each is None else json.dumps(around(each, enveloped)) for each in values
+        ]
+        columns = {
+            "key": pa.array([b"k"] * len(texts)),
+            "value": pa.array([None if text is None else text.encode() for text in texts], pa.binary()),
+            "topic": ["shop.customers"] * len(texts),
+            "partition": pa.array([0] * len(texts), pa.int32()),
+            "offset": pa.array(range(self.offset, self.offset + len(texts)), pa.int64()),
+            "timestamp": pa.array([0] * len(texts), pa.timestamp("us", "UTC")),
+        }
+        self.offset += len(texts)
+        self.rows(pa.table(columns))
+
+    def rows(self, table: pa.Table) -> None:
+        drop(self.inbox, self.files, table)
+        self.files += 1
+
+    def read(self, spark: SparkSession, schema: str) -> DataFrame:
+        return spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(self.inbox))
+
+    def debezium(self, **options: Any) -> Function:
+        wanted: Any = {"schema": CUSTOMERS, "key": "id", **options}
+        return lambda spark: changes_from(self.read(spark, RECORDS), "debezium", **wanted)
+
+    def parsed(self, **options: Any) -> Function:
+        wanted: Any = {"key": "id", **options}
+        return lambda spark: changes_from(self.read(spark, ENVELOPE), "debezium", **wanted)
+
+
+def around(event: Row, enveloped: bool) -> Row:
+    return {"schema": {"type": "struct", "optional": False}, "payload": event} if enveloped else event
+
+
+@pytest.fixture
+def source(inbox: Path) -> Source:
+    return Source(inbox)
+
+
+def names(stream: StreamUnderTest, epoch: int | None = None) -> dict[object, object]:
+    return {row["id"]: row["name"] for row in stream.rows(epoch)}
+
+
+@pytest.mark.parametrize("enveloped", [False, True])
+def test_a_snapshot_then_changes_of_debezium_as_json(stream: StreamUnderTest, source: Source, enveloped: bool) -> None:
+    snapshot = [event("r", 100, None, customer(n, name)) for n, name in enumerate(["Ada", "Bo", "Cyd"])]
+    source.records(*snapshot, event("u", 100, customer(0, "Ada"), customer(0, "Ada L.")), enveloped=enveloped)
+    later = [
+        event("c", 110, None, {**customer(3, "Di"), "not_in_the_schema": 1}),
+        event("d", 120, customer(1, "Bo")),
+        None,  # Kafka's tombstone behind each delete
+        event("u", 140, customer(2, "Cyd"), customer(20, "Cyd")),  # another key, in one event
+        event("u", 150, None, customer(3, "Dia")),
+    ]
+    source.records(*later, enveloped=enveloped)
+    # Out of order, and the connector sends all again.
+    source.records(event("u", 105, None, customer(1, "Bob")), *snapshot, *later, enveloped=enveloped)
+    stream.run(source.debezium(), ONCE)
+    assert names(stream) == {0: "Ada L.", 20: "Cyd", 3: "Dia"}
+    assert [epoch.counters[OUTDATED] for epoch in stream.epochs] == [0, 0, 4]
+    assert stream.epochs[2].manifest.statistics.rows_out == 0
+    changes = stream.history().changes(after=stream.epochs[0].manifest.epoch).to_pylist()
+    assert sorted((row["_change_type"], row["id"]) for row in changes) == [
+        *(("delete", 1), ("delete", 2), ("insert", 3), ("insert", 20))
+    ]
+
+
+def test_parsed_events_with_a_sequence_of_the_users_and_without_a_column(
+    stream: StreamUnderTest, source: Source
+) -> None:
+    person = pa.struct([("id", pa.int64()), ("name", pa.string())])
+    where = [("connector", pa.string()), ("lsn", pa.int64()), ("snapshot", pa.string()), ("ts_ms", pa.int64())]
+    schema = pa.schema([("before", person), ("after", person), ("op", pa.string()), ("source", pa.struct(where))])
+
+    def send(*events: Row) -> None:
+        source.rows(pa.Table.from_pylist(list(events), schema=schema))
+
+    send(event("c", 9, None, customer(1, "Ada"), ts_ms=1), event("c", 8, None, customer(2, "Bo"), ts_ms=2))
+    send(event("u", 1, None, customer(1, "Ida"), ts_ms=3), event("d", 99, customer(2, "Bo"), ts_ms=1))
+    stream.run(source.parsed(sequence="source.ts_ms"), ONCE)
+    assert names(stream) == {1: "Ida", 2: "Bo"}
+    stream.run(source.parsed(sequence="source.ts_ms", exclude="name"), ONCE, from_epoch=0)
+    assert stream.rows() == [{"id": 1}, {"id": 2}]
+
+
+FEED = pa.schema(
+    [
+        *(("id", pa.int64()), ("name", pa.string()), ("_change_type", pa.string()), ("_commit_version", pa.int64())),
+        ("_commit_timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def feed(version: int, *rows: tuple[str, int, str]) -> pa.Table:
+    """A commit as Delta's change data feed has it."""
+    kinds, ids, named = zip(*rows, strict=True)
+    versions, times = [version] * len(rows), [version * 1_000_000] * len(rows)
+    columns = zip((ids, named, kinds, versions, times), FEED.types, strict=True)
+    return pa.Table.from_arrays([pa.array(each, type_) for each, type_ in columns], schema=FEED)
+
+
+def deltas(source: Source, **options: Any) -> Function:
+    schema = "id long, name string, _change_type string, _commit_version long, _commit_timestamp timestamp"
+    return lambda spark: changes_from(source.read(spark, schema), "delta-cdf", key="id", **options)
+
+
+def test_the_change_data_feed_of_delta(stream: StreamUnderTest, source: Source) -> None:
+    commits = [
+        feed(1, ("insert", 1, "Ada"), ("insert", 2, "Bo"), ("insert", 3, "Cyd")),
+        # An update, another key for a row, and a row that is deleted and inserted in one commit.
+        feed(
+            2,
+            *(("update_preimage", 1, "Ada"), ("update_postimage", 1, "Ida")),
+            *(("update_postimage", 20, "Bo"), ("update_preimage", 2, "Bo")),
+            *(("insert", 3, "Cy"), ("delete", 3, "Cyd")),
+        ),
+        feed(4, ("delete", 1, "Ida")),
+        feed(3, ("update_preimage", 1, "Ida"), ("update_postimage", 1, "Ira")),
+    ]
+    for commit in (*commits, commits[1]):
+        source.rows(commit)
+    stream.run(deltas(source), ONCE)
+    assert names(stream) == {20: "Bo", 3: "Cy"}
+    assert names(stream, stream.epochs[1].manifest.epoch) == {1: "Ida", 20: "Bo", 3: "Cy"}
+    assert stream.epochs[-1].manifest.statistics.rows_out == 0
+
+
+def test_tombstones_of_delta_expire_by_the_time_of_the_commit(stream: StreamUnderTest, source: Source) -> None:
+    source.rows(feed(1, ("insert", 1, "Ada"), ("insert", 2, "Bo")))
+    source.rows(feed(5, ("delete", 1, "Ada")))
+    source.rows(feed(30, ("insert", 3, "Cyd")))
+    source.rows(feed(31, ("insert", 4, "Di")))
+    source.rows(feed(2, ("update_postimage", 1, "Ida"), ("update_postimage", 2, "Bob")))
+    stream.run(deltas(source, deletes_expire_after="10s"), ONCE)
+    assert names(stream) == {2: "Bob", 3: "Cyd", 4: "Di"}
+    assert [epoch.manifest.statistics.late_rows for epoch in stream.epochs] == [0, 0, 0, 0, 1]
+
+
+def test_a_column_with_the_operation(stream: StreamUnderTest, source: Source) -> None:
+    def rows(*changes: tuple[str, int, str | None, int]) -> None:
+        ops, ids, named, versions = zip(*changes, strict=True)
+        source.rows(pa.table({"Op": ops, "id": ids, "name": pa.array(named, pa.string()), "v": versions}))
+
+    def function(spark: SparkSession) -> Stream:
+        frame = source.read(spark, "Op string, id long, name string, v long")
+        return changes_from(frame, "op-column", op="Op", key="id", sequence="v")
+
+    rows(("I", 1, "Ada", 1), ("I", 2, "Bo", 2), ("U", 1, "Ida", 4), ("u", 1, "Ira", 3))
+    rows(("D", 2, None, 5), ("insert", 3, None, 6), ("I", 2, "Bo", 2))
+    stream.run(function, ONCE)
+    assert stream.rows() == [{"id": 1, "name": "Ida", "v": 4}, {"id": 3, "name": None, "v": 6}]
+    assert stream.epochs[1].counters == {OUTDATED: 0, REPEATED: 1}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_crash_at_any_epoch(stream: StreamUnderTest, source: Source, at: int) -> None:
+    source.records(event("r", 1, None, customer(1, "Ada")), event("r", 1, None, customer(2, "Bo")))
+    source.records(event("d", 3, customer(1, "Ada")), event("u", 4, None, customer(2, "Bob")))
+    source.records(event("u", 2, None, customer(1, "Ida")), event("c", 5, None, customer(3, "Cyd")))
+
+    def die(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        if len(stream.epochs) == at:
+            raise Crash
+
+    with pytest.raises(Crash):
+        stream.run(source.debezium(), hooks=JobHooks(on_commit=die))
+    stream.run(source.debezium())
+    assert names(stream) == {2: "Bob", 3: "Cyd"}
+    assert len(stream.epochs) == 3
+
+
+def test_a_rollback_takes_tombstones_back_too(stream: StreamUnderTest, source: Source) -> None:
+    source.records(event("c", 1, None, customer(1, "Ada")))
+    source.records(event("d", 3, customer(1, "Ada")))
+    source.records(event("u", 2, None, customer(1, "Ida")))
+    stream.run(source.debezium())
+    first, second, _ = (epoch.manifest.epoch for epoch in stream.epochs)
+    assert (names(stream), names(stream, first), names(stream, second)) == ({}, {1: "Ada"}, {})
+    (source.inbox / "00001.parquet").rename(source.inbox / "_away")
+    stream.run(source.debezium(), from_epoch=0)
+    assert names(stream) == {1: "Ida"}, "without the delete the update counts"
+    assert stream.history().get({"id": [1, 2]}).to_pylist() == [customer(1, "Ida")]
+
+
+@dataclass
+class Model:
+    """A table that changes at random, and the log of its changes."""
+
+    chance: random.Random
+    table: dict[int, Row] = field(default_factory=dict)
+    lsn: int = 0
+
+    def change(self) -> Row:
+        self.lsn += 1
+        id_ = self.chance.randrange(20)
+        before, after = self.table.pop(id_, None), {"id": id_, "name": f"n{self.chance.randrange(3)}"}
+        if before is not None and self.chance.random() < 0.3:
+            return event("d", self.lsn, before)
+        self.table[id_] = after
+        return event("u" if before else "c", self.lsn, before, after)
+
+
+@pytest.mark.reads_streams
+def test_a_stream_with_sums_follows_the_table(spark_of_all: SparkSession, tmp_path: Path, source: Source) -> None:
+    up, down = (StreamUnderTest(spark_of_all, tmp_path, name, shards=2) for name in ("up", "down"))
+
+    def sums(spark: SparkSession) -> Stream:
+        reads = Downstream(down.address, folder_of((down.name,)), 100, 2, 1_000_000)
+        table = read_table(spark, reads, newest_of(reads, ("up",), SystemClock()))
+        return table.where("name <> 'n2'").key_by("name").aggregate(rows=agg.count(), ids=agg.sum("id"))
+
+    model = Model(random.Random(7))
+    for _ in range(2):
+        for _ in range(2):
+            events = [model.change() for _ in range(15)]
+            model.chance.shuffle(events)
+            source.records(*events, *model.chance.sample(events, 4))
+        up.run(source.debezium(), ONCE)
+        down.run(sums, ONCE)
+        assert up.rows() == sorted(model.table.values(), key=repr)
+        of_name: dict[str, list[int]] = {}
+        for row in model.table.values():
+            of_name.setdefault(row["name"], []).append(row["id"])
+        wanted = [{"name": name, "rows": len(ids), "ids": sum(ids)} for name, ids in of_name.items() if name != "n2"]
+        assert down.rows() == sorted(wanted, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (event("t", 5), r"the table was truncated at its source.*source_lsn=5"),
+        ("no JSON", r"a record is not a change event with this schema"),
+        ("", r"a record is not a change event with this schema"),
+        (event("u", 5, None, {"id": "one", "name": "A"}), r"a record is not a change event with this schema.*lsn=5"),
+        (event("d", 5), r"a change comes without its row.*source_lsn=5"),
+        (event("u", 5, None, {"Id": 1}), r"a change has no key"),
+        (event("u", None, None, customer(1, "Ada")), r"a change has no position in the source's order"),
+        (event("m", 5), r"unknown operation 'm'"),
+    ],
+)
+def test_an_event_that_cannot_be_applied_stops_the_stream(
+    stream: StreamUnderTest, source: Source, value: Row | str, message: str
+) -> None:
+    source.records(event("c", 1, None, customer(1, "Ada")))
+    source.records(value)
+    with pytest.raises(InvalidPipelineError, match=rf"{message}.*asset=flights/delays"):
+        stream.run(source.debezium(), ONCE)
+    assert names(stream) == {1: "Ada"}
+
+
+def test_a_new_column_needs_a_rollback_and_the_error_names_it(stream: StreamUnderTest, source: Source) -> None:
+    source.records(event("c", 1, None, {**customer(1, "Ada"), "city": "Rome"}))
+    stream.run(source.debezium())
+    with pytest.raises(IncompatibleStateError, match="column city was added"):
+        stream.run(source.debezium(schema=f"{CUSTOMERS}, city string"))
+    stream.run(source.debezium(schema=f"{CUSTOMERS}, city string"), from_epoch=0)
+    assert stream.rows() == [{**customer(1, "Ada"), "city": "Rome"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "debezium"}, r"no such column.* column=after, use=format='debezium'"),
+        ({"format": "debezum", "schema": CUSTOMERS}, r"unknown format of changes\. Did you mean 'debezium'\?"),
+        ({"schema": CUSTOMERS, "key": "ident"}, r"no such column.* column=ident, use=key"),
+        ({"schema": CUSTOMERS, "sequence": "source.scn"}, r"no such column.* column=scn, use=sequence, columns=lsn"),
+        ({"schema": CUSTOMERS, "exclude": "id"}, r"the table has its key.*column=id"),
+        ({"schema": f"{CUSTOMERS}, _offset int"}, r"changes_from adds a column of this name.*column=_offset"),
+        ({"format": "delta-cdf"}, r"no such column.* column=_change_type"),
+        ({"format": "op-column", "op": "topic", "key": "offset"}, r"changes need an order"),
+        (
+            {"format": "op-column", "op": "topic", "key": "key", "sequence": "offset", "deletes_expire_after": "1s"},
+            r"tombstones expire by the time of a delete.*time=None",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_defined(
+    stream: StreamUnderTest, source: Source, options: Row, message: str
+) -> None:
+    wanted: Any = {"format": "debezium", "key": "id", **options}
+    source.records()
+    with pytest.raises(InvalidPipelineError, match=message):
+        stream.run(lambda spark: changes_from(source.read(spark, RECORDS), **wanted))
+
+
+def test_a_step_behind_it_belongs_into_an_asset_of_its_own(spark: SparkSession, source: Source) -> None:
+    stream = source.debezium()(spark)
+    with pytest.raises(InvalidPipelineError, match="call aggregate in a stream that reads this asset"):
+        stream.aggregate(n=agg.count())
+    with pytest.raises(InvalidPipelineError, match="takes a DataFrame of a source's changes"):
+        changes_from(stream, "op-column", key="id")  # type: ignore[arg-type]
+    assert stream.frame.where(F.lit(True)).isStreaming
