@@ -19,6 +19,10 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 
+class ColumnsChangedError(Exception):
+    """The stream's table has other columns than the delivered one: the destination has to be opened again."""
+
+
 @dataclass(frozen=True)
 class Step:
     """The next rows to deliver, and the position behind them. `epochs` is how many epochs they are of.
@@ -70,8 +74,14 @@ class DeliveryRows:
     def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> Step | None:
         """What comes next; None if nothing does. `until` is the last epoch to deliver.
 
-        Raises `NothingFollowsError` if the position cannot be followed.
+        Raises `NothingFollowsError` if the position cannot be followed, and `ColumnsChangedError`.
         """
+        newest = self.log.newest()
+        if (
+            delivered_table(self.table.stream, newest.pipeline, self.table.mode, self.table.schema_changes)
+            != self.table
+        ):
+            raise ColumnsChangedError
         if self._upserts and not self.table.key:  # one row
             behind = self.log.check(at).epoch > at.epoch and (until is None or at.epoch < until)
             return self.whole() if behind else None
@@ -81,11 +91,11 @@ class DeliveryRows:
                 end = next_part(at, snapshot, reader.term)
                 count = None if end.in_snapshot else self._count(snapshot)
                 return Step(end, self._of_table(snapshot, Share(end.part - 1, end.parts)), 1, count)
-        epochs = _bounded(self.log.following(at, self.epochs_max, until))
+        epochs = _bounded(self.log.behind(newest, at, self.epochs_max, until))
         if not epochs:
             return None
-        newest = epochs[-1]
-        return Step(UpstreamPosition(at.uuid, newest.epoch), self._of_log(epochs), len(epochs), self._count(newest))
+        last = epochs[-1]
+        return Step(UpstreamPosition(at.uuid, last.epoch), self._of_log(epochs), len(epochs), self._count(last))
 
     def whole(self) -> Step:
         """The stream's table now: what replaces all that the destination has."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.delivery.delivery_rows import DeliveryRows, Step, delivered_table
+from dagster_ckpt.delivery.delivery_rows import ColumnsChangedError, DeliveryRows, Step, delivered_table
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
@@ -116,6 +116,7 @@ class _Run:
         self._rows = rows
         self._writer = writer
         self._failures = 0
+        self._must_reopen = False
         self._watch = UpstreamWatch(rows.root, job.stream, clock)
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = RunEnd(job.options, hooks, clock, pulse)
@@ -159,18 +160,31 @@ class _Run:
     def _try(self) -> JobResult | None:
         """Deliver in one session; None where it failed and may be tried again."""
         try:
-            if self._failures:
-                self._writer = self._writer.reopen()
+            if self._must_reopen:
+                self._reopen()
             with self._job.destination.open(self._name, self._rows.table) as session:
                 return self._deliver(session)
+        except ColumnsChangedError:
+            _log.info("the stream's columns have changed. asset=%s, stream=%s", self._job.asset, self._job.stream)
+            self._must_reopen = True
+            return None
         except StoreUnavailableError as error:
-            self._failures += 1
+            self._failures, self._must_reopen = self._failures + 1, True
             tolerated = self._job.options.tolerable_failures
             if self._failures > tolerated:
                 raise
             text = "a transaction failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
             _log.warning(text, self._job.asset, self._failures, tolerated, error)
             return None
+
+    def _reopen(self) -> None:
+        """Begin the next term, with the columns that the stream has now."""
+        job = self._job
+        table = delivered_table(job.stream, self._rows.log.newest().pipeline, job.mode, job.schema_changes)
+        job.destination.check(table)
+        self._rows = replace(self._rows, table=table)
+        self._writer = self._writer.reopen(_pipeline(job, table))
+        self._must_reopen = False
 
     @property
     def _name(self) -> str:

@@ -11,7 +11,7 @@ from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError,
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
 from dagster_ckpt.protocol.lease import Lease, interruption
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
-from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, index_name
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed, resharded
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
@@ -161,14 +161,17 @@ class StreamWriter:
             f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
         )
 
-    def reopen(self) -> "StreamWriter":
+    def reopen(self, pipeline: Pipeline | None = None) -> "StreamWriter":
         """End this term and begin the next, by the same holder: what a restart of the query does.
+
+        With another `pipeline` if there is one: `IncompatibleStateError` if it does not fit the state.
 
         Finds out whether an unanswered commit succeeded. Raises `FencedError` if another writer took over, and
         `StoreUnavailableError` if the store did not answer: then it may be called again.
         """
-        successor = open_again(self._chain, self._opening, self._manifest, self._reopenings)
-        writer = StreamWriter(self._chain, self._opening, successor, self._pulse)
+        opening = self._opening if pipeline is None else replace(self._opening, pipeline=pipeline)
+        successor = open_again(self._chain, opening, self._manifest, self._reopenings)
+        writer = StreamWriter(self._chain, opening, successor, self._pulse)
         try:
             writer.heartbeat.begin()
             self.close("reopened")  # not earlier, or an opener that waits for the lease would come in between

@@ -1,5 +1,6 @@
 """What one transaction takes, and the columns and rows of the destination's table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,13 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from examples.destinations.sqlite_destination import SQLite
-from tests.unit.delivery.delivering import Delivering
+from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, append, departures
+from tests.worlds.clock import StillClock
 
 
 @pytest.fixture
@@ -106,6 +111,27 @@ def test_a_new_column_of_the_stream_is_added(tmp_path: Path) -> None:
     delivering.stream.commit(departures({"DL": [3.0]}))
     delivering.deliver()
     assert ("DL", 3.0, None) in delivering.delivered("carrier, dep_delay, origin")
+
+
+def test_a_new_column_reaches_a_delivery_that_is_live(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path, append(), DeliveryMode.APPEND)
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    wider = pa.schema([pa.field("origin", pa.string()), *DEPARTURES])
+    columns: list[list[str]] = []
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        columns.append(epoch.manifest.pipeline.output.names)
+        if len(columns) == 1:
+            delivering.stream.operator = AppendOnly.build(InputSpec((SOURCE,), wider))
+            delivering.stream.open()
+            delivering.stream.commit(departures({"AA": [2.0]}).add_column(0, wider.field(0), [["JFK"]]))
+
+    hooks = JobHooks(on_commit=on_commit, stop_reason=lambda: "all is delivered" if len(columns) == 2 else None)
+    options = replace(NO_PAUSE, mode=Mode.CONTINUOUS, tolerable_failures=0)
+    result = delivering.deliver(hooks=hooks, options=options, clock=StillClock())
+    assert delivering.delivered("carrier, dep_delay, origin") == [("AA", 2.0, "JFK"), ("UA", 1.0, None)]
+    assert columns == [DEPARTURES.names, wider.names]
+    assert result.manifest.statistics.total_epochs == 2
 
 
 def test_another_type_after_a_rollback_to_the_beginning_is_refused_with_the_columns_name(
