@@ -123,9 +123,8 @@ class Destination(Protocol):
     def table_name(self) -> str | None:
         """The table with what it is in, for Dagster's lineage: `shop.public.delays`. None where it has no such name."""
 
-    @property
-    def modes(self) -> tuple[DeliveryMode, ...]:
-        """What can be delivered to it. Anything else is refused by `deliver`."""
+    def check_mode(self, mode: DeliveryMode) -> None:
+        """Raise `InvalidPipelineError`, with the reason, for a mode that it does not take: where it is declared."""
 
     def check(self, table: DeliveredTable) -> None:
         """Raise `InvalidPipelineError` for columns that it cannot hold without loss. Needs no connection."""

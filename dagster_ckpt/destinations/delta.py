@@ -66,9 +66,8 @@ class DeltaLake:
     def table_name(self) -> None:
         """A table has one in a catalogue alone."""
 
-    @property
-    def modes(self) -> tuple[DeliveryMode, ...]:
-        return tuple(DeliveryMode)
+    def check_mode(self, mode: DeliveryMode) -> None:
+        """It takes both."""
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:

@@ -108,11 +108,22 @@ class Kafka:
     def address(self) -> str:
         return f"kafka://{resolved(self.bootstrap_servers)}/{self.topic}"
 
-    def check(self, table: DeliveredTable) -> None:
-        if self.key and table.mode is DeliveryMode.UPSERT:
+    @property
+    def table_name(self) -> str:
+        return self.topic
+
+    def check_mode(self, mode: DeliveryMode) -> None:
+        if self.key and mode is DeliveryMode.UPSERT:
             raise InvalidPipelineError(
                 f"in mode upsert a record's key is the table's key: remove key=. topic={self.topic}, "
-                f"key={', '.join(self.key)}, key_of_table={', '.join(table.key)}"
+                f"key={', '.join(self.key)}"
+            )
+
+    def check(self, table: DeliveredTable) -> None:
+        if table.mode is DeliveryMode.UPSERT and not table.key:
+            raise InvalidPipelineError(
+                "a table of one row has no key, and a compacted topic takes no record without: deliver its changes "
+                f"with mode='append'. topic={self.topic}, stream={table.stream}"
             )
         for name in self.key:
             if name not in table.columns.names:

@@ -76,9 +76,12 @@ class ParquetFolder:
     def table_name(self) -> None:
         """A folder has none."""
 
-    @property
-    def modes(self) -> tuple[DeliveryMode, ...]:
-        return (DeliveryMode.APPEND,)
+    def check_mode(self, mode: DeliveryMode) -> None:
+        if mode is DeliveryMode.UPSERT:
+            raise InvalidPipelineError(
+                "files cannot be updated: deliver every change with mode='append', or the table to Delta Lake or a "
+                f"database. destination={self.kind}"
+            )
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:

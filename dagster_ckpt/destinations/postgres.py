@@ -106,9 +106,8 @@ class Postgres:
         database = urlsplit(_checked(resolved(self.url))).path.strip("/")
         return ".".join(filter(None, (database, self.schema, self.table)))
 
-    @property
-    def modes(self) -> tuple[DeliveryMode, ...]:
-        return tuple(DeliveryMode)
+    def check_mode(self, mode: DeliveryMode) -> None:
+        """It takes both."""
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:

@@ -143,14 +143,8 @@ def _mode(mode: str, to: Destination) -> DeliveryMode:
         found = DeliveryMode(mode)
     except ValueError:
         raise InvalidPipelineError(f"unknown mode: use 'upsert' or 'append'. mode={mode!r}") from None
-    if found in to.modes:
-        return found
-    reasons = {
-        DeliveryMode.UPSERT: "this destination cannot update rows: deliver every change with mode='append', or choose "
-        "a destination that can",
-        DeliveryMode.APPEND: "this destination holds one row of each key: deliver the table with mode='upsert'",
-    }
-    raise InvalidPipelineError(f"{reasons[found]}. destination={to.kind}, mode={mode!r}")
+    to.check_mode(found)
+    return found
 
 
 def _schema_changes(changes: str) -> SchemaChanges:

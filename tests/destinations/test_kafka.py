@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from confluent_kafka.admin import (
 )
 
 from dagster_ckpt.delivery.destination import (
+    DeliveryMode,
     Destination,
     DestinationUnavailableError,
     Transaction,
@@ -467,4 +469,6 @@ def test_a_key_that_the_table_lacks_is_refused() -> None:
     with pytest.raises(InvalidPipelineError, match=r"Did you mean 'carrier'\? column=carier"):
         Kafka("localhost:9092", "shop", key=["carier"]).check(APPENDED)
     with pytest.raises(InvalidPipelineError, match="remove key="):
-        Kafka("localhost:9092", "shop", key=["carrier"]).check(UPSERTED)
+        Kafka("localhost:9092", "shop", key=["carrier"]).check_mode(DeliveryMode.UPSERT)
+    with pytest.raises(InvalidPipelineError, match="a table of one row has no key"):
+        Kafka("localhost:9092", "shop").check(replace(UPSERTED, key=()))

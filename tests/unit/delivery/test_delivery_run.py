@@ -115,12 +115,14 @@ class Faulty:
     error: type[BaseException]
     seen: list[int]
     kind = "sqlite"
-    modes = tuple(DeliveryMode)
     table_name = None
 
     @property
     def address(self) -> str:
         return self.inner.address
+
+    def check_mode(self, mode: DeliveryMode) -> None:
+        self.inner.check_mode(mode)
 
     def check(self, table: DeliveredTable) -> None:
         self.inner.check(table)

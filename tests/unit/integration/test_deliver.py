@@ -14,7 +14,7 @@ from dagster_ckpt import (
     deliver,
     streaming_asset,
 )
-from dagster_ckpt.destinations import ParquetFolder, Postgres
+from dagster_ckpt.destinations import Kafka, ParquetFolder, Postgres
 from dagster_ckpt.errors import InvalidPipelineError
 from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
@@ -119,9 +119,13 @@ def test_only_a_stream_can_be_delivered() -> None:
 
 def test_a_mode_that_a_destination_does_not_have_is_refused_where_it_is_declared() -> None:
     folder = ParquetFolder("file:///shop/delays")
-    with pytest.raises(InvalidPipelineError, match=r"cannot update rows.*mode='append'.*destination=parquet.*asset="):
+    with pytest.raises(InvalidPipelineError, match=r"cannot be updated.*mode='append'.*destination=parquet.*asset="):
         deliver(delays, to=folder)
     assert deliver(delays, to=folder, mode="append").key == dg.AssetKey("delays_in_parquet")
+    topic = Kafka("broker:9092", "delays", key=["carrier"])
+    with pytest.raises(InvalidPipelineError, match=r"remove key=.*key=carrier, asset=delays_in_kafka"):
+        deliver(delays, to=topic)
+    assert deliver(delays, to=topic, mode="append").get_asset_spec().metadata["dagster/table_name"].value == "delays"
 
 
 @pytest.mark.parametrize(
