@@ -20,7 +20,11 @@ from dagster_ckpt.operators.rows.changes_from import DELETE, KIND, NO_ROW, PUT, 
 CHANGED_AT = "_changed_at"
 """The time of a change."""
 _STREAMED = "_streamed"
-"""Debezium: 0 for a row of a snapshot, which is older than a change at its position, else 1."""
+"""Debezium: 0 for a row of a snapshot, which is older than any change of its key, else 1.
+
+Not by its position: a transaction that was open at PostgreSQL's snapshot has changes at positions before it, which are
+not in it, and come behind it.
+"""
 _IS_PUT = "_is_put"
 """Delta: 0 for a row that goes, which is older than one that comes in the same commit, else 1."""
 _OFFSET = "offset"
@@ -95,7 +99,15 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
             "sequence=None"
         )
     marks = {_alias(path): _column(df.schema, path, "sequence") for path in sequence}
-    ties = {_STREAMED: F.when(op == "r", 0).otherwise(1).cast("tinyint")}
+    streamed = F.when(op == "r", 0).otherwise(1).cast("tinyint")
+    ties: dict[str, Column] = {}
+    if wanted.sequence:
+        ties[_STREAMED] = streamed
+    else:  # of an event without a position it is null too, so that the event is refused
+        marks = {
+            _STREAMED: F.when(F.coalesce(*(mark.cast("string") for mark in marks.values())).isNotNull(), streamed),
+            **marks,
+        }
     if _OFFSET not in sequence and _has(df.schema, _OFFSET):
         ties[_alias(_OFFSET)] = _column(df.schema, _OFFSET, "sequence")
     times = {CHANGED_AT: _time(df.schema, wanted.time or "source.ts_ms")} if wanted.timed else {}
