@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon first-epoch fifty
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -46,6 +46,9 @@ test-s3: $(READY) ## run the tests of stores on S3 against a real server (built 
 
 test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL and Kafka, installed if missing; Delta Lake)
 	@scripts/test_destinations.sh
+
+test-kafka: $(READY) ## run the tests of streams that read Kafka, on a real broker (Maven fetches it)
+	@scripts/test_kafka.sh
 
 test-browser: $(READY) ## run the tests of the pages in Chromium, which apt-get installs if missing (UPDATE=1: new screenshots)
 	@UPDATE='$(UPDATE)' scripts/test_browser.sh

@@ -4,6 +4,7 @@ Reading order. Begin with `declared/stream`, then `driver/stream_run`, `driver/e
 
     declared/       what the user declares, checked against Spark's plan before anything runs
     driver/         the driver: a query, its micro-batches, one manifest for each
+    kafka/          Kafka, beside Spark's own source of it
     lag/            how far a stream is behind its sources
     upstreams/      streams that read streams
     task/           the executors: rows in, durable runs and ACKs out

@@ -7,6 +7,8 @@ from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.history import UpstreamInfo
 from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
+from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT as KAFKA
+from dagster_ckpt.protocol.epochs.topic_offsets import offsets_of, text_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourcePosition
 
@@ -32,10 +34,12 @@ def source_line(position: SourcePosition) -> str:
         at = "no position yet"
     elif source.format == FORMAT:
         at = _read(decode(position.current))
+    elif source.format == KAFKA:
+        at = f"next offset by partition: {text_of(offsets_of(position.current))}"
     else:  # for files Spark's offset is only the number of a batch
         at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
     what = "stream" if source.format == FORMAT else source.format
-    return f"{what} {source.address}, {at}"
+    return f"{' '.join(filter(None, [what, source.address]))}, {at}"
 
 
 def lag_line(upstream: UpstreamInfo) -> str:

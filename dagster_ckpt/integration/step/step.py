@@ -338,6 +338,7 @@ def _work(
         on_idle=events.idle,
         on_open=opened,
         on_lag=events.measured,
+        on_skipped=events.skips,
     )
     try:
         result = workload.run(hooks, step.clock)

@@ -15,8 +15,8 @@ downstream while the run shows success; an `Output` would call the IO manager.
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +29,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed
 from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, lag_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag
@@ -89,6 +90,24 @@ class EventLog:
         metadata = {**lag, "epoch": dg.MetadataValue.int(manifest.epoch)}
         return dg.AssetObservation(asset_key=self.asset_key, metadata=metadata)
 
+    def skipping(self, lost: Sequence[LostOffsets]) -> dg.AssetObservation:
+        """The event of records of Kafka that the stream goes on without."""
+        columns = [dg.TableColumn("topic"), *(dg.TableColumn(name, "int") for name in ("partition", "begin", "end"))]
+        columns.append(dg.TableColumn("reason"))
+        # Dagster stores no enumeration of ours.
+        plain = [{**asdict(each), "reason": each.reason.value} for each in lost]
+        records = [dg.TableRecord({column.name: each[column.name] for column in columns}) for each in plain]
+        rows = sum(each.end - each.begin for each in lost)
+        return dg.AssetObservation(
+            asset_key=self.asset_key,
+            description="The stream goes on without records that its topics no longer have (failOnDataLoss=false): "
+            f"what it had not read of {'; '.join(map(str, lost))}.",
+            metadata={
+                "skipped_rows_max": dg.MetadataValue.int(rows),
+                "skipped_offsets": dg.MetadataValue.table(records, dg.TableSchema(columns)),
+            },
+        )
+
 
 class EpochEvents:
     """The events of one stream in one step.
@@ -139,6 +158,12 @@ class EpochEvents:
         """Log one more event, about the stream at this manifest."""
         with self._lock:
             self._send(manifest, event)
+
+    def skips(self, lost: Sequence[LostOffsets]) -> None:
+        """The next epoch goes on without these records. Logged before it is committed: never silent, at times twice."""
+        with self._lock:
+            if (manifest := self._newest or self._opened) is not None:
+                self._send(manifest, self._event_log.skipping(lost))
 
     def committed(self, committed: CommittedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if it is due."""

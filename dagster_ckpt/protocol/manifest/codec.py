@@ -185,8 +185,9 @@ POSITION = Record(
         "initial": optional(TEXT),
         "files": _indexed(FILES_SEEN),
         "moved": sequence(Record(FilesMoved, {"old": TEXT, "new": TEXT, "entries": COUNT}).codec()),
+        "topics": sequence(pair(TEXT, TEXT)),
     },
-    added={"moved": []},
+    added={"moved": [], "topics": []},
 ).codec()
 PIPELINE = Record(
     Pipeline,

@@ -184,7 +184,8 @@ class SourcePosition:
 
     `current` and `previous` are the source's offset JSON (None: no position yet); `initial` is the text of the source's
     initial-offset log, if it keeps one; `files` are those that a file source has seen, under the addresses that they
-    had then; `moved` lists, oldest first, where those are now.
+    had then; `moved` lists, oldest first, where those are now. `topics` has Kafka's id of each topic that was read, by
+    name: a topic that was deleted and created again has another.
     """
 
     source: SourceIdentity
@@ -193,6 +194,7 @@ class SourcePosition:
     initial: str | None = None
     files: IndexedList[FileSeen] = field(default_factory=IndexedList)
     moved: tuple[FilesMoved, ...] = ()
+    topics: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

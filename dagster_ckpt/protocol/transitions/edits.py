@@ -155,7 +155,7 @@ def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
 def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     """The sources unread, each at its recorded beginning. One without a record is left out: `latest` was a moment."""
     return tuple(
-        SourcePosition(position.source, initial=position.initial)
+        SourcePosition(position.source, initial=position.initial, topics=position.topics)
         for position in sources
         if position.initial is not None
     )

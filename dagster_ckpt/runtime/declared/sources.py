@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT as KAFKA
 from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
@@ -17,7 +18,7 @@ from dagster_ckpt.runtime.declared.query_plan import Leaf
 
 _CHOOSING = {
     UPSTREAM: ("read",),
-    "kafka": ("subscribe", "subscribepattern", "assign"),
+    KAFKA: ("subscribe", "subscribepattern", "assign"),
     "rate": ("rowspersecond", "rampuptime"),
     "rate-micro-batch": ("rowsperbatch", "starttimestamp"),
 }
@@ -25,7 +26,7 @@ _CHOOSING = {
 address alone: any of its options could be a secret. How a source is reached is never included: brokers move."""
 
 _CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
-_BROKERS = {"kafka": "kafka.bootstrap.servers"}
+_BROKERS = {KAFKA: "kafka.bootstrap.servers"}
 """How to reach a source that is identified by its options: the address counts only where two have equal options."""
 
 _NOT_REPLAYABLE = ("socket", "textsocket")
@@ -34,6 +35,19 @@ _NOT_REPLAYABLE = ("socket", "textsocket")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 _BROKER_LIST = re.compile(r"[^/]+:\d+(,|$)")
 _PATTERN = re.compile(r"[*?\[\]{}]")
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """How a Kafka source is reached, by Kafka's own names and with secrets, so it is never written anywhere.
+
+    `fails_on_loss` is Spark's `failOnDataLoss`. `group` is the consumer group to which the committed offsets are
+    written too (`commitGroupId`), for tools that look there; empty: none.
+    """
+
+    connection: tuple[tuple[str, str], ...] = field(repr=False)
+    fails_on_loss: bool = True
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,7 @@ class Source:
     lines: tuple[int, ...]
     reads_files: bool
     path: str = field(default="", repr=False)
+    kafka: KafkaOptions | None = None
 
 
 def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
@@ -158,7 +173,17 @@ def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
         path = _qualified(session, options["path"])
         return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files, path)
     address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
-    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files)
+    kafka = _kafka_options(options) if name == KAFKA else None
+    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files, kafka=kafka)
+
+
+def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
+    prefix = "kafka."
+    return KafkaOptions(
+        connection=tuple((key.removeprefix(prefix), options[key]) for key in sorted(options) if key.startswith(prefix)),
+        fails_on_loss=options.get("failondataloss", "true").lower() == "true",
+        group=options.get("commitgroupid", ""),
+    )
 
 
 def _qualified(session: SparkSession, path: str) -> str:

@@ -36,6 +36,7 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 Reply = ShardAck | ShardDecline
+Positions = tuple[SourcePosition, ...]
 
 _FINAL: dict[str, type[CheckpointError]] = {
     error.__name__: error for error in (CorruptStateError, IncompatibleStateError, InvalidPipelineError)
@@ -61,13 +62,15 @@ class DriverSetup:
     """What the driver of one query works with.
 
     `watermarks` has each input's effect on the watermark. `horizon_us` is the operator's: None where nothing waits for
-    the watermark. `pulse` gets a sign at each step of an epoch.
+    the watermark. `pulse` gets a sign at each step of an epoch. `checked` takes the sources' positions before and after
+    an epoch's tasks, and returns those to commit; it raises where the tasks cannot have read everything in between.
     """
 
     asset: str
     writer: StreamWriter
     coordinator: CheckpointCoordinator
     checkpoint: SparkCheckpoint
+    checked: Callable[[Positions, Positions], Positions]
     sources: tuple[Source, ...]
     assignment: ShardAssignment
     watermarks: Watermarks
@@ -103,7 +106,8 @@ class EpochDriver:
             refuse_files_read_twice(setup.asset, advance.files)
         self.commit_initial_positions()
         acks = self._acks(frame)
-        made = self._made(acks, self._positions(advances), batch_id, began_ms)
+        positions = setup.checked(self._known_positions(), self._positions(advances))
+        made = self._made(acks, positions, batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._report(made)
 
@@ -136,7 +140,7 @@ class EpochDriver:
             replace(position, initial=initial, previous=position.current)
             for position, initial in zip(positions, initials, strict=True)
         )
-        self._commit_without_work(begun)
+        self._commit_without_work(self._setup.checked(positions, begun))
 
     def advance_past_idle_inputs(self) -> None:
         """Advance the watermark, by an epoch without rows, where it waited only for inputs that are idle now.
@@ -164,9 +168,7 @@ class EpochDriver:
         if job is not None:
             job.abort(reason)
 
-    def _made(
-        self, acks: tuple[ShardAck, ...], positions: tuple[SourcePosition, ...], batch_id: int, began_ms: int
-    ) -> CommittedEpoch:
+    def _made(self, acks: tuple[ShardAck, ...], positions: Positions, batch_id: int, began_ms: int) -> CommittedEpoch:
         """Commit what the tasks have made."""
         setup, clock = self._setup, self._setup.clock
         setup.pulse.sign()
@@ -194,7 +196,7 @@ class EpochDriver:
         self._setup.pulse.sign()
 
     def _commit_without_work(
-        self, positions: tuple[SourcePosition, ...], *, idle: tuple[bool, ...] = (), at_least_us: int | None = None
+        self, positions: Positions, *, idle: tuple[bool, ...] = (), at_least_us: int | None = None
     ) -> None:
         setup = self._setup
         nothing = setup.coordinator.begin_without_work(setup.writer.next_epoch)
@@ -276,10 +278,10 @@ class EpochDriver:
         coordinator.commit(epoch, self._setup.clock.monotonic_ms())
         return manifest
 
-    def _known_positions(self) -> tuple[SourcePosition, ...]:
+    def _known_positions(self) -> Positions:
         return positions_by_source(self._setup.sources, self._setup.writer.manifest)
 
-    def _positions(self, advances: tuple[Advance, ...]) -> tuple[SourcePosition, ...]:
+    def _positions(self, advances: tuple[Advance, ...]) -> Positions:
         return tuple(
             replace(
                 position,

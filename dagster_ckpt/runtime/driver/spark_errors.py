@@ -29,7 +29,7 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
     """
     if not isinstance(error, PySparkException):
         return error
-    reason = str(error).partition("\n=== Streaming Query ===")[0]  # then come pages of offsets and plans
+    reason = reason_of(error)
     found = _MISSING.search(reason)
     missing = [found[1]] if found is not None else list(_missing_folders(sources, session))
     if missing:
@@ -39,6 +39,11 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
         f"start again: it goes on from its last epoch. asset={asset}, "
         f"sources={[source.identity.address or source.identity.format for source in sources]}, reason={reason}"
     )
+
+
+def reason_of(error: Exception) -> str:
+    """The text of an error, without the pages of offsets and plans that Spark adds to that of a query."""
+    return str(error).partition("\n=== Streaming Query ===")[0]
 
 
 def jvm_is_gone(asset: str, error: Exception, session: SparkSession) -> CheckpointError:

@@ -1,10 +1,11 @@
 """A job: what the Dagster integration, or a test, gives the runtime and gets back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -79,7 +80,7 @@ class StreamJob:
     moved: Mapping[str, str] = field(default_factory=dict)
 
 
-def _ignore(epoch: CommittedEpoch) -> None: ...
+def _ignore(_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,18 @@ class JobHooks:
     """What a run calls: `on_commit` after every epoch, in a Spark thread.
 
     `on_lag` gets each measurement of the stream's lag, None where it is not known, in another thread, and the last one
-    before a clean end. `on_open` gets the newest manifest once the stream is open: the one that began the term. The
-    others are called about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after
-    the epoch in progress, None to continue.
+    before a clean end. `on_skipped` gets the records of Kafka that an epoch goes on without, before each try to commit
+    it. `on_open` gets the newest manifest once the stream is open: the one that began the term. The others are called
+    about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after the epoch in
+    progress, None to continue.
     """
 
     on_commit: Callable[[CommittedEpoch], None] = _ignore
     stop_reason: Callable[[], str | None] = lambda: None
     on_idle: Callable[[], None] = lambda: None
-    on_open: Callable[[Manifest], None] = lambda _: None
-    on_lag: Callable[[Lag | None], None] = lambda _: None
+    on_open: Callable[[Manifest], None] = _ignore
+    on_lag: Callable[[Lag | None], None] = _ignore
+    on_skipped: Callable[[Sequence[LostOffsets]], None] = _ignore
 
 
 class Ending(StrEnum):

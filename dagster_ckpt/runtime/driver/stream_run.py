@@ -33,11 +33,12 @@ from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
-from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone
+from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
+from dagster_ckpt.runtime.kafka.topics import Topics
 from dagster_ckpt.runtime.lag.lag import Lag
 from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
@@ -135,11 +136,12 @@ class _Run:
         self._slow_since: tuple[Epoch, int] | None = None
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = RunEnd(job.options, hooks, clock, pulse)
+        self._topics = Topics(job.asset, checked.sources, job.stream.frame.sparkSession, hooks.on_skipped)
 
     def to_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
         self._root = root
         session = self._job.stream.frame.sparkSession
-        self._source_lags = SourceLags(self._checked.sources, session, root, self._clock)
+        self._source_lags = SourceLags(self._checked.sources, session, root, self._topics, self._clock)
         options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
         collector = Collector(chain, root, options.grace_ms, options.max_lag)
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
@@ -148,6 +150,7 @@ class _Run:
         )  # no line between this and the try: an interrupt there would leave the heartbeat on
         try:
             self._hooks.on_open(self._writer.manifest)
+            self._topics.committed(self._writer.manifest)
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
             self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())
@@ -168,6 +171,7 @@ class _Run:
             raise
         finally:
             collecting.end()
+            self._topics.end()
         return result
 
     def _open(self, opened: Callable[[], StreamWriter]) -> StreamWriter:
@@ -204,7 +208,7 @@ class _Run:
         coordinator.fail_try(str(error))
         if coordinator.may_try_again:
             failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
-            _LOG.warning(_RETRIED, what, self._job.asset, failures, tolerated, redacted_text(str(error)))
+            _LOG.warning(_RETRIED, what, self._job.asset, failures, tolerated, redacted_text(reason_of(error)))
         return coordinator.may_try_again
 
     def _try(self) -> JobResult | None:
@@ -224,6 +228,7 @@ class _Run:
             with suppress(StoreUnavailableError):
                 # Of an error in another process Spark keeps only the text.
                 self._upstreams.diagnose(self._writer.manifest, f"{error} {error.__cause__}")
+            self._topics.diagnose(self._writer.manifest)
             if self._is_only_slow(error):
                 _LOG.warning(
                     "Spark's process that reads the upstream took more than 10 s to start, since this host is busy: "
@@ -368,6 +373,7 @@ class _Run:
             writer=self._writer,
             coordinator=self._coordinator,
             checkpoint=checkpoint,
+            checked=self._topics.checked,
             sources=self._checked.sources,
             assignment=self._assignment,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
@@ -380,6 +386,7 @@ class _Run:
     def _committed(self, epoch: CommittedEpoch) -> None:
         self._hooks.on_commit(epoch)
         self._upstreams.committed(epoch.manifest)
+        self._topics.committed(epoch.manifest)
 
     def _task_setup(self) -> TaskSetup:
         event_times = [stream.event_time for stream in self._job.stream.inputs]

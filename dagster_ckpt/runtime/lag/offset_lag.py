@@ -1,52 +1,45 @@
-"""The lag of a source that reports offsets in Spark's progress of a query (`StreamingQueryProgress`).
+"""The lag of a source that reports offsets: Kafka, and any other of Spark's.
 
-Spark looks at a source with every trigger, and reports the newest offset that it found as `latestOffset`; while nothing
-comes, it reports every 10 s. An offset has no time. So the time since when rows wait is that of the first look which
-found more than is committed now: `OffsetHistory` keeps the looks that still matter.
+A record of Kafka has a timestamp, so the oldest unread one says since when it waits. Where records have none, that is
+the time of the first look which found more than is committed now: `OffsetHistory` keeps the looks that still matter. An
+offset of any other source has no time either: it waits since Spark's last look (`StreamingQueryProgress`), which is
+taken with every trigger, and every 10 s while nothing comes.
 """
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dagster_ckpt.protocol.epochs.topic_offsets import Offsets
 from dagster_ckpt.runtime.lag.lag import SourceLag
 
 _LOOKS_MAX = 1_000
 
-Partitions = Mapping[tuple[str, str], int]
-"""Kafka's offset: by topic and partition, the offset of the next row."""
-
 
 @dataclass
 class OffsetHistory:
-    """The newest offsets that Spark found in one source, and when it first found them; not thread-safe."""
+    """The newest offsets that were found in one source, and when they were first found; not thread-safe."""
 
-    _looks: deque[tuple[int, Partitions]] = field(default_factory=deque, init=False)
+    _looks: deque[tuple[int, Offsets]] = field(default_factory=deque, init=False)
 
-    def lag(self, latest: Partitions, committed: Partitions, looked_ms: int) -> SourceLag:
-        """The lag after one more look. Topics and partitions that are not in `committed` are unread from 0 on."""
+    def lag(self, latest: Offsets, committed: Offsets, looked_ms: int) -> SourceLag:
+        """The lag after one more look. Partitions that are not in `committed` are unread from 0 on."""
         if not self._looks or self._looks[-1][1] != latest:
             self._looks.append((looked_ms, latest))
-        while self._looks and not _rows_behind(self._looks[0][1], committed):
+        while self._looks and not unread(self._looks[0][1], committed):
             self._looks.popleft()
         if len(self._looks) > _LOOKS_MAX:
             self._looks = deque([look for at, look in enumerate(self._looks) if at % 2 == 0])
-        since_ms = self._looks[0][0] if self._looks else None
-        return SourceLag(rows=_rows_behind(latest, committed), since_ms=since_ms)
+        rows = sum(latest[partition] - at for partition, at in unread(latest, committed).items())
+        return SourceLag(rows=rows, since_ms=self._looks[0][0] if self._looks else None)
 
 
-def partitions_of(offset: Any) -> Partitions:
-    """Kafka's offset, from JSON text or what it decodes to. Raises `ValueError` for any other offset."""
-    topics = json.loads(offset) if isinstance(offset, str) else offset
-    try:
-        return {
-            (topic, partition): int(at) for topic, partitions in topics.items() for partition, at in partitions.items()
-        }
-    except (AttributeError, TypeError) as error:
-        raise ValueError(f"this is no offset of Kafka's: {offset!r}") from error
+def unread(latest: Offsets, committed: Offsets) -> Offsets:
+    """Where each partition that has more than is committed is read on."""
+    begins = {partition: committed.get(partition, 0) for partition in latest}
+    return {partition: at for partition, at in begins.items() if latest[partition] > at}
 
 
 def lag_of_any(source: Mapping[str, Any], looked_ms: int, *, finds_data: bool) -> SourceLag:
@@ -62,7 +55,3 @@ def lag_of_any(source: Mapping[str, Any], looked_ms: int, *, finds_data: bool) -
 def looked_ms(progress: Mapping[str, Any]) -> int:
     """When the trigger of this progress began, in ms since the Unix epoch."""
     return round(datetime.fromisoformat(str(progress["timestamp"])).timestamp() * 1000)
-
-
-def _rows_behind(latest: Partitions, committed: Partitions) -> int:
-    return sum(max(0, until - committed.get(partition, 0)) for partition, until in latest.items())

@@ -73,6 +73,7 @@ def test_a_span_may_be_negative_or_shorter_than_a_millisecond(span_us: int, word
 
 FILES = SourceIdentity("parquet", "file:///data/departures")
 KAFKA = SourceIdentity("kafka", "broker:9092", (("subscribe", "departures"),))
+TOPIC = SourceIdentity("kafka", "", (("subscribe", "departures"),))
 UPSTREAM = SourceIdentity(FORMAT, "delays", (("read", "table"),))
 SEEN = IndexedList((IndexRef("index/a", 40, 9, "c"),), (FileSeen("f1", 1), FileSeen("f2", 2)))
 
@@ -86,7 +87,11 @@ def at(epoch: int, part: int = 0, parts: int = 0) -> str:
     [
         (SourcePosition(FILES), "parquet file:///data/departures, no position yet"),
         (SourcePosition(FILES, '{"logOffset": 3}', files=SEEN), "parquet file:///data/departures, 42 files seen"),
-        (SourcePosition(KAFKA, '{"departures":{"0":41}}'), 'kafka broker:9092, at {"departures":{"0":41}}'),
+        (
+            SourcePosition(KAFKA, '{"departures":{"10":7,"2":9,"0":41},"arrivals":{"0":3}}'),
+            "kafka broker:9092, next offset by partition: arrivals 0: 3; departures 0: 41, 2: 9, 10: 7",
+        ),
+        (SourcePosition(TOPIC, '{"departures":{"0":41}}'), "kafka, next offset by partition: departures 0: 41"),
         (SourcePosition(UPSTREAM, at(41)), "stream delays, read up to epoch 41"),
         (
             SourcePosition(UPSTREAM, at(41, 3, 8)),

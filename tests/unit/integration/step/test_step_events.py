@@ -13,6 +13,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
 from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata, lag_metadata
 from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Totals
 from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     IndexedList,
@@ -214,6 +215,25 @@ def test_a_writer_fenced_between_two_events_reports_no_more_and_each_check_is_fo
     events.flush()
     assert (listener.heard, listener.passed) == ([1], [1])
     assert asked == [1, 1, 2, 3], "each event is asked for, the check's too"
+
+
+def test_records_that_an_epoch_goes_on_without_are_logged_at_once_with_topic_partition_and_offsets() -> None:
+    listener = Listener()
+    events = events_for(listener, StillClock())
+    lost = [
+        LostOffsets("trips", 0, Reason.REMOVED, read_to=100, begin=100, end=150),
+        LostOffsets("trips", 1, Reason.GONE, read_to=7, begin=7, end=7),
+    ]
+    events.opened(a_manifest())
+    events.skips(lost)
+    [event] = listener.observed
+    assert event.description is not None
+    assert "trips-0 offsets 100 to 149; trips-1 (read up to offset 7)" in event.description
+    assert event.metadata["skipped_rows_max"].value == 50
+    table = event.metadata["skipped_offsets"]
+    assert isinstance(table, dg.TableMetadataValue)
+    dg.serialize_value(event)
+    assert table.records[0].data == {"topic": "trips", "partition": 0, "begin": 100, "end": 150, "reason": "removed"}
 
 
 def test_the_first_epoch_of_a_step_passes_the_check_at_once_and_no_later_one_does() -> None:

@@ -1,0 +1,122 @@
+"""How far Kafka's topics were read, and which of their records cannot be read any more. Pure: `runtime.kafka` asks.
+
+A position in topics is Spark's offset: `{"departures": {"0": 120, "1": 130}}`, the next offset of each partition. An
+offset means nothing by itself: a topic that was deleted and created again counts from 0 again, and may have as many
+records. So a manifest also has Kafka's id of each topic, which is never used twice.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dagster_ckpt.protocol.manifest.manifest import SourcePosition
+
+FORMAT = "kafka"
+"""The format of a source that reads topics."""
+
+Partition = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+Offsets = Mapping[Partition, int]
+"""The next offset to read of each partition."""
+
+
+class Reason(StrEnum):
+    """Why records cannot be read: deleted from a topic, the topic or partition deleted, or another one of its name."""
+
+    REMOVED = "removed"
+    GONE = "gone"
+    RECREATED = "recreated"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsNow:
+    """What the brokers have now: the id of each topic, and of each partition the offsets `[begins, ends)`.
+
+    A topic or partition that does not exist is left out. The id is empty where the brokers have none (before 2.8).
+    """
+
+    ids: Mapping[str, str]
+    begins: Offsets
+    ends: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class LostOffsets:
+    """Offsets `[begin, end)` of a partition that the stream has not read and cannot read. `read_to` is its position.
+
+    Of a recreated topic they are offsets of the new one, which are below the position. Of one that is gone it is not
+    known how many there were: none are counted.
+    """
+
+    topic: str
+    partition: int
+    reason: Reason
+    read_to: int
+    begin: int
+    end: int
+
+    def __str__(self) -> str:
+        where, offsets = f"{self.topic}-{self.partition}", f"offsets {self.begin} to {self.end - 1}"
+        if self.reason is Reason.REMOVED:
+            return f"{where} {offsets}"
+        if self.reason is Reason.GONE:
+            return f"{where} (read up to offset {self.read_to})"
+        new = f"{offsets} of the new topic are before that" if self.end > self.begin else "the new topic has none yet"
+        return f"{where} (read up to offset {self.read_to}; {new})"
+
+
+def offsets_of(position: str | Mapping[str, Any]) -> Offsets:
+    """Spark's offset of topics, from its JSON text or what it decodes to. Raises `ValueError` for any other offset."""
+    try:
+        topics = json.loads(position) if isinstance(position, str) else position
+        return {
+            (topic, int(partition)): int(at)
+            for topic, partitions in topics.items()
+            for partition, at in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"this is no offset of Kafka's: {position!r}") from error
+
+
+def next_offsets(position: SourcePosition) -> Offsets:
+    """Where the stream reads on: after what it has read, or where it begins; empty where it has not begun."""
+    if position.current is not None:
+        return offsets_of(position.current)
+    # Spark writes the version of its log in the line before.
+    return {} if position.initial is None else offsets_of(position.initial.rpartition("\n")[2])
+
+
+def lost(read_to: Offsets, ids: Mapping[str, str], now: TopicsNow, found: Offsets) -> tuple[LostOffsets, ...]:
+    """What cannot be read after `read_to`. `ids` are those of the topics that were read, as far as they are known.
+
+    `found` has the partitions that were found meanwhile too: they are read from their beginning, offset 0.
+    """
+    before = [_lost_after(partition, at, ids, now) for partition, at in sorted(read_to.items())]
+    added = [_lost_after(partition, 0, {}, now) for partition in sorted(found.keys() - read_to.keys())]
+    return tuple(each for each in (*before, *added) if each is not None)
+
+
+def _lost_after(partition: Partition, at: int, ids: Mapping[str, str], now: TopicsNow) -> LostOffsets | None:
+    topic, number = partition
+    if partition not in now.ends:
+        return LostOffsets(topic, number, Reason.GONE, at, at, at)
+    begins, ends = now.begins[partition], now.ends[partition]
+    # From offset 0 on a new topic is read as the old one was: as a whole.
+    is_another = at > 0 and topic in ids and now.ids[topic] not in {ids[topic], ""}
+    if is_another or ends < at:
+        return LostOffsets(topic, number, Reason.RECREATED, at, begins, max(begins, min(at, ends)))
+    return LostOffsets(topic, number, Reason.REMOVED, at, at, begins) if begins > at else None
+
+
+def text_of(offsets: Offsets) -> str:
+    """`departures 0: 120, 1: 130; refunds 0: 7`."""
+    return "; ".join(_of_topics(offsets))
+
+
+def _of_topics(offsets: Offsets) -> Iterator[str]:
+    for topic in sorted({topic for topic, _ in offsets}):
+        numbers = sorted((number, at) for (name, number), at in offsets.items() if name == topic)
+        yield f"{topic} {', '.join(f'{number}: {at}' for number, at in numbers)}"

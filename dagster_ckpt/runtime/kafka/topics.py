@@ -1,0 +1,154 @@
+"""The topics that a stream reads: what of them cannot be read any more, and since when their records wait.
+
+Spark itself notices records that are gone, and fails or, with `failOnDataLoss=false`, goes on without a word to the
+driver. It does not notice a topic that was deleted and created again with as many records. So the brokers are asked
+after an epoch's tasks have read and before it is committed: what the topics still have then, under the same ids, the
+tasks have read. A crash in between repeats all of it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, lost, next_offsets
+from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, positions_by_source
+from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
+from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
+
+_LOG = logging.getLogger(__name__)
+
+_ERRORS: Mapping[Reason, str] = {
+    Reason.REMOVED: "records that the stream has not read were deleted from the topic, by its retention or by hand. "
+    "To keep the state and go on without them, set failOnDataLoss=false on the source",
+    Reason.GONE: "a topic or partition that the stream reads does not exist, or its user may not see it. Create it "
+    "again, or restore its permissions",
+    Reason.RECREATED: "the topic is not the one that the stream has read: it was deleted and created again, or lost "
+    "its newest records. To read all of it, go back to epoch 0 (`dagster-ckpt rollback`), or give the asset a new key "
+    "if the stream did not begin at offset 0. To keep the state and go on at the same offsets, set "
+    "failOnDataLoss=false on the source",
+}
+
+
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of one source. `at` is its place among the stream's sources."""
+
+    at: int
+    source: Source
+    options: KafkaOptions
+    brokers: Brokers
+
+
+@dataclass
+class Topics:
+    """The topics of all of a stream's Kafka sources. `on_skipped` is called before an epoch that skips records."""
+
+    asset: str
+    sources: Sequence[Source]
+    session: SparkSession
+    on_skipped: Callable[[Sequence[LostOffsets]], None]
+    _topics: tuple[_Topics, ...] = field(init=False)
+    _groups: GroupCommits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._groups = GroupCommits(self.asset, self.sources, self.session)
+        self._topics = tuple(
+            _Topics(at, source, source.kafka, Brokers(self.session, source.kafka.connection))
+            for at, source in enumerate(self.sources)
+            if source.kafka is not None
+        )
+
+    def checked(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+        """The positions `after` an epoch, with the ids of their topics, if its tasks can have read all of it.
+
+        Raises `IncompatibleStateError` for lost records; with `failOnDataLoss=false` they are reported instead. Raises
+        `CheckpointDeclinedError` where the brokers do not answer.
+        """
+        try:
+            return self._checked(before, after)
+        except (Py4JError, OSError) as error:
+            raise CheckpointDeclinedError(
+                "Kafka did not say whether its topics still have what the epoch was read from; nothing of it was "
+                f"committed. asset={self.asset}, reason={reason_of(error)}"
+            ) from None
+
+    def _checked(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+        checked = list(after)
+        for each in self._topics:
+            was, is_now = before[each.at], after[each.at]
+            read_to, found = next_offsets(was), next_offsets(is_now)
+            if found == read_to:
+                continue
+            now = each.brokers.topics({topic for topic, _ in (*read_to, *found)})
+            missing = lost(read_to, dict(was.topics), now, found) if read_to else ()
+            if each.options.fails_on_loss:
+                # Spark has read the others, or would have failed: what is deleted right behind it is not lost.
+                if recreated := [lost_one for lost_one in missing if lost_one.reason is Reason.RECREATED]:
+                    raise self._error(recreated)
+            elif missing:
+                _LOG.warning(
+                    "records were deleted before the stream has read all of them (failOnDataLoss=false): it goes on "
+                    "without those that it had not read. asset=%s, partitions=%s",
+                    self.asset,
+                    _texts(missing),
+                )
+                self.on_skipped(missing)
+            ids = tuple(sorted((topic, now.ids[topic]) for topic in {topic for topic, _ in found} & now.ids.keys()))
+            checked[each.at] = replace(is_now, topics=tuple(each_id for each_id in ids if each_id[1]))
+        return tuple(checked)
+
+    def diagnose(self, manifest: Manifest) -> None:
+        """Raise `IncompatibleStateError` if what follows `manifest` is lost; nothing where the brokers do not answer.
+
+        Call it after an epoch has failed: no retry restores records.
+        """
+        positions = positions_by_source(self.sources, manifest)
+        for each in self._topics:
+            position = positions[each.at]
+            read_to = next_offsets(position)
+            if not read_to or not each.options.fails_on_loss:
+                continue
+            try:
+                now = each.brokers.topics({topic for topic, _ in read_to})
+            except (Py4JError, OSError) as error:
+                _LOG.info("Kafka does not say what it has. asset=%s, reason=%s", self.asset, reason_of(error))
+                continue
+            missing = lost(read_to, dict(position.topics), now, {})
+            if missing:
+                raise self._error(missing)
+
+    def now(self, source: Source, names: Collection[str]) -> TopicsNow:
+        """What these topics of the source have now."""
+        return self._brokers(source).topics(names)
+
+    def oldest_ms(self, source: Source, unread: Offsets) -> int | None:
+        """The timestamp of the oldest unread record, in ms since the Unix epoch, as far as records have timestamps."""
+        return self._brokers(source).oldest_ms(unread) if unread else None
+
+    def committed(self, manifest: Manifest) -> None:
+        """`manifest` is the newest: its positions are written to the consumer groups that the user names, soon."""
+        self._groups.commit(manifest)
+
+    def end(self) -> None:
+        """Write what is due to the groups, for up to 5 s, and close the connections."""
+        self._groups.end()
+        for each in self._topics:
+            each.brokers.close()
+
+    def _brokers(self, source: Source) -> Brokers:
+        [brokers] = [each.brokers for each in self._topics if each.source is source]
+        return brokers
+
+    def _error(self, missing: Sequence[LostOffsets]) -> IncompatibleStateError:
+        worst = next(reason for reason in reversed(Reason) if any(each.reason is reason for each in missing))
+        partitions = _texts(each for each in missing if each.reason is worst)
+        return IncompatibleStateError(f"{_ERRORS[worst]}. asset={self.asset}, partitions={partitions}")
+
+
+def _texts(missing: Iterable[LostOffsets]) -> str:
+    return "; ".join(map(str, missing))
