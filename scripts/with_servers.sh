@@ -20,10 +20,10 @@ if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
     apt_install postgresql || exit 1
 fi
 
-if ! .venv/bin/python -c 'import adbc_driver_postgresql, confluent_kafka, deltalake, pyiceberg' 2>/dev/null; then
+if ! .venv/bin/python -c 'import adbc_driver_postgresql, confluent_kafka, deltalake, psycopg2, pyiceberg' 2>/dev/null; then
     printf '%s\n' "Installing the drivers of the destinations into .venv"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-        --editable '.[deltalake,iceberg,kafka,postgres]'
+        --editable '.[deltalake,iceberg,kafka,postgres]' 'pyiceberg[sql-postgres]'
 fi
 
 if ! kafka_jars broker connector; then

@@ -1,8 +1,13 @@
 """Addresses that hold a password: resolved when a connection is made, and shown without it."""
 
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.redaction import redacted_text
+
+_SECRET_LENGTH = 4
+"""A shorter option is a switch or a number, and part of too many words."""
 
 
 class UnsetVariableError(InvalidPipelineError):
@@ -30,3 +35,19 @@ def shown(url: str) -> str:
     """A URL without user, password, parameters and fragment."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def without_secrets(text: str, options: Mapping[str, str]) -> str:
+    """A message of a library that was given these options: each value in it is shown as the option's name.
+
+    Of an option that is an address, the password and the parameters are; addresses that the message has are redacted.
+    """
+    for name, option in options.items():
+        value = resolved(option)
+        address = urlsplit(value) if "://" in value else None
+        parts = [] if address is None else [address.password, address.query]
+        whole = value if address is None or value is not option else None  # an address of no variable may be shown
+        for secret in (whole, *parts):
+            if secret is not None and len(secret) >= _SECRET_LENGTH:
+                text = text.replace(secret, f"<{name}>")
+    return redacted_text(text)

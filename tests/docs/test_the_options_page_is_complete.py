@@ -30,7 +30,7 @@ from dagster_ckpt import (
     streaming_asset,
     tumbling,
 )
-from dagster_ckpt.destinations import DeltaLake, Kafka, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, ParquetFolder, Postgres
 from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED
 from dagster_ckpt.integration.declared import parameters
@@ -79,6 +79,7 @@ CLASSES: Mapping[str, type] = {
     "CheckpointCoordinatorResource": CheckpointCoordinatorResource,
     "LsmStateBackendResource": LsmStateBackendResource,
     "DeltaLake": DeltaLake,
+    "Iceberg": Iceberg,
     "Kafka": Kafka,
     "ParquetFolder": ParquetFolder,
     "Postgres": Postgres,
@@ -174,6 +175,7 @@ def test_every_function_with_options_has_a_table() -> None:
     without |= {"StreamingComponent"}  # which has a test of its attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         "DeltaLake",
+        "Iceberg",
         "Kafka",
         "ParquetFolder",
         "Postgres",
