@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from benchmarks.delivery.written_stream import SCHEMA
 from dagster_ckpt.delivery.destination import Destination
 from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
 from tests.servers import contents
+from tests.servers.local_iceberg import iceberg_in
 
 OURS, PLAIN = "delivered", "plain"
 """The tables in which the two write."""
@@ -27,7 +29,7 @@ class Way:
     rows: Callable[[str], int]
 
 
-DESTINATIONS = ("postgres", "delta", "parquet")
+DESTINATIONS = ("postgres", "delta", "iceberg", "parquet")
 
 
 def way_to(name: str, folder: Path, database: str) -> Way:
@@ -37,6 +39,8 @@ def way_to(name: str, folder: Path, database: str) -> Way:
             return _postgres(database)
         case "delta":
             return _delta(folder)
+        case "iceberg":
+            return _iceberg(folder)
         case "parquet":
             return _parquet(folder)
     raise KeyError(name)
@@ -68,6 +72,21 @@ def _delta(folder: Path) -> Way:
         "write_deltalake",
         lambda rows: write_deltalake(str(folder / PLAIN), pq.read_table(rows), mode="append"),
         lambda table: len(contents.of_delta(folder / table)),
+    )
+
+
+def _iceberg(folder: Path) -> Way:
+    from pyiceberg.catalog import load_catalog
+
+    ours, theirs = iceberg_in(folder, f"bench.{OURS}"), iceberg_in(folder, f"bench.{PLAIN}")
+    catalog = load_catalog(theirs.catalog, **theirs.properties)
+    catalog.create_namespace("bench")
+    table = catalog.create_table(theirs.table, SCHEMA)
+    return Way(
+        ours,
+        "table.append",
+        lambda rows: table.append(pq.read_table(rows)),
+        lambda name: len(contents.of_iceberg(ours if name == OURS else theirs)),
     )
 
 

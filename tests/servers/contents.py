@@ -6,6 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from dagster_ckpt.destinations import Iceberg
+
 
 def of_postgres(url: str, table: str) -> pa.Table:
     """A table of a PostgreSQL database."""
@@ -21,6 +23,13 @@ def of_delta(folder: Path) -> pa.Table:
     from deltalake import DeltaTable
 
     return pa.table(DeltaTable(str(folder)).to_pyarrow_table())
+
+
+def of_iceberg(to: Iceberg) -> pa.Table:
+    """The current snapshot of an Iceberg table."""
+    from pyiceberg.catalog import load_catalog
+
+    return pa.table(load_catalog(to.catalog, **to.properties).load_table(to.table).scan().to_arrow())
 
 
 def of_parquet(folder: Path) -> pa.Table:

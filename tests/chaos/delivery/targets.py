@@ -15,6 +15,7 @@ from dagster_ckpt.delivery.destination import Destination
 from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
 from tests.chaos.lanes import Judge, Wrong, wrong_aggregate, wrong_copy
 from tests.servers import contents
+from tests.servers.local_iceberg import iceberg_in
 
 TARGETS_VARIABLE = "DAGSTER_CKPT_TEST_TARGETS"
 """Which of the destinations there are, parted by commas."""
@@ -53,6 +54,7 @@ class Target:
 TARGETS: dict[str, Target] = {
     "postgres": Target("keyed", "upsert", server="postgres"),
     "delta": Target("keyed", "upsert"),
+    "iceberg": Target("keyed", "upsert"),
     "parquet": Target("appended", "append"),
 }
 
@@ -64,6 +66,8 @@ def destination(name: str, place: Path) -> Destination:
             return Postgres(dg.EnvVar(POSTGRES_VARIABLE), "keyed")
         case "delta":
             return DeltaLake(str(place / "delta"))
+        case "iceberg":
+            return iceberg_in(place / "iceberg", "chaos.keyed")
         case "parquet":
             return ParquetFolder((place / "parquet").as_uri())
     raise KeyError(name)
@@ -76,6 +80,8 @@ def table(name: str, place: Path, environment: Mapping[str, str]) -> pd.DataFram
             found = contents.of_postgres(environment[POSTGRES_VARIABLE], "keyed")
         case "delta":
             found = contents.of_delta(place / "delta")
+        case "iceberg":
+            found = contents.of_iceberg(iceberg_in(place / "iceberg", "chaos.keyed"))
         case "parquet":
             found = contents.of_parquet(place / "parquet")
         case _:
