@@ -256,6 +256,18 @@ def test_a_replacement_reads_the_topic_when_the_transaction_before_is_visible(
     assert table_of(to.bootstrap_servers, to.topic) == {}
 
 
+def test_a_table_of_one_row_is_one_key_that_each_transaction_replaces(to: Kafka) -> None:
+    with to.open("one", replace(UPSERTED, key=())) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1))), replaces=True))
+        session.apply(Transaction("1", "2", changed(("insert", ("UA", 2))), replaces=True))
+    row = b'{"carrier":"UA","flights":2}'
+    assert table_of(to.bootstrap_servers, to.topic) == {b"{}": row}
+    with to.open("one", replace(UPSERTED, key=())) as session:
+        session.apply(Transaction("2", "3", iter(()), replaces=True))
+    assert table_of(to.bootstrap_servers, to.topic) == {}
+    assert len(records_of(to.bootstrap_servers, to.topic)) == 3
+
+
 def test_a_topic_of_upserts_is_compacted_and_of_changes_is_not(to: Kafka, admin: AdminClient, broker: Broker) -> None:
     changes = Kafka(broker.address, f"{to.topic}-changes")
     with to.open("one", UPSERTED), changes.open("one", APPENDED):
@@ -470,5 +482,3 @@ def test_a_key_that_the_table_lacks_is_refused() -> None:
         Kafka("localhost:9092", "shop", key=["carier"]).check(APPENDED)
     with pytest.raises(InvalidPipelineError, match="remove key="):
         Kafka("localhost:9092", "shop", key=["carrier"]).check_mode(DeliveryMode.UPSERT)
-    with pytest.raises(InvalidPipelineError, match="a table of one row has no key"):
-        Kafka("localhost:9092", "shop").check(replace(UPSERTED, key=()))
