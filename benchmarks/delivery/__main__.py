@@ -53,7 +53,7 @@ def main(rows: int, batches: int, rounds: int, seconds: float, only: str) -> Non
         if destinations := [part for part in wanted if part in DESTINATIONS]:
             _head("destination", "the plain way", *_columns("delivered"), *_columns("plain"), "of the plain")
             for name in destinations:
-                way = way_to(name, folder / f"to-{name}", database)
+                way = way_to(name, folder / f"to-{name}", database, broker)
                 ours, plain = _measured(name, way, folder / f"of-{name}", rows, batches, rounds)
                 _row(name, way.what, *_figures(ours), *_figures(plain), f"{times_as_fast(ours, plain):.2f} x")
         if SOURCE in wanted:

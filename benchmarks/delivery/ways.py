@@ -3,15 +3,17 @@
 Both read the rows of a batch from a Parquet file, write them and commit them; the plain way keeps no position.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.delivery.written_stream import SCHEMA
 from dagster_ckpt.delivery.destination import Destination
-from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Kafka, ParquetFolder, Postgres
 from tests.servers import contents
 from tests.servers.local_iceberg import iceberg_in
 
@@ -29,11 +31,11 @@ class Way:
     rows: Callable[[str], int]
 
 
-DESTINATIONS = ("postgres", "delta", "iceberg", "parquet")
+DESTINATIONS = ("postgres", "delta", "iceberg", "kafka", "parquet")
 
 
-def way_to(name: str, folder: Path, database: str) -> Way:
-    """A destination by its name. All its files are below `folder`; `database` is the URL of PostgreSQL."""
+def way_to(name: str, folder: Path, database: str, broker: str = "") -> Way:
+    """A destination by its name, with its files below `folder`. `database` is PostgreSQL's URL, `broker` Kafka's."""
     match name:
         case "postgres":
             return _postgres(database)
@@ -41,6 +43,8 @@ def way_to(name: str, folder: Path, database: str) -> Way:
             return _delta(folder)
         case "iceberg":
             return _iceberg(folder)
+        case "kafka":
+            return _kafka(broker)
         case "parquet":
             return _parquet(folder)
     raise KeyError(name)
@@ -88,6 +92,24 @@ def _iceberg(folder: Path) -> Way:
         lambda rows: table.append(pq.read_table(rows)),
         lambda name: len(contents.of_iceberg(ours if name == OURS else theirs)),
     )
+
+
+def _kafka(broker: str) -> Way:
+    """The plain way has the same forms in its JSON, and waits for all replies, without a transaction."""
+    from confluent_kafka import Producer
+
+    from tests.servers.kafka_records import records_of
+
+    producer = Producer({"bootstrap.servers": broker, "acks": "all", "queue.buffering.max.messages": 1_000_000})
+
+    def plain(rows: Path) -> None:
+        table = pq.read_table(rows)
+        table = table.set_column(1, "at", pc.strftime(table["at"], "%Y-%m-%dT%H:%M:%SZ"))
+        for row in table.to_pylist():
+            producer.produce(PLAIN, json.dumps(row).encode())
+        producer.flush()
+
+    return Way(Kafka(broker, OURS), "json.dumps, produce", plain, lambda table: len(records_of(broker, table)))
 
 
 def _parquet(folder: Path) -> Way:

@@ -46,6 +46,8 @@ from tests.destinations import kafka_writer
 from tests.servers.kafka import JARS, Broker, kafka
 from tests.servers.kafka_records import records_of, table_of, visible_records
 from tests.servers.processes import HOST, free_port, until
+from tests.unit.delivery.delivering import Delivering
+from tests.unit.history.made_streams import departures
 
 pytestmark = [
     pytest.mark.skipif(not JARS, reason="there is no Maven that fetches the jars of a broker"),
@@ -409,6 +411,29 @@ def test_partitions_that_were_added_are_noticed_where_keys_would_move(to: Kafka,
         to.open("one", UPSERTED)
     with changes.open("one", APPENDED) as session:
         assert session.position == "1"
+
+
+def test_a_stream_and_its_rollback_are_delivered(to: Kafka, tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path)
+    first = delivering.stream.commit(departures({"UA": [1.0, 5.0], None: [2.0]}))
+    delivering.deliver(to)
+    delivering.stream.commit(departures({"UA": [9.0], "DL": [4.0]}))
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+    assert len(delivering.table()) == 3
+    delivering.stream.open(from_epoch=first)
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+    assert len(delivering.table()) == 2
+    delivering.stream.commit(departures({"B6": [2.0]}))
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+
+
+def delivered_table(to: Kafka) -> list[tuple[object, ...]]:
+    """The rows as `Delivering.table` has them."""
+    rows = [json.loads(value) for value in table_of(to.bootstrap_servers, to.topic).values()]
+    return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
 @pytest.mark.parametrize(
