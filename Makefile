@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts
 demo: $(READY) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
 	@scripts/run.sh python -m demo
 
-demo-kafka: $(READY) ## the same from Kafka to Delta Lake and PostgreSQL, on real servers, all of which get killed (SEED= repeats the order)
+demo-kafka: $(READY) ## run streams from Kafka to Kafka, Delta Lake, Iceberg and PostgreSQL, kill all of them, prove the result (SEED=)
 	@SEED='$(SEED)' scripts/with_servers.sh python -m demo.kafka
 
 ui: $(READY) ## start the Dagster UI alone

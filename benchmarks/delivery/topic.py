@@ -2,15 +2,12 @@
 
 import time
 
-import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.delivery.written_stream import flights
+from benchmarks.delivery.written_stream import flights, records
 from tests.servers.kafka import JARS
 
 COLUMNS = "id long, at timestamp, carrier string, flight int, delay double"
@@ -22,8 +19,8 @@ class Topic:
     """A topic of its own at this broker."""
 
     def __init__(self, broker: str, name: str, partitions: int) -> None:
-        self._broker, self._name = broker, name
-        admin = AdminClient({"bootstrap.servers": broker})
+        self._broker, self._name, self._partitions = broker, name, partitions
+        admin = AdminClient({"bootstrap.servers": broker, "log_level": 4})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
         self._producer = Producer(
             {"bootstrap.servers": broker, "linger.ms": 0, "queue.buffering.max.messages": 2_000_000}
@@ -31,14 +28,15 @@ class Topic:
 
     def put(self, first: int, rows: int) -> None:
         """Rows with the ids from `first` on, all of them there when this returns."""
-        for record in _records(flights(first, rows)):
-            self._producer.produce(self._name, record)
+        # Evenly: Spark takes of each partition in proportion, and a remainder would be one more trigger.
+        for number, record in enumerate(records(flights(first, rows))):
+            self._producer.produce(self._name, record, partition=number % self._partitions)
         if left := self._producer.flush(60):
             raise RuntimeError(f"the broker has not taken all records. left={left}")
 
     def put_one(self, id_: int) -> float:
         """A row with this id, sent at once; when that was, on the monotonic clock."""
-        [record] = _records(flights(id_, 1))
+        [record] = records(flights(id_, 1))
         at_s = time.monotonic()
         self._producer.produce(self._name, record)
         self._producer.flush(10)
@@ -52,8 +50,3 @@ class Topic:
             source = source.option("maxOffsetsPerTrigger", rows)
         flight = F.from_json(F.col("value").cast("string"), COLUMNS)
         return source.load().select(flight.alias("flight")).select("flight.*")
-
-
-def _records(rows: pa.Table) -> list[bytes]:
-    moments = pc.strftime(rows["at"], "%Y-%m-%dT%H:%M:%SZ")
-    return pl.DataFrame(rows.set_column(1, "at", moments)).write_ndjson().encode().splitlines()

@@ -3,19 +3,16 @@
 Both read the rows of a batch from a Parquet file, write them and commit them; the plain way keeps no position.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.delivery.written_stream import SCHEMA
+from benchmarks.delivery.written_stream import SCHEMA, records
 from dagster_ckpt.delivery.destination import Destination
-from dagster_ckpt.destinations import DeltaLake, Kafka, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, ParquetFolder, Postgres
 from tests.servers import contents
-from tests.servers.local_iceberg import iceberg_in
 
 OURS, PLAIN = "delivered", "plain"
 """The tables in which the two write."""
@@ -34,8 +31,8 @@ class Way:
 DESTINATIONS = ("postgres", "delta", "iceberg", "kafka", "parquet")
 
 
-def way_to(name: str, folder: Path, database: str, broker: str = "") -> Way:
-    """A destination by its name, with its files below `folder`. `database` is PostgreSQL's URL, `broker` Kafka's."""
+def way_to(name: str, folder: Path, database: str, broker: str) -> Way:
+    """A destination by its name. All its files are below `folder`; the servers have these addresses."""
     match name:
         case "postgres":
             return _postgres(database)
@@ -82,34 +79,43 @@ def _delta(folder: Path) -> Way:
 def _iceberg(folder: Path) -> Way:
     from pyiceberg.catalog import load_catalog
 
-    ours, theirs = iceberg_in(folder, f"bench.{OURS}"), iceberg_in(folder, f"bench.{PLAIN}")
-    catalog = load_catalog(theirs.catalog, **theirs.properties)
+    folder.mkdir()
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "files").as_uri()}
+    catalog = load_catalog("default", **properties)
     catalog.create_namespace("bench")
-    table = catalog.create_table(theirs.table, SCHEMA)
+    table = catalog.create_table(f"bench.{PLAIN}", SCHEMA)
     return Way(
-        ours,
+        Iceberg(f"bench.{OURS}", properties=properties),
         "table.append",
         lambda rows: table.append(pq.read_table(rows)),
-        lambda name: len(contents.of_iceberg(ours if name == OURS else theirs)),
+        lambda name: len(contents.of_iceberg(properties, f"bench.{name}")),
     )
 
 
 def _kafka(broker: str) -> Way:
-    """The plain way has the same forms in its JSON, and waits for all replies, without a transaction."""
     from confluent_kafka import Producer
 
-    from tests.servers.kafka_records import records_of
-
-    producer = Producer({"bootstrap.servers": broker, "acks": "all", "queue.buffering.max.messages": 1_000_000})
+    # As ours but for the transaction: acknowledged by the brokers, and as much in its queue.
+    producer = Producer(
+        {
+            "bootstrap.servers": broker,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "log_level": 2,
+        }
+    )
 
     def plain(rows: Path) -> None:
-        table = pq.read_table(rows)
-        table = table.set_column(1, "at", pc.strftime(table["at"], "%Y-%m-%dT%H:%M:%SZ"))
-        for row in table.to_pylist():
-            producer.produce(PLAIN, json.dumps(row).encode())
-        producer.flush()
+        for record in records(pq.read_table(rows)):
+            producer.produce(PLAIN, record)
+        if left := producer.flush(60):
+            raise RuntimeError(f"the broker has not taken all records. left={left}")
 
-    return Way(Kafka(broker, OURS), "json.dumps, produce", plain, lambda table: len(records_of(broker, table)))
+    def rows_of(topic: str) -> int:
+        return len(contents.of_kafka(broker, topic, SCHEMA))
+
+    return Way(Kafka(broker, OURS), "produce, flush", plain, rows_of)
 
 
 def _parquet(folder: Path) -> Way:

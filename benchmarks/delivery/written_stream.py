@@ -6,7 +6,9 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
@@ -52,6 +54,12 @@ def flights(first: int, rows: int) -> pa.Table:
         },
         schema=SCHEMA,
     )
+
+
+def records(rows: pa.Table) -> list[bytes]:
+    """Each row as JSON."""
+    moments = pc.strftime(rows["at"], "%Y-%m-%dT%H:%M:%SZ")
+    return pl.DataFrame(rows.set_column(1, "at", moments)).write_ndjson().encode().splitlines()
 
 
 class WrittenStream:

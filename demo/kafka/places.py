@@ -40,5 +40,14 @@ class Places:
         return self.folder / "delta" / DELAYS
 
     @property
-    def parquet(self) -> Path:
-        return self.folder / "parquet" / DEPARTURES
+    def iceberg(self) -> str:
+        return f"flights.{DEPARTURES}"
+
+    @property
+    def catalog(self) -> Mapping[str, str]:
+        """Iceberg's, in SQLite."""
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/iceberg.db",
+            "warehouse": (self.folder / "warehouse").as_uri(),
+        }

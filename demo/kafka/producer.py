@@ -28,7 +28,7 @@ class Flights:
     _errors: list[str] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.broker})
+        admin = AdminClient({"bootstrap.servers": self.broker, "log_level": 4})
         admin.create_topics([NewTopic(FLIGHTS, PARTITIONS, 1)])[FLIGHTS].result()
         # Idempotent: a reply that a killed broker never sent does not make a record come twice.
         settings = {"bootstrap.servers": self.broker, "enable.idempotence": True, "linger.ms": 20}

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 
+from dagster_ckpt import CheckpointStore
 from demo.batch import EXPECTED, Inputs
 from demo.comparison import difference
 from demo.kafka.places import DELAYS, DEPARTURES, Places
@@ -26,7 +28,10 @@ def destinations(places: Places) -> dict[str, Delivered]:
     return {
         "delays_in_postgres": Delivered(DELAYS, lambda: pl.DataFrame(contents.of_postgres(places.database, DELAYS))),
         "delays_in_delta": Delivered(DELAYS, lambda: pl.DataFrame(contents.of_delta(places.delta))),
-        "departures_in_parquet": Delivered(DEPARTURES, lambda: pl.DataFrame(contents.of_parquet(places.parquet))),
+        "departures_in_kafka": Delivered(DEPARTURES, lambda: pl.DataFrame(_in_kafka(places))),
+        "departures_in_iceberg": Delivered(
+            DEPARTURES, lambda: pl.DataFrame(contents.of_iceberg(places.catalog, places.iceberg))
+        ),
     }
 
 
@@ -45,3 +50,9 @@ def prove(places: Places, days: Sequence[Path], report: Report) -> dict[str, boo
         report.difference(delivery, found)
         equal[delivery] = not found
     return equal
+
+
+def _in_kafka(places: Places) -> pa.Table:
+    """What a consumer with `read_committed` sees. The stream's own schema says how to read the JSON."""
+    schema = CheckpointStore(places.store).stream(DEPARTURES).manifest().pipeline.output
+    return contents.of_kafka(places.broker, DEPARTURES, schema)

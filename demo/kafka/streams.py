@@ -17,7 +17,7 @@ from dagster_ckpt import (
     deliver,
     streaming_asset,
 )
-from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, Postgres
 from demo.kafka.places import BROKER, DATABASE, DELAYS, DEPARTURES, FLIGHTS, Places
 
 PLACES = Places.of_environment()
@@ -56,14 +56,29 @@ def delay_by_route(spark: SparkSession) -> Stream:
 
 DELIVERIES = [
     deliver(
-        delay_by_route, to=Postgres(dg.EnvVar(DATABASE), table=DELAYS), name="delays_in_postgres", recovery=RECOVERY
+        delay_by_route,
+        to=Postgres(dg.EnvVar(DATABASE), table=DELAYS),
+        name="delays_in_postgres",
+        recovery=RECOVERY,
     ),
-    deliver(delay_by_route, to=DeltaLake(str(PLACES.delta)), name="delays_in_delta", recovery=RECOVERY),
+    deliver(
+        delay_by_route,
+        to=DeltaLake(str(PLACES.delta)),
+        name="delays_in_delta",
+        recovery=RECOVERY,
+    ),
     deliver(
         departures,
-        to=ParquetFolder(PLACES.parquet.as_uri()),
+        to=Kafka(dg.EnvVar(BROKER), topic=DEPARTURES),
         mode="append",
-        name="departures_in_parquet",
+        name="departures_in_kafka",
+        recovery=RECOVERY,
+    ),
+    deliver(
+        departures,
+        to=Iceberg(PLACES.iceberg, properties=PLACES.catalog),
+        mode="append",
+        name="departures_in_iceberg",
         recovery=RECOVERY,
     ),
 ]

@@ -30,7 +30,8 @@ class _World:
     def victims(self, waits: dict[str, list[str]]) -> Victims:
         servers: Any = SimpleNamespace(database=self, broker=self)
         dagster: Any = SimpleNamespace(session=1)
-        made = Victims(dagster, Any, servers, waits, random.Random(1), lambda *said: self.said.append(said))
+        store: Any = None
+        made = Victims(dagster, store, servers, waits, random.Random(1), lambda *said: self.said.append(said))
         made._due_s = 0.0
         return made
 

@@ -46,11 +46,18 @@ from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, Invalid
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
-from tests.servers import contents
-from tests.servers.local_iceberg import iceberg_in
 
 POSITION = '{"uuid": "9f0c2d6a1e4b4e0f9d3c5a7b8e6f1a2b", "epoch": 41, "part": 3, "parts": 8, "term": 5}'
 NUMBERS = itertools.count()
+
+
+def iceberg_in(folder: Path, table: str = "shop.delays") -> Iceberg:
+    (folder / "warehouse").mkdir()
+    return Iceberg(
+        table,
+        catalog="tests",
+        properties={"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()},
+    )
 
 
 def catalog_of(to: Iceberg) -> Catalog:
@@ -62,7 +69,7 @@ def table_of(to: Iceberg) -> Table:
 
 
 def rows_of(to: Iceberg) -> list[Row]:
-    rows = contents.of_iceberg(to)
+    rows = table_of(to).scan().to_arrow()
     return list(zip(rows["carrier"].to_pylist(), rows["flights"].to_pylist(), strict=True))
 
 

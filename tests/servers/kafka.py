@@ -15,6 +15,12 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
+def _java() -> str:
+    """The Java that Spark has: scripts/run.sh sets JAVA_HOME."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
 class Broker:
     """A broker with its data below `folder`. Killed and started again it has the same address and the same data.
 
@@ -50,7 +56,7 @@ class Broker:
         }
         self._file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         # No JIT beyond the first level: a test's broker lives for seconds.
-        self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/broker/*"]
+        self._java = [_java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/broker/*"]
         name = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._file)]
         with (folder / "log").open("ab") as log:
             subprocess.run(name, check=True, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
@@ -64,7 +70,7 @@ class Broker:
     def start(self) -> None:
         """Start, and wait until it listens."""
         self.server = Server([*self._java, "kafka.Kafka", str(self._file)], self._folder / "log", {}, self._folder)
-        until("the broker listens", lambda: listens(self._port), 60)
+        until("the broker listens", lambda: listens(self._port), 180)
 
     def kill(self) -> None:
         """SIGKILL it."""

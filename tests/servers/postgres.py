@@ -58,7 +58,7 @@ class Database:
         command = [str(_programs() / "postgres"), "-D", str(self._folder / "data"), *listen]
         log = self._folder.parent / "postgres.log"
         self.server = Server(command, log, {}, self._folder, self._runs_as.pw_uid)
-        until("Postgres takes connections", self._is_ready, 60)
+        until("Postgres takes connections", self._is_ready, 180)
 
     def kill(self) -> None:
         """SIGKILL every process of it."""

@@ -18,11 +18,12 @@ from benchmarks import facts
 from tests.chaos.cluster import Cluster
 from tests.chaos.delivery.fire import Outcome, Rounds
 from tests.chaos.delivery.results import lines_of
-from tests.chaos.delivery.targets import POSTGRES_VARIABLE, TARGETS, TARGETS_VARIABLE
+from tests.chaos.delivery.targets import KAFKA_VARIABLE, POSTGRES_VARIABLE, TARGETS, TARGETS_VARIABLE
 from tests.chaos.feeder import Feeder
 from tests.chaos.progress import Counting, counting
 from tests.chaos.results import append, read, summary
 from tests.chaos.services import ROOT
+from tests.servers.kafka import JARS, Broker
 from tests.servers.postgres import Database
 from tests.servers.processes import Killable
 
@@ -112,6 +113,13 @@ def _servers(targets: list[str], place: Path) -> Iterator[tuple[dict[str, Killab
         if "postgres" in needed:
             database = Database(folder / "postgres", "shop", "of the chaos", "shop")
             servers["postgres"], environment[POSTGRES_VARIABLE] = database, database.url
+        if "kafka" in needed:
+            if not JARS:
+                raise click.ClickException("there are no jars of Kafka: use `make chaos-delivery`, which fetches them")
+            (folder / "kafka").mkdir()
+            broker = Broker(folder / "kafka")
+            servers["kafka"], environment[KAFKA_VARIABLE] = broker, broker.address
+            broker.start()
         yield servers, environment
     finally:
         for server in servers.values():

@@ -33,7 +33,7 @@ def _delivery(name: str) -> dg.AssetsDefinition:
         _STREAMS[target.stream],
         to=destination(name, place()),
         mode=target.mode,
-        interval="500ms",
+        interval=target.interval,
         name=name,
         recovery=RECOVERY,
     )

@@ -10,21 +10,25 @@ from pathlib import Path
 
 import dagster as dg
 import pandas as pd
+import pyarrow as pa
 
 from dagster_ckpt.delivery.destination import Destination
-from dagster_ckpt.destinations import DeltaLake, ParquetFolder, Postgres
+from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, ParquetFolder, Postgres
 from tests.chaos.lanes import Judge, Wrong, wrong_aggregate, wrong_copy
 from tests.servers import contents
-from tests.servers.local_iceberg import iceberg_in
 
 TARGETS_VARIABLE = "DAGSTER_CKPT_TEST_TARGETS"
 """Which of the destinations there are, parted by commas."""
 
 POSTGRES_VARIABLE = "DAGSTER_CKPT_TEST_POSTGRES_URL"
+KAFKA_VARIABLE = "DAGSTER_CKPT_TEST_KAFKA_ADDRESS"
 
 ROWS_A_KEY = 100
 OLD_KEYS = 1_000_000
 """From here on: keys of rows that came together."""
+
+ROW = pa.schema([("id", pa.int64()), ("key", pa.int64()), ("value", pa.int64())])
+"""Of `appended`."""
 
 KEY = f"IF(id % 2 = 0, {OLD_KEYS} + id DIV {ROWS_A_KEY}, key)"
 """The key of a row of `keyed`, as Spark computes it."""
@@ -41,7 +45,7 @@ STREAMS: dict[str, Judge] = {"keyed": _wrong_keyed, "appended": wrong_copy}
 
 @dataclass(frozen=True)
 class Target:
-    """A destination: which stream is delivered to it, how, and the server that it needs; empty for none.
+    """A destination: which stream is delivered to it, how, how often, and the server that it needs; empty for none.
 
     The delivery's asset has the name of the target.
     """
@@ -49,12 +53,14 @@ class Target:
     stream: str
     mode: str
     server: str = ""
+    interval: str = "500ms"
 
 
 TARGETS: dict[str, Target] = {
     "postgres": Target("keyed", "upsert", server="postgres"),
     "delta": Target("keyed", "upsert"),
-    "iceberg": Target("keyed", "upsert"),
+    "iceberg": Target("keyed", "upsert", interval="2s"),
+    "kafka": Target("appended", "append", server="kafka"),
     "parquet": Target("appended", "append"),
 }
 
@@ -67,7 +73,9 @@ def destination(name: str, place: Path) -> Destination:
         case "delta":
             return DeltaLake(str(place / "delta"))
         case "iceberg":
-            return iceberg_in(place / "iceberg", "chaos.keyed")
+            return Iceberg("chaos.keyed", properties=_catalog(place))
+        case "kafka":
+            return Kafka(dg.EnvVar(KAFKA_VARIABLE), "appended")
         case "parquet":
             return ParquetFolder((place / "parquet").as_uri())
     raise KeyError(name)
@@ -81,9 +89,20 @@ def table(name: str, place: Path, environment: Mapping[str, str]) -> pd.DataFram
         case "delta":
             found = contents.of_delta(place / "delta")
         case "iceberg":
-            found = contents.of_iceberg(iceberg_in(place / "iceberg", "chaos.keyed"))
+            found = contents.of_iceberg(_catalog(place), "chaos.keyed")
+        case "kafka":
+            found = contents.of_kafka(environment[KAFKA_VARIABLE], "appended", ROW)
         case "parquet":
             found = contents.of_parquet(place / "parquet")
         case _:
             raise KeyError(name)
     return found.to_pandas()
+
+
+def _catalog(place: Path) -> dict[str, str]:
+    """Iceberg's catalog, in SQLite."""
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{place}/iceberg.db",
+        "warehouse": (place / "warehouse").as_uri(),
+    }

@@ -13,7 +13,7 @@ ROWS, BATCHES, ROUNDS = 50, 2, 2
 
 
 def test_both_sides_write_every_row_and_each_counted_transaction_is_timed(tmp_path: Path) -> None:
-    way = way_to("parquet", tmp_path / "to", database="")
+    way = way_to("parquet", tmp_path / "to", database="", broker="")
     ours, plain = _measured("parquet", way, tmp_path / "of", ROWS, BATCHES, ROUNDS)
     assert [len(turn) for turn in ours.rounds] == [len(turn) for turn in plain.rounds] == [BATCHES] * ROUNDS
     rows = (ROUNDS + 1) * (BATCHES + 1) * ROWS
@@ -23,6 +23,6 @@ def test_both_sides_write_every_row_and_each_counted_transaction_is_timed(tmp_pa
 
 
 def test_a_side_that_has_not_written_all_rows_gives_no_figures(tmp_path: Path) -> None:
-    way = replace(way_to("parquet", tmp_path / "to", database=""), plain=lambda _: None)
+    way = replace(way_to("parquet", tmp_path / "to", database="", broker=""), plain=lambda _: None)
     with pytest.raises(RuntimeError, match=r"not all rows are there.*plain"):
         _measured("parquet", way, tmp_path / "of", ROWS, BATCHES, rounds=1)
