@@ -82,16 +82,20 @@ class DeltaSession:
 
     def __init__(self, to: DeltaLake, delivery: str, table: DeliveredTable) -> None:
         self._to, self._delivery, self._table = to, delivery, table
-        with self._errors():
-            self._handle = _loaded(to, table)
-            found = self._read()
-            fence = self._number("fence") or 0
-            # A commit of its own, so that the conflict check refuses those who loaded the table before.
-            self._commit_nothing({"fence": fence + 1})
-            self._difference = self._compared()
-            self._difference.check(to.address, replaces=may_replace(table))
-            if self._difference.missing and not self._difference.misfits:
-                self._add(self._difference.missing)
+        try:
+            with self._errors():
+                self._handle = _loaded(to, table)
+                found, fence = self._read(self._handle), self._fence + 1
+                # A commit of its own, so that the conflict check refuses those who loaded the table before.
+                self._commit_nothing({})
+                self._check_fence(fence)
+                self._difference = self._compared()
+                self._difference.check(to.address, replaces=may_replace(table))
+                if self._difference.missing and not self._difference.misfits:
+                    self._add(self._difference.missing)
+                    self._check_fence(fence + 1)
+        except PositionMovedError as error:
+            raise DestinationUnavailableError(f"another delivery has written while this one began: {error}") from error
         if found is None and self._has_rows():
             raise InvalidPipelineError(
                 "a delivery begins with an empty table, and this one has rows that it has not written: empty it, or "
@@ -116,16 +120,17 @@ class DeltaSession:
             )
         self._difference.check(self._to.address, replaces=transaction.replaces)
         rows = _Rows(transaction.rows)
-        with self._errors(rows):
-            numbers = _numbers_of(transaction.until)
+        with self._errors(rows, transaction.until):
+            numbers, fence = _numbers_of(transaction.until), self._fence + 1
             if self._table.mode is DeliveryMode.APPEND:
                 self._write(rows, "append", numbers)
             elif transaction.replaces:
                 self._write(rows.without_kind(), "overwrite", numbers)
             else:
                 self._merge(rows, numbers)
-            if self._read() != transaction.until:  # nothing matched, and Delta commits nothing then
+            if self._read(self._handle) != transaction.until:  # nothing matched, and Delta commits nothing then
                 self._commit_nothing(numbers)
+            self._check_fence(fence)
         self.position = transaction.until
 
     def _write(self, rows: Iterator[pa.RecordBatch], mode: Any, numbers: Mapping[str, int]) -> None:
@@ -185,38 +190,54 @@ class DeltaSession:
         columns = [self._table.columns.field(name).with_nullable(True) for name in names]
         self._handle.alter.add_columns(list(map(Field.from_arrow, columns)), commit_properties=self._properties({}))
 
+    def _check_fence(self, fence: int) -> None:
+        """After a commit, which has that fence: a handle with a newer one would pass the conflict check."""
+        if self._fence != fence:
+            raise self._overtaken()
+
     def _properties(self, numbers: Mapping[str, int]) -> Any:
         from deltalake import CommitProperties
         from deltalake import Transaction as AppTransaction
 
-        named = [AppTransaction(self._app(name), number) for name, number in numbers.items()]
         # Always the fence too: any two commits of the delivery conflict.
-        if "fence" not in numbers:
-            named.append(AppTransaction(self._app("fence"), (self._number("fence") or 0) + 1))
+        numbered = {**numbers, "fence": self._fence + 1}
+        named = [AppTransaction(self._app(name), number) for name, number in numbered.items()]
         return CommitProperties(custom_metadata={_MARK: self._delivery}, app_transactions=named)
 
-    def _read(self) -> str | None:
-        length = self._number("length")
+    def _read(self, handle: "DeltaTable") -> str | None:
+        length = handle.transaction_version(self._app("length"))
         if length is None:
             return None
-        parts = [self._number(str(part)) for part in range(-(-length // _BYTES))]
+        parts = [handle.transaction_version(self._app(str(part))) for part in range(-(-length // _BYTES))]
         data = b"".join((part or 0).to_bytes(_BYTES, "big") for part in parts)
         return data[:length].decode()
 
-    def _number(self, name: str) -> int | None:
-        found: int | None = self._handle.transaction_version(self._app(name))
-        return found
+    @property
+    def _fence(self) -> int:
+        """That of the newest commit which the handle has loaded."""
+        found: int | None = self._handle.transaction_version(self._app("fence"))
+        return found or 0
 
     def _app(self, name: str) -> str:
         return f"dagster_ckpt/{self._delivery}/{name}"
 
-    def _was_overtaken(self) -> bool:
-        """Whether a commit of the delivery is newer than this session's; a conflict with any other is tried again."""
+    def _was_overtaken(self, until: str | None) -> bool:
+        """Whether a commit of another session is newer than this one's; a conflict with any other is tried again.
+
+        A commit to `until` whose reply was lost conflicts with itself, as the client's second try (S3). It has the
+        next fence. So has another session's first one, which leaves the position as it is.
+        """
         from deltalake import DeltaTable
 
         handle = DeltaTable(self._handle.table_uri, storage_options=_options(self._to))
-        newest: int | None = handle.transaction_version(self._app("fence"))
-        return newest != self._number("fence")
+        newest = handle.transaction_version(self._app("fence")) or 0
+        return newest > self._fence + 1 or (newest == self._fence + 1 and self._read(handle) != until)
+
+    def _overtaken(self) -> PositionMovedError:
+        return PositionMovedError(
+            "another delivery has taken over, or has moved the position: this one writes nothing any more. "
+            f"destination={self._to.address}, delivery={self._delivery}"
+        )
 
     def _has_rows(self) -> bool:
         counts = pa.table(self._handle.get_add_actions(flatten=True))
@@ -238,7 +259,7 @@ class DeltaSession:
                 )
 
     @contextmanager
-    def _errors(self, rows: "_Rows | None" = None) -> Iterator[None]:
+    def _errors(self, rows: "_Rows | None" = None, until: str | None = None) -> Iterator[None]:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         try:
@@ -246,11 +267,8 @@ class DeltaSession:
         except Exception as error:
             if rows is not None and rows.error is not None:
                 raise rows.error from None  # Delta keeps only the text of what a reader raises
-            if isinstance(error, CommitFailedError) and self._was_overtaken():
-                raise PositionMovedError(
-                    "another delivery has taken over, or has moved the position: this one has written nothing. "
-                    f"destination={self._to.address}, delivery={self._delivery}"
-                ) from error
+            if isinstance(error, CommitFailedError) and self._was_overtaken(until):
+                raise self._overtaken() from error
             if isinstance(error, DeltaError | OSError):
                 raise DestinationUnavailableError(
                     f"Delta Lake did not do it, or its reply was lost. destination={self._to.address}, reason={error}"

@@ -209,13 +209,18 @@ class ParquetSession:
         return found
 
     def _delete_leftovers(self, since: int) -> None:
-        """Delete what sessions since that opening have written and not committed. Safe: none of them can any more."""
+        """Delete what sessions since that opening have written and not committed. Safe: none of them can any more.
+
+        A file's number is that of the manifest that its session was about to create. A higher one than this opening's
+        belongs to a later session, which may have committed it.
+        """
         named = set[str]()
         for number in range(since, self._number + 1):
             manifest = self._read(_manifest_name(number))
             named.update(file["path"] for file in manifest["files"])
+        end = f"{DATA}/{_numbered(self._number + 1)}"
         for name in list(self._store.list(DATA, after=f"{DATA}/{_numbered(since)}")):
-            if name not in named:
+            if name < end and name not in named:
                 self._store.delete(name)
 
     def _moved(self, transaction: Transaction) -> PositionMovedError:

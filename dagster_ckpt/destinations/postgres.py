@@ -14,7 +14,7 @@ Rows come by COPY (ADBC) into a temporary table; one statement each takes them f
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -318,15 +318,17 @@ def _connected(to: Postgres) -> "Connection":
         raise InvalidPipelineError(
             "delivering to PostgreSQL needs its driver: pip install 'dagster-ckpt[postgres]'"
         ) from error
-    try:
-        connection = dbapi.connect(resolved(to.url), autocommit=False)
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET lock_timeout = '{to.lock_timeout_s}s'")
-            cursor.execute(f"SET idle_in_transaction_session_timeout = '{2 * to.lock_timeout_s}s'")
-            cursor.execute("SET timezone = 'UTC'")
-        connection.commit()
-    except Error as error:
-        raise _not_done(error, to) from error
+    with ExitStack() as opened:
+        try:
+            connection = opened.enter_context(closing(dbapi.connect(resolved(to.url), autocommit=False)))
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET lock_timeout = '{to.lock_timeout_s}s'")
+                cursor.execute(f"SET idle_in_transaction_session_timeout = '{2 * to.lock_timeout_s}s'")
+                cursor.execute("SET timezone = 'UTC'")
+            connection.commit()
+        except Error as error:
+            raise _not_done(error, to) from error
+        opened.pop_all()
     return connection
 
 

@@ -6,6 +6,12 @@ The kit needs neither Spark nor Dagster, and importing it loads neither.
     process_kit        runs a process function on Arrow tables, without Spark
     destination_suite  what a destination of deliveries must do, as tests
     schema_suite       what one with columns must do when the stream's change
+
+What the suite is made of:
+
+    destination_case   its rows, and what it needs to know of a destination
+    failing_calls      a destination whose process dies, loses a reply or is overtaken at one of its calls
+    destination_faults the tests with it
 """
 
 from importlib import import_module

@@ -56,18 +56,27 @@ class SQLiteSession:
     def __init__(self, to: SQLite, delivery: str, table: DeliveredTable) -> None:
         self._to, self._delivery, self._table = to, delivery, table
         self._connection = sqlite3.connect(to.path, isolation_level=None)
+        try:
+            self._fence, self.position = self._begin()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _begin(self) -> tuple[int, str | None]:
+        to, table = self._to, self._table
         key = f", UNIQUE ({names(table.key)})" if table.key else ""
         columns = ", ".join(f'"{field.name}" {TYPES[field.type]}' for field in table.columns)
         with self._transaction() as run:
             run("CREATE TABLE IF NOT EXISTS positions (delivery TEXT PRIMARY KEY, fence INTEGER, position TEXT)")
             run(f'CREATE TABLE IF NOT EXISTS "{to.table}" ({columns}{key})')
             self._compare(run)
-            run("INSERT OR IGNORE INTO positions VALUES (?, 0, NULL)", [delivery])
-            run("UPDATE positions SET fence = fence + 1 WHERE delivery = ?", [delivery])
-            found = run("SELECT fence, position FROM positions WHERE delivery = ?", [delivery]).fetchone()
-            self._fence, self.position = found
-            if self.position is None and run(f'SELECT 1 FROM "{to.table}" LIMIT 1').fetchone():
+            run("INSERT OR IGNORE INTO positions VALUES (?, 0, NULL)", [self._delivery])
+            run("UPDATE positions SET fence = fence + 1 WHERE delivery = ?", [self._delivery])
+            found = run("SELECT fence, position FROM positions WHERE delivery = ?", [self._delivery])
+            fence, position = found.fetchone()
+            if position is None and run(f'SELECT 1 FROM "{to.table}" LIMIT 1').fetchone():
                 raise InvalidPipelineError(f"a delivery begins with an empty table: empty it. table={to.table}")
+        return fence, position
 
     def _compare(self, run: Callable[..., sqlite3.Cursor]) -> None:
         found = run(f'PRAGMA table_info("{self._to.table}")').fetchall()

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from dagster_ckpt.delivery.destination import Destination, Transaction
 from dagster_ckpt.destinations import DeltaLake
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
+from tests.unit.delivery.delivery_runs import DeliveryRuns
 
 
 def rows_of(uri: str) -> list[Row]:
@@ -19,7 +22,32 @@ def rows_of(uri: str) -> list[Row]:
     return list(zip(table["carrier"].to_pylist(), table["flights"].to_pylist(), strict=True))
 
 
-class TestDeltaLake(DestinationSuite):
+def maintain(uri: str) -> None:
+    """Everything that may be removed or rewritten is, however young."""
+    table = DeltaTable(uri)
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    table.optimize.compact()
+    table.optimize.z_order(["carrier"])
+    table.create_checkpoint()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    table.cleanup_metadata()
+
+
+class TestDeltaLake(DestinationSuite, DeliveryRuns):
+    outside: ClassVar = (
+        "deltalake:DeltaTable.create",
+        "deltalake:DeltaTable.create_write_transaction",
+        "deltalake:DeltaTable.update_incremental",
+        "deltalake:write_deltalake",
+        "deltalake.table:TableMerger.execute",
+    )
+
+    def no_reply(self) -> Exception:
+        return DeltaError("no reply")
+
+    def maintain(self, destination: Destination) -> None:
+        maintain(destination.address)
+
     def make(self, folder: Path) -> Destination:
         return DeltaLake(str(folder / "delays"))
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -12,9 +13,10 @@ import pytest
 
 from dagster_ckpt.delivery.destination import DeliveryMode, Destination, Transaction
 from dagster_ckpt.destinations import ParquetFolder
-from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.testing.destination_suite import APPENDED, DestinationSuite, Row, added
 from dagster_ckpt.testing.schema_suite import SchemaSuite
+from tests.unit.delivery.delivery_runs import DeliveryRuns
 
 
 def rows_of(folder: Path) -> list[Row]:
@@ -27,8 +29,15 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-class TestParquetFolder(DestinationSuite):
+class TestParquetFolder(DestinationSuite, DeliveryRuns):
+    outside: ClassVar = tuple(
+        f"dagster_ckpt.destinations.parquet:retrying().{name}"
+        for name in ("put_if_absent", "get", "exists", "list", "delete")
+    )
     modes = (DeliveryMode.APPEND,)
+
+    def no_reply(self) -> Exception:
+        return StoreUnavailableError("no reply")
 
     def make(self, folder: Path) -> Destination:
         self.folder = folder / "delays"

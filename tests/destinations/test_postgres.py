@@ -1,13 +1,14 @@
 """PostgreSQL on a real server: what every destination must do, and what is its own."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from adbc_driver_manager import AdbcStatusCode, OperationalError
 from adbc_driver_postgresql import dbapi
 
 from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Destination, SchemaChanges, Transaction
@@ -15,27 +16,47 @@ from dagster_ckpt.destinations import Postgres
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.testing.destination_suite import UPSERTED, DestinationSuite, Row, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
+from tests.unit.delivery.delivery_runs import DeliveryRuns
 
 
-class TestPostgres(DestinationSuite):
+class TestPostgres(DestinationSuite, DeliveryRuns):
+    outside: ClassVar = tuple(
+        f"adbc_driver_manager.dbapi:{name}" for name in ("Cursor.execute", "Cursor.adbc_ingest", "Connection.commit")
+    )
     numbers: ClassVar = itertools.count()
     url: str
+    run: Callable[[str], list[tuple[Any, ...]]]
+
+    def no_reply(self) -> Exception:
+        return OperationalError("no reply", status_code=AdbcStatusCode.IO)
 
     @pytest.fixture(autouse=True)
-    def server(self, postgres_url: str) -> None:
-        self.url = postgres_url
+    def server(self, postgres_url: str) -> Iterator[None]:
+        with dbapi.connect(postgres_url, autocommit=True) as connection, connection.cursor() as cursor:
+
+            def run(statement: str) -> list[tuple[Any, ...]]:
+                cursor.execute(statement)
+                return cursor.fetchall() if statement.startswith("SELECT") else []
+
+            self.url, self.run = postgres_url, run
+            yield
 
     def make(self, folder: Path) -> Destination:
         schema = f"test_{next(self.numbers)}"
-        with dbapi.connect(self.url, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE SCHEMA {schema}")
-        return Postgres(self.url, "delays", schema)
+        self.run(f"CREATE SCHEMA {schema}")
+        return Postgres(self.url, "delays", schema, lock_timeout_s=1)
 
     def rows(self, destination: Destination) -> Iterable[Row]:
         assert isinstance(destination, Postgres)
-        with dbapi.connect(self.url) as connection, connection.cursor() as cursor:
-            cursor.execute(f'SELECT carrier, flights FROM {destination.schema}."delays"')
-            return [(carrier, flights) for carrier, flights in cursor.fetchall()]
+        found = self.run(f'SELECT carrier, flights FROM {destination.schema}."delays"')
+        return [(carrier, flights) for carrier, flights in found]
+
+    def maintain(self, destination: Destination) -> None:
+        assert isinstance(destination, Postgres)
+        for table in ("delays", "dagster_ckpt_positions"):
+            if self.run(f"SELECT 1 FROM pg_tables WHERE schemaname = '{destination.schema}' AND tablename = '{table}'"):
+                self.run(f"VACUUM (FULL, ANALYZE) {destination.schema}.{table}")
+                self.run(f"REINDEX TABLE {destination.schema}.{table}")
 
 
 class TestColumnsOfPostgres(SchemaSuite):

@@ -84,6 +84,11 @@ class Delivering:
         rows = self.store.stream("delays").read()
         return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=repr)
 
+    def changes(self) -> list[tuple[object, ...]]:
+        """All changes that readers of the stream see, in order."""
+        rows = self.store.stream("delays").changes(after=0)
+        return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=repr)
+
     def _opening(self, pipeline: Pipeline) -> Opening:
         return Opening(
             stream="delays_in_sqlite",

@@ -1,17 +1,11 @@
 """A delivery's runs against SQLite: what is in the database is the stream's table, whatever went wrong in between."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dagster_ckpt.delivery.destination import (
-    DeliveredTable,
-    DeliveryMode,
-    DestinationUnavailableError,
-    Transaction,
-)
+from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
@@ -19,7 +13,6 @@ from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
-from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import append, departures
 from tests.worlds.clock import StillClock
@@ -99,79 +92,6 @@ def test_the_pin_of_the_snapshot_goes_when_no_retained_epoch_needs_it(delivering
     delivering.stream.commit(departures({"UA": [1.0]}))
     delivering.deliver()
     assert delivering.store.stream("delays").pins() == []
-
-
-class _DiedError(BaseException):
-    """A kill: no code that handles errors may see to it."""
-
-
-@dataclass(frozen=True)
-class Faulty:
-    """A SQLite that fails at a transaction, before or behind its commit."""
-
-    inner: SQLite
-    fails_at: int
-    behind: bool
-    error: type[BaseException]
-    seen: list[int]
-    kind = "sqlite"
-    table_name = None
-
-    @property
-    def address(self) -> str:
-        return self.inner.address
-
-    def check_mode(self, mode: DeliveryMode) -> None:
-        self.inner.check_mode(mode)
-
-    def check(self, table: DeliveredTable) -> None:
-        self.inner.check(table)
-
-    def open(self, delivery: str, table: DeliveredTable) -> Any:
-        session = self.inner.open(delivery, table)
-        commit = session.apply
-
-        def apply(transaction: Transaction) -> None:
-            self.seen.append(1)
-            fails = len(self.seen) == self.fails_at
-            if fails and not self.behind:
-                raise self.error
-            commit(transaction)
-            if fails:
-                raise self.error
-
-        session.apply = apply  # type: ignore[method-assign]
-        return session
-
-
-@pytest.mark.parametrize("behind", [False, True], ids=["before the commit", "behind it"])
-@pytest.mark.parametrize("error", [_DiedError, DestinationUnavailableError], ids=["killed", "no reply"])
-@pytest.mark.parametrize("mode", list(DeliveryMode))
-@pytest.mark.parametrize("fails_at", [1, 2, 3])
-def test_a_failure_at_any_transaction_loses_and_doubles_no_row(
-    tmp_path: Path, mode: DeliveryMode, error: type[BaseException], *, behind: bool, fails_at: int
-) -> None:
-    delivering = Delivering(tmp_path, mode=mode, epochs_max=1)
-    delivering.stream.commit(departures({"UA": [1.0], "AA": [2.0]}))
-    faulty = Faulty(delivering.destination, fails_at, behind, error, [])
-
-    def deliver() -> None:
-        try:
-            delivering.deliver(faulty)
-        except _DiedError:
-            delivering.deliver(faulty)
-
-    deliver()
-    for delay in range(3):
-        delivering.stream.commit(departures({"UA": [float(delay)], "DL": [1.0]}))
-    deliver()
-    changes = delivering.store.stream("delays").changes(after=0)
-    expected = {
-        DeliveryMode.UPSERT: delivering.table(),
-        DeliveryMode.APPEND: sorted(zip(*(each.to_pylist() for each in changes.columns), strict=True), key=repr),
-    }
-    assert delivering.delivered() == expected[mode]
-    assert len(faulty.seen) >= 4
 
 
 @pytest.fixture
