@@ -55,8 +55,8 @@ _PIECE_ROWS = 100_000
 _WAIT_S = 0.01
 _ABORT_S = 10
 
-_OWN = frozenset({"bootstrap.servers", "group.id", "isolation.level", "partitioner", "client.rack"})
-_OWN_PREFIXES = ("transaction", "delivery.report.", "enable.idempotence", "on_", "error_cb")
+_OWN = frozenset({"bootstrap.servers", "metadata.broker.list", "group.id", "isolation.level", "partitioner"})
+_OWN_PREFIXES = ("transaction", "delivery.report.", "enable.idempotence", "error_cb")
 
 
 @dataclass(frozen=True)

@@ -457,6 +457,7 @@ def allow(broker: Broker, kind: ResourceType, *operations: AclOperation) -> None
         ({"topic": "a topic"}, "topic='a topic'"),
         ({"topic": "shop", "key": "carrier"}, r"key=\['carrier'\]"),
         ({"topic": "shop", "config": {"transactional.id": "mine"}}, "config=transactional.id"),
+        ({"topic": "shop", "config": {"metadata.broker.list": "elsewhere:9092"}}, r"config=metadata\.broker\.list"),
         ({"topic": "shop", "timeout_s": 0}, "timeout_s=0"),
     ],
 )
