@@ -7,7 +7,7 @@ Layers: each imports only from those below it
     testing/      tools for the tests of users
     cli/          the command `dagster-ckpt`
     integration/  Dagster: the asset decorator, resources, the recovery sensor, the IO manager
-    destinations/ where a stream can be delivered to: PostgreSQL
+    destinations/ where a stream can be delivered to
     delivery/     a stream's table or changes, exactly once into a destination
     runtime/      Spark: the driver's epochs, the executors' tasks, sources
     history/      the past of a stream: read, verified, rolled back, forked, resharded
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
     from dagster_ckpt.integration.checks.epoch_checks import epoch_checks as epoch_checks
+    from dagster_ckpt.integration.component.delivery_component import DeliveryComponent as DeliveryComponent
     from dagster_ckpt.integration.component.streaming_component import StreamingComponent as StreamingComponent
     from dagster_ckpt.integration.declared.recovery_policy import Recovery as Recovery
     from dagster_ckpt.integration.declared.resources import (
@@ -81,6 +82,7 @@ _HOMES = {
     "CheckpointTimeoutError": "dagster_ckpt.errors",
     "CoordinatorOptions": "dagster_ckpt.protocol.coordinator.checkpoint_coordinator",
     "CorruptStateError": "dagster_ckpt.errors",
+    "DeliveryComponent": "dagster_ckpt.integration.component.delivery_component",
     "EpochIOManager": "dagster_ckpt.integration.reading.io_manager",
     "FencedError": "dagster_ckpt.errors",
     "IncompatibleStateError": "dagster_ckpt.errors",

@@ -13,7 +13,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
     checks/           checks of a stream's table, while it runs
-    component/        `StreamingComponent`: a stream in YAML
+    component/        `StreamingComponent` and `DeliveryComponent`: streams and deliveries in YAML
     dagster_dev       the `dagster dev` that a process belongs to
     dagster_names     names that Dagster sees
 """

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.reads_streams, pytest.mark.slow, py
 
 ROOT = Path(__file__).parents[2]
 COMPONENT = "dagster_ckpt.StreamingComponent"
+DELIVERY = "dagster_ckpt.DeliveryComponent"
 DELAYS = """
 type: dagster_ckpt.StreamingComponent
 attributes:
@@ -54,6 +55,16 @@ attributes:
   upstream: delay_by_carrier
   steps:
     - where: mean_delay > 15
+"""
+LATE_IN_FILES = """
+type: dagster_ckpt.DeliveryComponent
+attributes:
+  stream: late_carriers
+  name: late_in_files
+  to:
+    parquet_folder:
+      url: "file://{{ context.project_root }}/delivered"
+  mode: append
 """
 Dg = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -104,8 +115,9 @@ def done(ran: subprocess.CompletedProcess[str]) -> str:
 
 def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, project: Path) -> None:
     listed = json.loads(done(dg("list", "components", "--json")))
-    assert COMPONENT in [each["key"] for each in listed["items"]]
+    assert {COMPONENT, DELIVERY} <= {each["key"] for each in listed["items"]}
     done(dg("scaffold", "defs", COMPONENT, "made_up"))
+    done(dg("scaffold", "defs", DELIVERY, "in_files"))
     delays = project / "src" / "shop" / "defs" / "delay_by_carrier" / "defs.yaml"
     delays.parent.mkdir()
     delays.write_text(DELAYS.replace("aggregate", "agregate"))
@@ -117,6 +129,14 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     made_up.write_text(
         made_up.read_text().replace("spark.master: local[2]", "spark.master: local[2]\n    spark.ui.enabled: false")
     )
+    delivery = project / "src" / "shop" / "defs" / "late_in_files" / "defs.yaml"
+    delivery.parent.mkdir()
+    delivery.write_text(LATE_IN_FILES.replace("url:", "uri:"))
+    wrong = dg("check", "yaml", str(delivery.parent))
+    assert wrong.returncode == 1
+    assert "late_in_files/defs.yaml:8" in wrong.stdout
+    delivery.write_text(LATE_IN_FILES)
+    done(dg("check", "yaml", str(delivery.parent)))
     delays.write_text(f"{DELAYS}---{LATE}")
     assert "All definitions loaded successfully" in done(dg("check", "defs"))
     (project / "data").mkdir()
@@ -124,10 +144,14 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
         rows = pa.table({"carrier": ["UA", "AA", "UA"], "dep_delay": [delay, None, 30.0]})
         pq.write_table(rows, project / "data" / f"{number}.parquet")
     done(dg("launch", "--assets", "delay_by_carrier,late_carriers,made_up"))
+    done(dg("launch", "--assets", "late_in_files"))
     store = CheckpointStore((project / "checkpoints").as_uri())
     of_ua = {"carrier": "UA", "flights": 4, "late": 3, "mean_delay": 22.5}
     assert store.stream("delay_by_carrier").read().to_pylist() == [of_ua]
     assert store.stream("late_carriers").read().to_pylist() == [of_ua]
+    [newest] = json.loads(max((project / "delivered" / "_manifest").iterdir()).read_text())["files"]
+    [delivered] = pq.read_table(project / "delivered" / newest["path"]).to_pylist()
+    assert delivered.items() >= {**of_ua, "_change_type": "insert"}.items()
     made = store.stream("made_up").read()
     assert made.column_names == ["key", "rows", "largest"]
     assert made.column("rows").to_pylist() == [10] * 10

@@ -172,7 +172,7 @@ def test_every_function_with_options_has_a_table() -> None:
     without = {"CheckpointCoordinator", "CheckpointStore", "CoordinatorOptions", "EpochIOManager", "KeyedState"}
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
     without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
-    without |= {"StreamingComponent"}  # which has a test of its attributes
+    without |= {"DeliveryComponent", "StreamingComponent"}  # which have a test of their attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         "DeltaLake",
         "Iceberg",
@@ -186,9 +186,10 @@ def test_every_function_with_options_has_a_table() -> None:
     }
 
 
-def test_the_attributes_of_the_component_are_on_the_page() -> None:
-    shown = [(plain(name), plain(default)) for name, default, _ in TABLES["StreamingComponent"]]
-    fields = dagster_ckpt.StreamingComponent.model_fields
+@pytest.mark.parametrize("component", [dagster_ckpt.StreamingComponent, dagster_ckpt.DeliveryComponent])
+def test_the_attributes_of_a_component_are_on_the_page(component: Any) -> None:
+    shown = [(plain(name), plain(default)) for name, default, _ in TABLES[component.__name__]]
+    fields = component.model_fields
     assert shown == [(name, default_of(field)) for name, field in fields.items()]
 
 

@@ -23,6 +23,7 @@ OWN = '  checkpoints:\n    url: "file://{{ context.project_root }}/checkpoints"\
 
 def test_the_files_of_the_page_are_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERS", "localhost:9092")
+    monkeypatch.setenv("SHOP_URL", "postgresql://db/shop")
     monkeypatch.setenv("CHECKPOINTS", tmp_path.as_uri())
     first = FILES["delay_by_carrier/defs.yaml"]
     assert first.endswith(OWN), "the first example shows both ways, and a project has one of them"

@@ -1,4 +1,7 @@
-"""`dg scaffold defs dagster_ckpt.StreamingComponent delay_by_carrier`: a stream that runs as it is."""
+"""`dg scaffold defs dagster_ckpt.StreamingComponent delay_by_carrier`: a stream that runs as it is.
+
+`dg scaffold defs dagster_ckpt.DeliveryComponent delays_in_files` writes a delivery that only lacks its stream's key.
+"""
 
 from pathlib import Path
 from string import Template
@@ -66,17 +69,71 @@ def load(context: dg.ComponentLoadContext) -> StreamingComponent:
 ''')
 
 
+_DELIVERY_YAML = Template("""\
+type: $type
+
+attributes:
+  # The key of the stream that is delivered.
+  stream: my_stream
+  name: $key
+
+  # Also delta_lake, kafka and others: dg utils inspect-component $type --defs-yaml-schema. A database, for instance, is
+  #   postgres:
+  #     url: "{{ env.SHOP_URL }}"
+  #     table: my_table
+  to:
+    parquet_folder:
+      url: "file://{{ context.project_root }}/delivered/$key"
+
+  # append: every change. upsert: the table by its key, into a destination that can update rows.
+  mode: append
+
+  # Deliver all the time, with a transaction every interval. Without these, Materialize delivers what is there.
+  # continuous: true
+  # autostart: true
+  # interval: 1 minute
+
+  # Give this the same value as in the other components, or declare it once, in defs/resources.py.
+  checkpoints:
+    url: "file://{{ context.project_root }}/checkpoints"
+""")
+
+_DELIVERY_PYTHON = Template("""\
+import dagster as dg
+
+from dagster_ckpt import DeliveryComponent
+from dagster_ckpt.destinations import ParquetFolder
+
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> DeliveryComponent:
+    folder = ParquetFolder(f"file://{context.project_root}/delivered/$key")
+    return DeliveryComponent(stream=dg.AssetKey("my_stream"), to=folder, mode="append", name="$key")
+""")
+
+
 class StreamingComponentScaffolder(dg.Scaffolder):
     """Writes `defs.yaml`, or `component.py` for `--format python`. The folder's name becomes the asset's key."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        key = (request.target_path.parent if request.append else request.target_path).name
-        if request.scaffold_format == "python":
-            (request.target_path / "component.py").write_text(_PYTHON.substitute(key=key))
-            return
-        text = _YAML.substitute(type=request.type_name, key=key)
-        if request.append:
-            with Path(request.target_path).open("a") as file:
-                file.write(f"---\n{text}")
-        else:
-            (request.target_path / "defs.yaml").write_text(text)
+        _write(request, _YAML, _PYTHON)
+
+
+class DeliveryComponentScaffolder(dg.Scaffolder):
+    """The same for a delivery. The folder's name becomes the asset's name."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        _write(request, _DELIVERY_YAML, _DELIVERY_PYTHON)
+
+
+def _write(request: dg.ScaffoldRequest, yaml: Template, python: Template) -> None:
+    key = (request.target_path.parent if request.append else request.target_path).name
+    if request.scaffold_format == "python":
+        (request.target_path / "component.py").write_text(python.substitute(key=key))
+        return
+    text = yaml.substitute(type=request.type_name, key=key)
+    if request.append:
+        with Path(request.target_path).open("a") as file:
+            file.write(f"---\n{text}")
+    else:
+        (request.target_path / "defs.yaml").write_text(text)

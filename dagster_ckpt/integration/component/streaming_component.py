@@ -63,6 +63,12 @@ def _recovery(context: dg.ResolutionContext, given: BaseModel) -> Recovery:
     return Recovery(**render_all(context, given.model_dump(exclude_unset=True)))
 
 
+ResolvedRecovery = Annotated[
+    Recovery | None,
+    dg.Resolver(_recovery, model_field_type=RecoveryAttributes.model(), description="How it recovers from a crash."),
+]
+
+
 @dg.scaffold_with(StreamingComponentScaffolder)
 class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
     """An exactly-once, stateful PySpark stream as a Dagster asset, which recovers by itself.
@@ -136,12 +142,7 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
         dict[str, str],
         texts_by_name("The old addresses of source folders or buckets, and the new ones."),
     ] = Field(default_factory=dict)
-    recovery: Annotated[
-        Recovery | None,
-        dg.Resolver(
-            _recovery, model_field_type=RecoveryAttributes.model(), description="How it recovers from a crash."
-        ),
-    ] = None
+    recovery: ResolvedRecovery = None
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of its job.")] = Field(
         default_factory=dict
     )

@@ -16,8 +16,10 @@ pytestmark = WARNINGS_OF_DAGSTER
 PROJECT = loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
 
 
-def scaffolded(folder: Path, scaffold_format: str = "yaml", *, append: bool = False) -> None:
-    scaffold_object(folder, "dagster_ckpt.StreamingComponent", None, scaffold_format, folder.parent, append)
+def scaffolded(
+    folder: Path, scaffold_format: str = "yaml", *, append: bool = False, component: str = "StreamingComponent"
+) -> None:
+    scaffold_object(folder, f"dagster_ckpt.{component}", None, scaffold_format, folder.parent, append)
 
 
 @pytest.mark.parametrize(("scaffold_format", "file"), [("yaml", "defs.yaml"), ("python", "component.py")])
@@ -35,6 +37,19 @@ def test_a_scaffolded_stream_loads(tmp_path: Path, scaffold_format: str, file: s
         assert "How many rows have come of each key" in (node.description or "")
 
 
+@pytest.mark.parametrize(("scaffold_format", "file"), [("yaml", "defs.yaml"), ("python", "component.py")])
+def test_a_scaffolded_delivery_loads(tmp_path: Path, scaffold_format: str, file: str) -> None:
+    scaffolded(tmp_path / "in_files", scaffold_format, component="DeliveryComponent")
+    text = (tmp_path / "in_files" / file).read_text()
+    resources = "import dagster as dg\n\nresources = dg.Definitions(resources={'checkpoints': None})\n"
+    more = {"resources.py": resources} if scaffold_format == "python" else {}
+    with loaded(tmp_path / "project", {f"in_files/{file}": text, **more}) as defs:
+        graph = defs.get_repository_def().asset_graph
+        assert graph.executable_asset_keys == {dg.AssetKey("in_files")}
+        assert graph.get(dg.AssetKey("in_files")).parent_keys == {dg.AssetKey("my_stream")}
+        assert (graph.get(dg.AssetKey("in_files")).kinds) == {"parquet"}
+
+
 def test_a_second_stream_in_a_file_is_appended(tmp_path: Path) -> None:
     scaffolded(tmp_path / "streams")
     scaffolded(tmp_path / "streams" / "defs.yaml", append=True)
@@ -49,5 +64,8 @@ def test_dagsters_tools_find_the_component_by_its_entry_point() -> None:
     module = EntryPoint(name, value, "dagster_dg_cli.registry_modules").load()
     from dagster.components.core.package_entry import get_package_objects_in_module
 
-    assert [name for name, _ in get_package_objects_in_module(module)] == ["StreamingComponent"]
+    assert [name for name, _ in sorted(get_package_objects_in_module(module))] == [
+        "DeliveryComponent",
+        "StreamingComponent",
+    ]
     assert "dagster_ckpt" in sys.modules
