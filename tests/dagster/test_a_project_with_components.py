@@ -136,15 +136,13 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     assert wrong.returncode == 1
     assert "late_in_files/defs.yaml:8" in wrong.stdout
     delivery.write_text(LATE_IN_FILES)
-    done(dg("check", "yaml", str(delivery.parent)))
     delays.write_text(f"{DELAYS}---{LATE}")
     assert "All definitions loaded successfully" in done(dg("check", "defs"))
     (project / "data").mkdir()
     for number, delay in enumerate([10.0, 20.0]):
         rows = pa.table({"carrier": ["UA", "AA", "UA"], "dep_delay": [delay, None, 30.0]})
         pq.write_table(rows, project / "data" / f"{number}.parquet")
-    done(dg("launch", "--assets", "delay_by_carrier,late_carriers,made_up"))
-    done(dg("launch", "--assets", "late_in_files"))
+    done(dg("launch", "--assets", "delay_by_carrier,late_carriers,late_in_files,made_up"))
     store = CheckpointStore((project / "checkpoints").as_uri())
     of_ua = {"carrier": "UA", "flights": 4, "late": 3, "mean_delay": 22.5}
     assert store.stream("delay_by_carrier").read().to_pylist() == [of_ua]
