@@ -35,7 +35,7 @@ class Reason(StrEnum):
 class TopicsNow:
     """What the brokers have now: the id of each topic, and of each partition the offsets `[begins, ends)`.
 
-    A topic or partition that does not exist is left out. The id is empty where the brokers have none (before 2.8).
+    A topic or partition that does not exist is left out, and so is an id that brokers before 2.8 do not have.
     """
 
     ids: Mapping[str, str]
@@ -105,7 +105,7 @@ def _lost_after(partition: Partition, at: int, ids: Mapping[str, str], now: Topi
         return LostOffsets(topic, number, Reason.GONE, at, at, at)
     begins, ends = now.begins[partition], now.ends[partition]
     # From offset 0 on a new topic is read as the old one was: as a whole.
-    is_another = at > 0 and topic in ids and now.ids[topic] not in {ids[topic], ""}
+    is_another = at > 0 and topic in ids and now.ids.get(topic, ids[topic]) != ids[topic]
     if is_another or ends < at:
         return LostOffsets(topic, number, Reason.RECREATED, at, begins, max(begins, min(at, ends)))
     return LostOffsets(topic, number, Reason.REMOVED, at, at, begins) if begins > at else None

@@ -35,10 +35,13 @@ class Brokers:
         self._open_admin: Any = None
         self._open_consumer: Any = None
 
+    def ids(self, names: Collection[str]) -> Mapping[str, str]:
+        """The id of each topic that exists; brokers before 2.8 have none."""
+        return _ids(self._described(names))
+
     def topics(self, names: Collection[str]) -> TopicsNow:
         """What these topics are now, and which offsets they have."""
-        described = {name: self._described(future) for name, future in self._describe(names).items()}
-        there = {name: topic for name, topic in described.items() if topic is not None}
+        there = self._described(names)
         partitions = [
             self._partition((name, info.partition())) for name, topic in there.items() for info in topic.partitions()
         ]
@@ -47,7 +50,7 @@ class Brokers:
             self._admin.listOffsets(self._by_partition(partitions, which)) for which in (spec.earliest(), spec.latest())
         )
         return TopicsNow(
-            ids={name: _id(topic) for name, topic in there.items()},
+            ids=_ids(there),
             begins=self._offsets(begins, partitions),
             ends=self._offsets(ends, partitions),
         )
@@ -115,18 +118,16 @@ class Brokers:
         updater = self._jvm.org.apache.spark.kafka010.KafkaConfigUpdater("dagster-ckpt", given)
         return updater.setAuthenticationConfigIfNeeded().build()
 
-    def _describe(self, names: Collection[str]) -> Mapping[str, Any]:
-        answers = self._admin.describeTopics(list(names)).topicNameValues()
-        return {name: answers.get(name) for name in names}
-
-    def _described(self, future: Any) -> Any:
-        """The description of a topic; None where it does not exist."""
-        try:
-            return self._answer(future)
-        except Py4JJavaError as error:
-            if "UnknownTopicOrPartitionException" in str(error.java_exception):
-                return None
-            raise
+    def _described(self, names: Collection[str]) -> Mapping[str, Any]:
+        """The description of each topic that exists."""
+        answers, found = self._admin.describeTopics(list(names)).topicNameValues(), {}
+        for name in names:
+            try:
+                found[name] = self._answer(answers.get(name))
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartitionException" not in str(error.java_exception):
+                    raise
+        return found
 
     def _answer(self, future: Any) -> Any:
         return future.get(_ANSWER_S_MAX, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
@@ -153,6 +154,6 @@ def reason_of(error: Exception) -> str:
     return str(thrown.getCause() or thrown).splitlines()[0]
 
 
-def _id(topic: Any) -> str:
-    found = str(topic.topicId().toString())
-    return "" if found == _NO_ID else found
+def _ids(topics: Mapping[str, Any]) -> Mapping[str, str]:
+    found = {name: str(topic.topicId().toString()) for name, topic in topics.items()}
+    return {name: topic_id for name, topic_id in found.items() if topic_id != _NO_ID}

@@ -84,23 +84,34 @@ class Topics:
             read_to, found = next_offsets(was), next_offsets(is_now)
             if found == read_to:
                 continue
-            now = each.brokers.topics({topic for topic, _ in (*read_to, *found)})
-            missing = lost(read_to, dict(was.topics), now, found) if read_to else ()
-            if each.options.fails_on_loss:
-                # Spark has read the others, or would have failed: what is deleted right behind it is not lost.
-                if recreated := [lost_one for lost_one in missing if lost_one.reason is Reason.RECREATED]:
-                    raise self._error(recreated)
-            elif missing:
-                _LOG.warning(
-                    "records were deleted before the stream has read all of them (failOnDataLoss=false): it goes on "
-                    "without those that it had not read. asset=%s, partitions=%s",
-                    self.asset,
-                    _texts(missing),
-                )
-                self.on_skipped(missing)
-            ids = tuple(sorted((topic, now.ids[topic]) for topic in {topic for topic, _ in found} & now.ids.keys()))
-            checked[each.at] = replace(is_now, topics=tuple(each_id for each_id in ids if each_id[1]))
+            names, known = {topic for topic, _ in (*read_to, *found)}, dict(was.topics)
+            ids = each.brokers.ids(names)
+            # With failOnDataLoss=true Spark has read all of a topic that is the same, or would have failed. What is
+            # deleted right behind it is not lost.
+            is_suspect = not each.options.fails_on_loss or any(
+                ids.get(topic, known_id) != known_id for topic, known_id in known.items()
+            )
+            if read_to and is_suspect:
+                self._judge(each, lost(read_to, known, each.brokers.topics(names), found))
+            # A topic that was deleted meanwhile keeps the id under which it was read.
+            topics = {**known, **ids}
+            read = sorted({topic for topic, _ in found} & topics.keys())
+            checked[each.at] = replace(is_now, topics=tuple((topic, topics[topic]) for topic in read))
         return tuple(checked)
+
+    def _judge(self, topics: _Topics, missing: Sequence[LostOffsets]) -> None:
+        """Raise for what an epoch's tasks cannot have read; with `failOnDataLoss=false`, report it."""
+        if topics.options.fails_on_loss:
+            if recreated := [each for each in missing if each.reason is Reason.RECREATED]:
+                raise self._error(recreated)
+        elif missing:
+            _LOG.warning(
+                "records were deleted before the stream has read all of them (failOnDataLoss=false): it goes on "
+                "without those that it had not read. asset=%s, partitions=%s",
+                self.asset,
+                _texts(missing),
+            )
+            self.on_skipped(missing)
 
     def diagnose(self, manifest: Manifest) -> None:
         """Raise `IncompatibleStateError` if what follows `manifest` is lost; nothing where the brokers do not answer.

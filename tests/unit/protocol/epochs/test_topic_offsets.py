@@ -22,7 +22,7 @@ IDS = {"trips": "first"}
 def now(*partitions: tuple[int, int], topic_id: str = "first") -> TopicsNow:
     """The topic, if it has partitions: where each begins and ends."""
     return TopicsNow(
-        ids={"trips": topic_id} if partitions else {},
+        ids={"trips": topic_id} if partitions and topic_id else {},
         begins={("trips", number): begins for number, (begins, _) in enumerate(partitions)},
         ends={("trips", number): ends for number, (_, ends) in enumerate(partitions)},
     )
