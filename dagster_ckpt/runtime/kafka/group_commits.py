@@ -55,9 +55,11 @@ class GroupCommits:
             self._thread.join(_END_S_MAX)
 
     def _run(self) -> None:
-        while not self._ended.is_set():
+        is_last = False
+        while not is_last:
             self._is_due.wait(_AGAIN_S)
             self._is_due.clear()
+            is_last = self._ended.is_set()  # before it writes: what was due at the end is written
             if self._newest is not None:
                 self._commit(self._newest)
         for _, brokers in self._groups.values():
