@@ -325,6 +325,13 @@ def test_files_without_the_keys_are_not_rewritten(mine: Row, iceberg: Iceberg) -
     assert sorted(rows_of(iceberg), key=repr) == sorted([mine, ("B6", 1)], key=repr)
 
 
+@pytest.mark.parametrize("others", [[("ZZ", 1)], []], ids=["beside a value", "alone"])
+def test_a_null_key_is_found_in_a_file_without_the_other_keys(others: list[Row], iceberg: Iceberg) -> None:
+    deliver(iceberg, None, "1", ("insert", (None, 1)), ("insert", ("AA", 1)))
+    deliver(iceberg, "1", "2", *(("update_postimage", row) for row in [(None, 2), *others]))
+    assert sorted(rows_of(iceberg), key=repr) == sorted([("AA", 1), (None, 2), *others], key=repr)
+
+
 KEYS = pa.table(
     {
         "a number": pa.array([1, None, 1, 2**62], pa.int64()),
