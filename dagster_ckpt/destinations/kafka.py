@@ -120,11 +120,6 @@ class Kafka:
             )
 
     def check(self, table: DeliveredTable) -> None:
-        if table.mode is DeliveryMode.UPSERT and not table.key:
-            raise InvalidPipelineError(
-                "a table of one row has no key, and a compacted topic takes no record without: deliver its changes "
-                f"with mode='append'. topic={self.topic}, stream={table.stream}"
-            )
         for name in self.key:
             if name not in table.columns.names:
                 raise InvalidPipelineError(
@@ -153,7 +148,7 @@ class KafkaSession:
                 "delivering to Kafka needs its library: pip install 'dagster-ckpt[kafka]'"
             ) from error
         self._to, self._delivery, self._table, self._clock = to, delivery, table, clock
-        self._key = table.key or tuple(to.key)
+        self._key = tuple(to.key) if table.mode is DeliveryMode.APPEND else table.key
         self._positions = f"{to.topic}.dagster-ckpt-{blake2b(delivery.encode(), digest_size=8).hexdigest()}"
         self._ends_ms: int | None = None
         self._settings = settings = {
@@ -206,7 +201,7 @@ class KafkaSession:
             try:
                 # First, since a replacement needs a record that the brokers have taken.
                 self._produce(self._positions, [self._delivery.encode()], [json.dumps(position).encode()])
-                if not self._table.key:
+                if not self._upserts:
                     self._append(transaction.rows)
                 elif transaction.replaces:
                     self._replace(transaction.rows)
@@ -219,6 +214,10 @@ class KafkaSession:
                     self._producer.abort_transaction(min(self._to.timeout_s, _ABORT_S))
                 raise
         self.position = transaction.until
+
+    @property
+    def _upserts(self) -> bool:
+        return self._table.mode is DeliveryMode.UPSERT
 
     def _append(self, rows: Iterator[pa.RecordBatch]) -> None:
         for batch in in_pieces(rows):
@@ -245,6 +244,9 @@ class KafkaSession:
 
     def _keys_there(self, piece_rows: int) -> Iterator[pa.Array]:
         """The keys that the topic has, each piece without doubles."""
+        if not self._key:  # a table of one row, which each transaction replaces: no need to read the topic
+            yield pa.array([b"{}"], pa.large_binary())
+            return
         keys: list[bytes] = []
         for records in self._topics.records(self._to.topic, self._topic.partitions):
             keys += [key for each in records if (key := each.key()) is not None and each.value() is not None]
@@ -254,7 +256,8 @@ class KafkaSession:
         yield pc.unique(pa.array(keys, pa.large_binary()))
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array:
-        return json_rows(batch.select(self._key)) if self._key else pa.nulls(batch.num_rows, pa.string())
+        has_keys = self._upserts or self._key
+        return json_rows(batch.select(self._key)) if has_keys else pa.nulls(batch.num_rows, pa.string())
 
     def _send_tombstones(self, keys: pa.Array) -> None:
         self._send(keys, pa.nulls(len(keys), pa.string()))
@@ -289,7 +292,7 @@ class KafkaSession:
         there = self._topics.describe(self._to.topic)
         if found is None:
             if there is None:
-                return self._topics.make(self._to.topic, -1, _COMPACTED if self._table.key else {})
+                return self._topics.make(self._to.topic, -1, _COMPACTED if self._upserts else {})
             if self._topics.has_records(self._to.topic, there.partitions):
                 raise InvalidPipelineError(
                     "a delivery begins with an empty topic, and this one has records that it has not written: name "
@@ -302,7 +305,7 @@ class KafkaSession:
                 f"Deliver to another topic, or delete the topic of the position too and begin again. "
                 f"destination={self._to.address}, topic_of_position={self._positions}"
             )
-        if self._table.key and there.partitions != found["partitions"]:
+        if self._upserts and there.partitions != found["partitions"]:
             raise IncompatibleStateError(
                 "the topic has more partitions than before, so the records of a key would be in two of them, and "
                 "compaction would keep both: nothing was written. Deliver to another topic. "

@@ -46,6 +46,8 @@ from tests.destinations import kafka_writer
 from tests.servers.kafka import JARS, Broker, kafka
 from tests.servers.kafka_records import records_of, table_of, visible_records
 from tests.servers.processes import HOST, free_port, until
+from tests.unit.delivery.delivering import Delivering
+from tests.unit.history.made_streams import departures
 
 pytestmark = [
     pytest.mark.skipif(not JARS, reason="there is no Maven that fetches the jars of a broker"),
@@ -256,6 +258,18 @@ def test_a_replacement_reads_the_topic_when_the_transaction_before_is_visible(
     assert table_of(to.bootstrap_servers, to.topic) == {}
 
 
+def test_a_table_of_one_row_is_one_key_that_each_transaction_replaces(to: Kafka) -> None:
+    with to.open("one", replace(UPSERTED, key=())) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1))), replaces=True))
+        session.apply(Transaction("1", "2", changed(("insert", ("UA", 2))), replaces=True))
+    row = b'{"carrier":"UA","flights":2}'
+    assert table_of(to.bootstrap_servers, to.topic) == {b"{}": row}
+    with to.open("one", replace(UPSERTED, key=())) as session:
+        session.apply(Transaction("2", "3", iter(()), replaces=True))
+    assert table_of(to.bootstrap_servers, to.topic) == {}
+    assert len(records_of(to.bootstrap_servers, to.topic)) == 3
+
+
 def test_a_topic_of_upserts_is_compacted_and_of_changes_is_not(to: Kafka, admin: AdminClient, broker: Broker) -> None:
     changes = Kafka(broker.address, f"{to.topic}-changes")
     with to.open("one", UPSERTED), changes.open("one", APPENDED):
@@ -399,6 +413,29 @@ def test_partitions_that_were_added_are_noticed_where_keys_would_move(to: Kafka,
         assert session.position == "1"
 
 
+def test_a_stream_and_its_rollback_are_delivered(to: Kafka, tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path)
+    first = delivering.stream.commit(departures({"UA": [1.0, 5.0], None: [2.0]}))
+    delivering.deliver(to)
+    delivering.stream.commit(departures({"UA": [9.0], "DL": [4.0]}))
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+    assert len(delivering.table()) == 3
+    delivering.stream.open(from_epoch=first)
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+    assert len(delivering.table()) == 2
+    delivering.stream.commit(departures({"B6": [2.0]}))
+    delivering.deliver(to)
+    assert delivered_table(to) == delivering.table()
+
+
+def delivered_table(to: Kafka) -> list[tuple[object, ...]]:
+    """The rows as `Delivering.table` has them."""
+    rows = [json.loads(value) for value in table_of(to.bootstrap_servers, to.topic).values()]
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -471,5 +508,3 @@ def test_a_key_that_the_table_lacks_is_refused() -> None:
         Kafka("localhost:9092", "shop", key=["carier"]).check(APPENDED)
     with pytest.raises(InvalidPipelineError, match="remove key="):
         Kafka("localhost:9092", "shop", key=["carrier"]).check_mode(DeliveryMode.UPSERT)
-    with pytest.raises(InvalidPipelineError, match="a table of one row has no key"):
-        Kafka("localhost:9092", "shop").check(replace(UPSERTED, key=()))
