@@ -105,9 +105,8 @@ class ChangesFrom:
             operator=NAME,
             parameters={
                 "sequence": list(sequence),
-                "ties": list(ties),
-                "time": time,
-                "deletes_expire_after_us": deletes_expire_after_us,
+                **({"ties": list(ties)} if ties else {}),
+                **({} if time is None else {"time": time, "deletes_expire_after_us": deletes_expire_after_us}),
             },
             inputs=(source,),
             keys=keys,
@@ -128,9 +127,9 @@ class ChangesFrom:
             pipeline.inputs[0],
             tuple(pipeline.output.names),
             tuple(options["sequence"]),
-            tuple(options["ties"]),
-            options["time"],
-            options["deletes_expire_after_us"],
+            tuple(options.get("ties", ())),
+            options.get("time"),
+            options.get("deletes_expire_after_us"),
         )
 
     @property

@@ -5,11 +5,13 @@ An update that changes the key is two rows: a delete of the old key and an inser
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
 from operator import and_, or_
 
+from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, IntegralType, LongType, StringType, StructField, StructType
@@ -89,9 +91,7 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
     after = _row_type(df.schema, "after")
     op = _column(df.schema, "op", "format='debezium'")
     columns = _kept(after, wanted)
-    for key in wanted.keys:
-        _type_of(_row_type(df.schema, "before"), key, "key in before")
-        _type_of(after, key, "key in after")
+    _check_names(_row_type(df.schema, "before"), wanted.keys, "key in before")
     sequence = wanted.sequence or tuple(f"source.{name}" for name in _SEQUENCE if _has(df.schema, f"source.{name}"))
     if not sequence:
         raise InvalidPipelineError(
@@ -148,8 +148,7 @@ def _of_columns(
     df: DataFrame, wanted: Wanted, kinds: Column, left_out: tuple[str, ...], ties: Mapping[str, Column]
 ) -> ChangeRows:
     """Rows that have the columns of the table, besides those that are left out."""
-    for name in wanted.sequence:
-        _type_of(df.schema, name, "sequence")
+    _check_names(df.schema, wanted.sequence, "sequence")
     columns = _kept(StructType([field for field in df.schema.fields if field.name not in left_out]), wanted)
     added = {KIND: kinds, **ties}
     if wanted.timed:
@@ -165,7 +164,7 @@ def _of_columns(
 def _parsed(df: DataFrame, schema: str | StructType) -> DataFrame:
     """The JSON in `value`, with or without a schema around each event; Kafka's tombstones, which are null, left out."""
     value = _column(df.schema, _VALUE, "format='debezium' with schema=").cast("string")
-    row = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    row = _row_of(schema)
     source = StructType([StructField(name, kind) for name, kind in _SOURCE.items()])
     fields = [
         StructField("before", row),
@@ -186,6 +185,18 @@ def _parsed(df: DataFrame, schema: str | StructType) -> DataFrame:
     events = (F.coalesce(f"_json.payload.{each.name}", f"_json.{each.name}").alias(each.name) for each in fields)
     unreadable = F.col("_json").isNull() | F.col(f"_json.{_UNREADABLE}").isNotNull()
     return parsed.select(*map(_quoted, others), *events, unreadable.alias(_UNREADABLE))
+
+
+def _row_of(schema: str | StructType) -> StructType:
+    """The row that `schema=` describes."""
+    row: DataType | None = None
+    with suppress(ParseException):
+        row = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    if not isinstance(row, StructType):
+        raise InvalidPipelineError(
+            f"schema has the table's columns with their types, such as 'id long, name string'. schema={schema!r}"
+        )
+    return row
 
 
 def _changes(
@@ -223,8 +234,8 @@ def _changes(
 
 def _kept(table: StructType, wanted: Wanted) -> tuple[str, ...]:
     """The columns of the stream's table."""
-    for name in (*wanted.keys, *wanted.exclude):
-        _type_of(table, name, "key" if name in wanted.keys else "exclude")
+    _check_names(table, wanted.keys, "key")
+    _check_names(table, wanted.exclude, "exclude")
     for name in wanted.exclude:
         if name in wanted.keys:
             raise InvalidPipelineError(f"the table has its key: leave the column in. column={name}, use=exclude")
@@ -265,8 +276,18 @@ def _type_of(schema: StructType, path: str, use: str) -> DataType:
         within = schema[name].dataType
         if isinstance(within, StructType):
             return _type_of(within, field, use)
-    raise InvalidPipelineError(
-        f"the changes have no such column.{did_you_mean(path, schema.names)} column={path}, use={use}, "
+    raise _missing(schema, path, use)
+
+
+def _check_names(schema: StructType, names: tuple[str, ...], use: str) -> None:
+    for name in names:
+        if name not in schema.names:
+            raise _missing(schema, name, use)
+
+
+def _missing(schema: StructType, name: str, use: str) -> InvalidPipelineError:
+    return InvalidPipelineError(
+        f"the changes have no such column.{did_you_mean(name, schema.names)} column={name}, use={use}, "
         f"columns={', '.join(schema.names)}"
     )
 

@@ -46,7 +46,7 @@ def changes_from(  # noqa: PLR0913  (options, by name)
     `_commit_version`. Older changes that come later are dropped and counted, and so are those that come again. A
     deleted key keeps its sequence, so that an older change does not bring the row back: for ever, or until
     `deletes_expire_after` has passed by `time`, the column with the time of a change. `exclude` names columns that the
-    table is to have no more.
+    table leaves out.
 
     Raises `InvalidPipelineError` for columns that are not there or do not fit. A stream stops with one at a change that
     it cannot apply, such as a truncate, or two different changes of a key with one sequence.
@@ -61,6 +61,8 @@ def changes_from(  # noqa: PLR0913  (options, by name)
         None if deletes_expire_after is None else microseconds(deletes_expire_after, "deletes_expire_after")
     )
     keys = _names(key)
+    if not keys:
+        raise InvalidPipelineError("changes need the key of the table: name its columns, such as key='id'. key=()")
     wanted = Wanted(keys, _names(sequence or ()), schema, op, _names(exclude), time, timed)
     rows = FORMATS[_format(format)](df, wanted)
 

@@ -6,6 +6,7 @@ from dagster_ckpt.cli.output.pipeline_text import operator_line, source_line
 from dagster_ckpt.ids import Epoch, StreamUuid, Term
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Session
@@ -26,6 +27,7 @@ HOUR = 3_600_000_000
 TIME = pa.timestamp("us", "UTC")
 FLIGHTS = InputSpec((), pa.schema([("origin", pa.string()), ("hour", TIME), ("delay", pa.int64())]))
 CHANGES = InputSpec((), FLIGHTS.schema.append(pa.field("_change_type", pa.string())))
+KINDS = InputSpec((), FLIGHTS.schema.append(pa.field("_kind", pa.string())))
 WEATHER = InputSpec((), pa.schema([("airport", pa.string()), ("taken", TIME), ("wind", pa.float64())]))
 AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
 
@@ -56,6 +58,10 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
         (
             Mirror.build(("origin",), CHANGES, "delay > 15").pipeline,
             "the upstream's table where delay > 15",
+        ),
+        (
+            ChangesFrom.build(("origin",), KINDS, ("origin",), ("delay",), (), "hour", HOUR).pipeline,
+            "changes_from sequence=delay time=hour deletes_expire_after=1 h",
         ),
         (Mirror.build(("origin",), CHANGES, None).pipeline, "the upstream's table as it is"),
     ],
