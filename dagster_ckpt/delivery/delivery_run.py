@@ -121,6 +121,7 @@ class _Run:
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = RunEnd(job.options, hooks, clock, pulse)
         self._until: Epoch | None = None
+        self._there: str | None = None  # the destination's position
         self._own = ManifestChain(writer.store, clock)
         source = Source(_identity(job.stream), 0, (0,), reads_files=False)
         self._upstreams = Upstreams(job.asset, [source], rows.root, self._own)
@@ -200,7 +201,7 @@ class _Run:
                 return end
             step = self._next(at)
             if step is not None:
-                at = self._apply(session, at, step)
+                at = self._apply(session, step)
                 self._failures = 0
             elif self._job.options.mode is Mode.AVAILABLE_NOW:
                 return JobResult(Ending.INPUT_DONE, self._writer.manifest)
@@ -218,7 +219,7 @@ class _Run:
 
     def _begun(self, session: Session) -> UpstreamPosition:
         """Where to go on from the destination's position, recorded in this delivery's manifest and kept for it."""
-        newest, known = self._rows.log.newest(), self._delivered()
+        newest, known, self._there = self._rows.log.newest(), self._delivered(), session.position
         there = None if session.position is None else self._decoded(session.position)
         of_this_stream = there is not None and there.uuid == newest.uuid
         if there is not None and of_this_stream and there.encode() != self._position().current:
@@ -235,16 +236,16 @@ class _Run:
                 raise self._stopped(judgement.found, there)
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
-                return self._apply(session, there, self._rows.whole())
+                return self._apply(session, self._rows.whole())
             case _:
                 return UpstreamPosition(newest.uuid) if there is None else there
 
-    def _apply(self, session: Session, at: UpstreamPosition, step: Step) -> UpstreamPosition:
+    def _apply(self, session: Session, step: Step) -> UpstreamPosition:
         """One transaction, then the manifest that records it."""
         began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
-        after = None if at.epoch == EMPTY and not at.parts else at.encode()
         self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
-        session.apply(Transaction(after, step.until.encode(), counted, step.replaces))
+        session.apply(Transaction(self._there, step.until.encode(), counted, step.replaces))
+        self._there = step.until.encode()
         milliseconds = self._clock.monotonic_ms() - began_ms
         commit_ms = self._commit(step.until, counted.count, milliseconds, step.table_rows)
         self._pulse.sign()

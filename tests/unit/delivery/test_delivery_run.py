@@ -116,6 +116,16 @@ def test_a_rollback_below_what_was_delivered_is_taken_to_the_destination(with_ro
     assert with_rows.delivered() == with_rows.table()
 
 
+def test_a_rollback_to_the_empty_stream_is_taken_to_the_destination(with_rows: Delivering) -> None:
+    with_rows.stream.open(from_epoch=0)
+    with_rows.deliver()
+    assert with_rows.delivered() == []
+    for delay in range(2):
+        with_rows.stream.commit(departures({"B6": [float(delay)]}))
+        with_rows.deliver()
+        assert with_rows.delivered() == with_rows.table() != []
+
+
 def test_an_append_delivery_stops_where_the_stream_was_rolled_back(tmp_path: Path) -> None:
     delivering = Delivering(tmp_path, mode=DeliveryMode.APPEND)
     first = delivering.stream.commit(departures({"UA": [1.0]}))
