@@ -124,6 +124,9 @@ class _Made:
     def __init__(self, inner: Any, method: str, wrap: Callable[[Any], Any]) -> None:
         self._inner, self._method, self._wrap = inner, method, wrap
 
+    def __len__(self) -> int:
+        return len(self._inner)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         return self._wrap(found) if name == self._method else found

@@ -17,14 +17,14 @@ from dagster_ckpt.testing.schema_suite import SchemaSuite
 from tests.unit.delivery.delivery_runs import DeliveryRuns
 
 
-def rows_of(uri: str) -> list[Row]:
-    table = DeltaTable(uri).to_pyarrow_table()
+def rows_of(uri: str, options: dict[str, str] | None = None) -> list[Row]:
+    table = DeltaTable(uri, storage_options=options).to_pyarrow_table()
     return list(zip(table["carrier"].to_pylist(), table["flights"].to_pylist(), strict=True))
 
 
-def maintain(uri: str) -> None:
+def maintain(uri: str, options: dict[str, str] | None = None) -> None:
     """Everything that may be removed or rewritten is, however young."""
-    table = DeltaTable(uri)
+    table = DeltaTable(uri, storage_options=options)
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
     table.optimize.compact()
     table.optimize.z_order(["carrier"])

@@ -50,7 +50,19 @@ class Database:
 
     @property
     def url(self) -> str:
-        return f"postgresql://{self._user}:{quote(self._password)}@{HOST}:{self.port}/{self._database}"
+        return self.url_at(self.port)
+
+    def url_at(self, port: int, database: str | None = None) -> str:
+        """The address of a database of it, by a proxy with that port."""
+        return f"postgresql://{self._user}:{quote(self._password)}@{HOST}:{port}/{database or self._database}"
+
+    def copy(self, database: str) -> None:
+        """Dump its database, and restore that into another one, which is made."""
+        there = ["-h", HOST, "-p", str(self.port), "-U", self._user]
+        dump = str(self._folder / "dump")
+        self._run("pg_dump", *there, "-Fc", "-f", dump, self._database)
+        self._run("createdb", *there, database)
+        self._run("pg_restore", *there, "-d", database, "--exit-on-error", dump)
 
     def start(self) -> None:
         """Start, and wait until it takes connections: after a SIGKILL it recovers first."""

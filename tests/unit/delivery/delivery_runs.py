@@ -1,13 +1,15 @@
 """What a delivery's runs must do whatever the destination's calls do: mixed into a test class of `DestinationSuite`."""
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.delivery.destination import DeliveryMode
-from dagster_ckpt.testing.destination_case import DestinationCase
+from dagster_ckpt.delivery.destination import DeliveryMode, Destination
+from dagster_ckpt.testing.destination_case import DestinationCase, Row
 from dagster_ckpt.testing.failing_calls import Calls, FailingDestination, KilledError, outside_through
+from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import departures
 
@@ -46,3 +48,29 @@ class DeliveryRuns(DestinationCase):
             assert found == sorted(((row[0], row[1]) for row in expected), key=repr), f"{fault}: call {number}"
             failed, number = calls.failed, number + 1
         assert number > 4, "no call has failed"
+
+
+def deliver_with_losses(
+    delivering: Delivering,
+    to: Destination,
+    proxy: LossyProxy,
+    request: bytes,
+    rows: Callable[[], Iterable[Row]],
+    *,
+    reply: bool,
+) -> int:
+    """Run deliveries of an upsert through a proxy that loses each request with this pattern in turn, or its reply.
+
+    Returns how many were lost, one in each run.
+    """
+    number, lost = 0, True
+    while lost:
+        delivering.stream.commit(departures({"UA": [float(number)], "AA": [1.0]}))
+        delivering.stream.commit(departures({"UA": [1.0], f"{number}": [1.0]}))
+        proxy.lose(request, reply=reply, skipped=number)
+        delivering.deliver(to)
+        lost = proxy.has_lost()
+        expected = sorted(((row[0], row[1]) for row in delivering.table()), key=repr)
+        assert sorted(rows(), key=repr) == expected, f"request {number}"
+        number += 1
+    return number - 1
