@@ -195,6 +195,18 @@ def test_a_rollback_that_was_taken_back_is_none(iceberg: Iceberg) -> None:
 THEIRS = pa.table({"carrier": ["ZZ"], "flights": [9]})
 
 
+def test_a_table_that_was_made_again_gets_nothing_and_has_no_position(iceberg: Iceberg) -> None:
+    with iceberg.open("one", APPENDED) as session:
+        session.apply(Transaction(None, "1", added(("UA", 1))))
+        catalog_of(iceberg).drop_table(iceberg.table)
+        catalog_of(iceberg).create_table(iceberg.table, APPENDED.columns)
+        with pytest.raises(DestinationUnavailableError, match="UUID"):
+            session.apply(Transaction("1", "2", added(("AA", 1))))
+    with iceberg.open("one", APPENDED) as session:
+        assert session.position is None
+    assert rows_of(iceberg) == []
+
+
 def test_of_two_commits_with_one_fence_one_wins_in_100_of_100_races(iceberg: Iceberg) -> None:
     """The fence keeps two sessions apart. Without it, the comparison alone does."""
     with iceberg.open("one", APPENDED) as one, iceberg.open("one", APPENDED) as two:
@@ -510,6 +522,7 @@ def test_an_error_that_repeats_a_secret_is_shown_without_it_and_without_its_caus
         Replies(session, OSError(f"refused: {to.properties['token'].get_value()}"), lands=False)  # type: ignore[attr-defined]
         with pytest.raises(DestinationUnavailableError, match="reason=OSError: refused: <token>") as raised:
             session.apply(Transaction(None, "1", added(("UA", 1))))
+    assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
 
 
