@@ -81,7 +81,7 @@ def _kill(kills: int, targets: list[str], seed: int, place: Path, results: Path,
     with _servers(targets, place) as (servers, environment), ExitStack() as at_the_end:
         environment[TARGETS_VARIABLE] = ",".join(targets)
         cluster = at_the_end.enter_context(Cluster(place, environment, LOCATION))
-        feeder = at_the_end.enter_context(Feeder(place))
+        feeder = at_the_end.enter_context(Feeder(place, files_per_second=1.0))
         rounds = Rounds(cluster, feeder, random.Random(seed), targets, servers, environment, progress.tell)
         began_s = time.monotonic()
         rounds.begin()
