@@ -16,7 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -46,6 +46,7 @@ from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, Invalid
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
+from tests.unit.delivery.delivery_runs import DeliveryRuns
 
 POSITION = '{"uuid": "9f0c2d6a1e4b4e0f9d3c5a7b8e6f1a2b", "epoch": 41, "part": 3, "parts": 8, "term": 5}'
 NUMBERS = itertools.count()
@@ -73,7 +74,15 @@ def rows_of(to: Iceberg) -> list[Row]:
     return list(zip(rows["carrier"].to_pylist(), rows["flights"].to_pylist(), strict=True))
 
 
-class TestIceberg(DestinationSuite):
+class TestIceberg(DestinationSuite, DeliveryRuns):
+    outside: ClassVar = (
+        "pyiceberg.catalog.sql:SqlCatalog.create_table",
+        "pyiceberg.catalog.sql:SqlCatalog.commit_table",
+    )
+
+    def no_reply(self) -> Exception:
+        return OSError("no reply")
+
     def make(self, folder: Path) -> Destination:
         return iceberg_in(folder)
 

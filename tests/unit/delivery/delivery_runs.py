@@ -47,7 +47,7 @@ class DeliveryRuns(DestinationCase):
             found = sorted(self.rows(to), key=repr)
             assert found == sorted(((row[0], row[1]) for row in expected), key=repr), f"{fault}: call {number}"
             failed, number = calls.failed, number + 1
-        assert number > 4, "no call has failed"
+        assert number > 2, "no call has failed"
 
 
 def deliver_with_losses(
