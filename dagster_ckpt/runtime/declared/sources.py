@@ -49,6 +49,11 @@ class KafkaOptions:
     fails_on_loss: bool = True
     group: str = ""
 
+    @property
+    def brokers(self) -> str:
+        """The brokers that the user named."""
+        return dict(self.connection).get("bootstrap.servers", "")
+
 
 @dataclass(frozen=True)
 class Source:
@@ -107,8 +112,8 @@ def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[
     known = {position.source: position for position in manifest.sources}
     wanted = [source.identity for source in sources]
     if known and manifest.epoch != EMPTY and known.keys() != set(wanted):
-        gone = [_named(identity) for identity in known if identity not in wanted]
-        new = [_named(identity) for identity in wanted if identity not in known]
+        gone = [named(identity) for identity in known if identity not in wanted]
+        new = [named(identity) for identity in wanted if identity not in known]
         raise IncompatibleStateError(
             'the stream\'s inputs are not those its state was made from: restore them; say moved={"old": "new"} where '
             "a folder or a bucket has moved; or start again with rollback(0), or with fork(..., epoch=0) beside it. "
@@ -203,6 +208,7 @@ def _scala_map(options: Any) -> Mapping[str, str]:
     return found
 
 
-def _named(identity: SourceIdentity) -> str:
+def named(identity: SourceIdentity) -> str:
+    """The source as errors name it: `kafka subscribe=departures`."""
     options = ", ".join(f"{key}={value}" for key, value in identity.options)
-    return f"{identity.format} {identity.address} {options}".strip()
+    return " ".join(filter(None, (identity.format, identity.address, options)))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.protocol.redaction import redacted_folder
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import Source, named
 
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
 
@@ -37,8 +37,14 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
     return CheckpointError(
         "Spark ended the query that runs the stream; nothing of the epoch in work was committed. Remove the cause and "
         f"start again: it goes on from its last epoch. asset={asset}, "
-        f"sources={[source.identity.address or source.identity.format for source in sources]}, reason={reason}"
+        f"sources={list(map(_reached, sources))}, reason={reason}"
     )
+
+
+def _reached(source: Source) -> str:
+    """`kafka subscribe=departures at broker:9092`: a broker that does not answer may be another than was meant."""
+    name = named(source.identity)
+    return name if source.kafka is None else f"{name} at {source.kafka.brokers}"
 
 
 def reason_of(error: Exception) -> str:

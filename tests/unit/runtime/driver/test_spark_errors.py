@@ -8,12 +8,15 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, missing_input_named
 
 SOURCES = [Source(SourceIdentity("parquet", "file:/data/inbox"), 0, (0,), reads_files=True)]
 PLAN = "\n=== Streaming Query ===\nIdentifier: flights\nCurrent Committed Offsets: {}"
 MISSING = "[PATH_NOT_FOUND] Path does not exist: s3a://me:secret@bucket/in.box. SQLSTATE: 42K03"
+
+KAFKA = KafkaOptions((("bootstrap.servers", "broker:9092"), ("sasl.jaas.config", 'password="secret"')))
+TOPIC = Source(SourceIdentity("kafka", "", (("subscribe", "departures"),)), 0, (0,), reads_files=False, kafka=KAFKA)
 
 
 class Session:
@@ -68,7 +71,7 @@ def test_any_other_end_of_the_query_names_asset_sources_and_reason() -> None:
     error = error_of(StreamingQueryException(text + PLAN), "file:/data/inbox")
     assert type(error) is CheckpointError
     assert str(error).endswith(
-        "asset=flights, sources=['file:/data/inbox'], reason=[STREAM_FAILED] the schema of the topic is gone"
+        "asset=flights, sources=['parquet file:/data/inbox'], reason=[STREAM_FAILED] the schema of the topic is gone"
     )
 
 
@@ -131,3 +134,11 @@ class TextInJvmError(Py4JError):  # type: ignore[misc]  # py4j has no types
 def test_an_error_whose_text_was_in_the_jvm_is_named_by_its_class() -> None:
     error = jvm_is_gone("flights", TextInJvmError(), Jvm(52))  # type: ignore[arg-type]
     assert str(error).endswith("exit_status=52, reason=TextInJvmError")
+
+
+def test_a_topic_is_named_with_its_brokers_and_no_password() -> None:
+    session: Any = Session()
+    error = explained("flights", [TOPIC], StreamingQueryException(f"Timed out waiting for a node{PLAN}"), session)
+    assert str(error).endswith(
+        "sources=['kafka subscribe=departures at broker:9092'], reason=Timed out waiting for a node"
+    )
