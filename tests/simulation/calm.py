@@ -12,6 +12,8 @@ from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.simulation import decoded
 from tests.simulation.collecting import collect
 from tests.simulation.dagster import opening_for
+from tests.simulation.deliveries.delivery_driver import DeliveryDriver
+from tests.simulation.driver import Driver
 from tests.simulation.oracle import BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -36,21 +38,16 @@ class Calm:
         self._process = stream.world.process("driver")
         opening = replace(opening_for(stream, self._process, "last", "last"), take_over=Takeover.ALWAYS)
         self._driver = stream.driver(self._process, opening)
-        self._process.spawn("driver", self._write)
+        self._term = Term(0)
+        self._process.spawn("driver", self._work)
 
-    def _write(self) -> None:
+    def _work(self) -> None:
         driver, stream = self._driver, self._stream
-        world = stream.world
-        if stream.upstream is not None:
+        world, upstream = stream.world, stream.upstream
+        while upstream is not None:
             world.scheduler.this().sleep(HEAD_START_MS)
-        try:
-            driver.begin(open_stream(driver.store, driver.opening, driver.clock))
-        except IncompatibleStateError:  # nothing follows what it has read: a person has it begin anew
-            driver.writer.heartbeat.stop()
-            driver.opening = replace(driver.opening, root_run="last-anew", from_epoch=EMPTY)
-            driver.begin(open_stream(driver.store, driver.opening, driver.clock))
-        driver.finish()
-        driver.writer.heartbeat.stop()
+            upstream = upstream.upstream
+        self._term = self._deliver(driver) if isinstance(driver, DeliveryDriver) else self._write(driver)
         world.scheduler.this().sleep(2 * world.character.grace_ms + 2 * max(world.character.faults.pauses_ms))
         found = stream.chain_of(self._process).newest()
         if found != stream.oracle.newest:
@@ -61,12 +58,31 @@ class Calm:
         stranger = world.process("janitor")
         stranger.spawn("collector", lambda: self._collect_as_a_stranger(stranger))
 
+    def _write(self, driver: Driver) -> Term:
+        try:
+            driver.begin(open_stream(driver.store, driver.opening, driver.clock))
+        except IncompatibleStateError:  # nothing follows what it has read: a person has it begin anew
+            driver.writer.heartbeat.stop()
+            driver.opening = replace(driver.opening, root_run="last-anew", from_epoch=EMPTY)
+            driver.begin(open_stream(driver.store, driver.opening, driver.clock))
+        driver.finish()
+        driver.writer.heartbeat.stop()
+        return driver.writer.term
+
+    def _deliver(self, driver: DeliveryDriver) -> Term:
+        try:
+            return driver.deliver_all()
+        except IncompatibleStateError as error:
+            driver.delivery.may_stop(error)
+            driver.delivery.begin_again()
+            return driver.deliver_all()
+
     def _collect_as_a_stranger(self, process: "Process") -> None:
         collect(self._stream, process, None)
         self._process.spawn("collector", self._collect_and_look)
 
     def _collect_and_look(self) -> None:
-        stream, term = self._stream, self._driver.writer.term
+        stream, term = self._stream, self._term
         collect(stream, self._process, term)
         _manifests_are_those_that_must_be(stream)
         _files_are_those_that_are_named(stream)

@@ -88,6 +88,7 @@ class Dagster:
     instance: SimulatedInstance = field(default_factory=SimulatedInstance)
     runs: list[Run] = field(default_factory=list)
     cursor: str | None = None
+    resets: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     _replaced: set[str] = field(default_factory=set)
 
@@ -102,6 +103,11 @@ class Dagster:
             config["take_over"] = True
         op = stream.asset.op_name
         self._create(stream, {"ops": {op: {"config": config}}}, {STREAM_TAG: stream.name})
+
+    def reset_the_cursor(self) -> None:
+        """What a person does who has removed a stream's folder on purpose."""
+        self.cursor = None
+        self.resets += 1
 
     def is_crowded(self, stream: "SimulatedStream") -> bool:
         alive = [run for run in self.runs if run.stream is stream and run.process is not None and run.process.alive]
@@ -227,12 +233,14 @@ class Dagster:
 
     def _failed(self, run: Run, opening: Opening, error: Exception) -> None:
         world, stream = self.world, run.stream
-        if isinstance(error, IncompatibleStateError):
+        if isinstance(error, IncompatibleStateError) and stream.delivery is not None:
+            stream.delivery.stopped(error)
+        elif isinstance(error, IncompatibleStateError):
             if stream.upstream is None:
                 raise error
             # Its upstream has moved away: a person does what the error says.
             world.scheduler.after(world.chance.randrange(15_000), lambda: self._restart_from_the_beginning(stream))
-        if isinstance(error, InvalidPipelineError) and opening.from_epoch is None and stream.upstream is None:
+        if isinstance(error, InvalidPipelineError) and opening.from_epoch is None and not stream.waits_for(error):
             raise error  # only an epoch to go back to can be wrong; and nothing is ever damaged here
         run.unavailable = isinstance(error, StoreUnavailableError)
         record = SimpleNamespace(cls_name=type(error).__name__, message=f"{type(error).__name__}: {error}", cause=None)
@@ -348,7 +356,7 @@ def launch_by_hand(stream: "SimulatedStream") -> None:
     chance, newest, dagster = stream.world.chance, stream.oracle.newest, stream.world.dagster
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None
-    if chance.random() < 0.4:
+    if stream.delivery is None and chance.random() < 0.4:
         # The oldest more often than others: it is retired first, perhaps while the opener looks. And so what lies in
         # the midst of a snapshot: few do, and its pin must be there still.
         midst = () if stream.reading is None else tuple(stream.reading.in_midst())

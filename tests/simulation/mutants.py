@@ -14,6 +14,8 @@ from unittest.mock import patch
 
 import dagster as dg
 
+from dagster_ckpt.delivery import delivery_run as delivery_run_module
+from dagster_ckpt.delivery.delivery_run import _Run
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
@@ -53,6 +55,24 @@ from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again
 from tests.simulation import reading as reading_module
 from tests.simulation import tasks as tasks_module
+from tests.simulation.deliveries.database import SimulatedSession
+from tests.simulation.deliveries.delivery_mutants import (
+    ComparesNothing,
+    ForgetsTheStream,
+    JudgesNoRollback,
+    LeavesAGap,
+    SnapsTheNewest,
+    TakesNoFence,
+    TriesAgainBlindly,
+    WritesThePositionLater,
+    begins_again_where_it_was_emptied,
+    begins_at_any_stream,
+    begins_at_its_manifest,
+    records_before_it_commits,
+    replaces_what_it_must_not,
+    stops_where_it_could_replace,
+    with_session,
+)
 from tests.simulation.driver import Driver
 from tests.simulation.job import Sums, consumed
 from tests.simulation.reading import ReadingDriver
@@ -513,6 +533,10 @@ def _function(module: object, name: str, value: object, *seeds: int) -> Mutant:
     return Mutant(Parts(), seeds, ((module, name, value),))
 
 
+def _delivered_to(session: type[SimulatedSession], *seeds: int) -> Mutant:
+    return Mutant(Parts(destination=with_session(session)), seeds)
+
+
 def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
     """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
     unjudged = {**manifest_rules._OF_KIND, ManifestKind.RESHARD: ()}
@@ -568,8 +592,8 @@ MUTANTS: dict[str, Mutant] = {
     "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 34),
     "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 34),
     "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first, 79),
-    "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 7),
-    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 7),
+    "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 34),
+    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 34),
     "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 79),
     "a task looks at no clip": _function(tasks_module, "shown", shows_all, 34),
     "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 50),
@@ -586,5 +610,35 @@ MUTANTS: dict[str, Mutant] = {
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
     "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 4),
     "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run, 0),
+    "rows are committed before the position": _delivered_to(WritesThePositionLater, 7),
+    "a position without the stream's UUID": Mutant(
+        Parts(destination=with_session(ForgetsTheStream)),
+        (285,),
+        (
+            (_Run, "_begun", begins_at_any_stream),
+            (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: ()}),
+        ),
+    ),
+    "a destination has no fence": _delivered_to(TakesNoFence, 192),
+    "a destination compares neither fence nor position": _delivered_to(ComparesNothing, 59),
+    "a commit without a reply is sent again": _delivered_to(TriesAgainBlindly, 207),
+    "a delivery goes on from its manifest, not from the destination": Mutant(
+        Parts(),
+        (7,),
+        ((_Run, "_begun", begins_at_its_manifest), (_Run, "_apply", records_before_it_commits)),
+    ),
+    "a delivery records what is not committed": _function(_Run, "_apply", records_before_it_commits, 7),
+    "a gap between the snapshot and the log": _function(delivery_run_module, "DeliveryRows", LeavesAGap, 7),
+    "a delivery begins with a table that is not pinned": _function(
+        delivery_run_module, "DeliveryRows", SnapsTheNewest, 7
+    ),
+    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 352),
+    "an emptied destination is filled again": _function(
+        delivery_run_module, "judge", begins_again_where_it_was_emptied, 73
+    ),
+    "an upsert delivery stops where it could replace": _function(
+        delivery_run_module, "judge", stops_where_it_could_replace, 515
+    ),
+    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 285),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 21),
 }

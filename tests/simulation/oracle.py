@@ -6,7 +6,7 @@ the names and the codec of manifests; `manifest_rules` as a second pair of eyes 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from tests.simulation import decoded
 from tests.simulation.job import (
     TABLE,
+    Row,
     Sums,
     batch,
     consumed,
@@ -70,7 +71,8 @@ class Oracle:
     `worked_with` says of each with how many shards the batches were worked on that it shows.
 
     `kept` manifests are never deleted, and nothing that was retained until less than `grace_ms` ago. `oracles` are
-    those of all streams: of forks, which need files of this one, and of those whose files this one needs.
+    those of all streams: of forks, which need files of this one, and of those whose files this one needs. `logged` are
+    the change logs of all epochs, where the stream is delivered.
     """
 
     truth: Truth
@@ -87,6 +89,7 @@ class Oracle:
     _given_up_ms: dict[Version, int] = field(default_factory=dict)
     _holders: defaultdict[str, set[Version]] = field(default_factory=lambda: defaultdict(set))
     oracles: "dict[StreamUuid, Oracle]" = field(default_factory=dict)
+    logged: dict[Epoch, tuple[tuple[str, int], ...]] | None = None
     readers: "list[Reading]" = field(default_factory=list)
     has_subscribers: bool = False
     mark_unanswered: bool = False
@@ -205,7 +208,7 @@ class Oracle:
 
     def needed_by_forks(self) -> set[str]:
         """The files of its own that streams forked from it can read, or their forks."""
-        uuid, needed = self._uuid(), set[str]()
+        uuid, needed = self.uuid, set[str]()
         for fork in self._others():
             for name in fork.named_for_good():
                 elsewhere = parse_ancestors_name(name)
@@ -301,16 +304,24 @@ class Oracle:
             raise BrokenPromiseError("a fork begins with an epoch of its origin", f"{manifest.ancestors}")
         self.counts["forks of forks" if len(manifest.ancestors) > 1 else "forks"] += 1
 
+    def sums_of(self, manifest: Manifest) -> Sums:
+        """The table that a manifest of a keyed stream has to show."""
+        return sums_after(consumed(manifest))
+
+    def rows_of(self, manifest: Manifest) -> list[Row]:
+        """The table that a manifest of an append-only stream has to show."""
+        return rows_after(self.worked_with[manifest.version])
+
     def _shows_a_prefix(self, manifest: Manifest) -> None:
         """Its table, read from its files, is what the job in plain Python makes of its input; so is its change log."""
         batches = consumed(manifest)
         if not manifest.pipeline.tables:
             rows = [row for change in self._entries(manifest.files) for row in self._rows(change)]
-            if rows != rows_after(self.worked_with[manifest.version]):
+            if rows != self.rows_of(manifest):
                 raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {rows} of {batches}")
             return
         table = self._table(manifest)
-        if table != sums_after(batches):
+        if table != self.sums_of(manifest):
             raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {table} of {batches}")
         changed: dict[str, int] = {}
         for change in manifest.changes:
@@ -398,6 +409,8 @@ class Oracle:
             for retired in _retains(before) - _retains(manifest):
                 self._given_up_ms[retired] = now_ms
         self.history[version] = manifest
+        if self.logged is not None and manifest.kind is ManifestKind.EPOCH:
+            self.logged[manifest.epoch] = tuple(self._log(manifest))
         self.oracles[manifest.uuid] = self
         self.counts[manifest.kind] += 1
         self.created_ms[version] = now_ms
@@ -426,7 +439,7 @@ class Oracle:
         if who.role != COLLECTOR:
             raise BrokenPromiseError(rule, f"{who.name} deleted {name}")
         self._does_not_need(name, name)
-        in_forks = name_in_stream(name, self._uuid())
+        in_forks = name_in_stream(name, self.uuid)
         for fork in self._others():
             fork._does_not_need(in_forks, name)
         if any(reader.needs_file(name) for reader in self.readers):
@@ -450,7 +463,8 @@ class Oracle:
     def _others(self) -> "list[Oracle]":
         return [oracle for oracle in self.oracles.values() if oracle is not self]
 
-    def _uuid(self) -> StreamUuid:
+    @property
+    def uuid(self) -> StreamUuid:
         return self.history[FIRST].uuid
 
     def _place(self, name: str) -> tuple[Truth, str]:
@@ -486,6 +500,11 @@ class Oracle:
         truth, path = self._place(ref.name)
         data = truth.objects.get(path)
         return () if data is None else _decoded_changes(data, ref.name, ref.ancestor)
+
+    def _log(self, manifest: Manifest) -> Iterator[tuple[str, int]]:
+        """The change log of a keyed stream's epoch."""
+        for change in manifest.changes if manifest.pipeline.tables else ():
+            yield from decode_sums(self._content(change.name)).items()
 
     def _rows(self, change: ChangeRef) -> tuple[tuple[int, int], ...]:
         return decode_rows(self._content(change.name))

@@ -211,14 +211,15 @@ class ReadingOracle(Oracle):
         if was is not None and was == at:
             raise BrokenPromiseError("each epoch reads on", f"{manifest.version} has read {at}, as before")
 
-    def _shows_a_prefix(self, manifest: Manifest) -> None:
+    def sums_of(self, manifest: Manifest) -> Sums:
         at = read_to(manifest)
-        wanted: Sums = {}
-        if at is not None and at.epoch != EMPTY:
-            wanted = sums_after(consumed(self.upstream.history[Version(at.epoch)]))
-            if at.in_snapshot:
-                wanted = {key: total for key, total in wanted.items() if int(key) % at.parts < at.part}
-        table = self._table(manifest)
+        if at is None or at.epoch == EMPTY:
+            return {}
+        sums = sums_after(consumed(self.upstream.history[Version(at.epoch)]))
+        return {key: total for key, total in sums.items() if not at.in_snapshot or int(key) % at.parts < at.part}
+
+    def _shows_a_prefix(self, manifest: Manifest) -> None:
+        at, wanted, table = read_to(manifest), self.sums_of(manifest), self._table(manifest)
         if table != wanted:
             raise BrokenPromiseError(
                 "a table is what a prefix of the upstream gives", f"{manifest.version}: {table} at {at}, not {wanted}"

@@ -47,12 +47,18 @@ class _InstanceOfTick:
         self.dagster.instance.report_runless_asset_event(event)
 
 
+@dataclass
 class _Log:
-    """What the sensor logs is for people; what it catches may only be a store that does not answer."""
+    """What the sensor logs is for people; what it catches may only be a store that does not answer.
+
+    Or a folder that a person has removed while the sensor read it: `was_removed`.
+    """
+
+    was_removed: Callable[[], bool]
 
     def exception(self, text: str, *values: object) -> None:
         error = sys.exception()
-        if error is not None and not isinstance(error, StoreUnavailableError):
+        if error is not None and not isinstance(error, StoreUnavailableError) and not self.was_removed():
             raise error
 
     def _ignored(self, text: str, *values: object) -> None:
@@ -88,10 +94,15 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
     status_reader, live_reports, change_watch = StatusReader(clock), LiveReports(), ChangeWatch()
     while True:
         clock.sleep_ms(TICK_MS)
+        resets = dagster.resets
+
+        def was_removed(resets: int = resets) -> bool:
+            return dagster.resets > resets
+
         epochs = {stream.name: stream.oracle.counts["epoch"] for stream in world.all_streams}
         watched = [stream.watched for stream in world.all_streams if stream.begun]
         instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
-        context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log())
+        context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log(was_removed))
         result = sensor._evaluate(
             cast(dg.SensorEvaluationContext, context),
             world.root_of(process),
@@ -105,4 +116,5 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
             if not world.calm and chance.random() < 0.2:
                 clock.sleep_ms(chance.randrange(5_000))  # and may be killed meanwhile, before it has kept the cursor
             dagster.submit(request, epochs)
-        dagster.cursor = result.cursor
+        if not was_removed():
+            dagster.cursor = result.cursor

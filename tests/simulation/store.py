@@ -177,7 +177,7 @@ class Weather:
         self.late.append(request)
         if self.chance.random() < 0.8:
             delay_ms = int(self.chance.choice(self.character.faults.pauses_ms) * self.chance.random())
-            self.scheduler.after(delay_ms, lambda: self._land(request))
+            self.scheduler.after(delay_ms, lambda: self.land(request))
 
     def echo(self, request: "Request[Any]") -> None:
         """Let a create that was done be on its way a second time."""
@@ -188,11 +188,11 @@ class Weather:
         """The worst moment for a late request: right before another arrives for the same object."""
         for request in [late for late in self.late if late.name == name]:
             if self.chance.random() < 0.5:
-                self._land(request)
+                self.land(request)
 
     def land_all(self) -> None:
         while self.late:
-            self._land(self.late[0])
+            self.land(self.late[0])
 
     def doze_until_freed(self, process: Process, name: str, duration_ms: int) -> None:
         """The worst moment to wake up: right after retention has freed the number that one was about to take.
@@ -214,7 +214,8 @@ class Weather:
             # The worst moment of all: the manifest comes back that the sleeper has built upon.
             echo.arrive()
 
-    def _land(self, request: "Request[Any]") -> None:
+    def land(self, request: "Request[Any]") -> None:
+        """Let it arrive now, unless it has."""
         if request in self.late:
             self.late.remove(request)
             request.arrive()
@@ -271,31 +272,31 @@ class SimulatedStore:
 
     def get(self, name: str) -> bytes:
         truth, inside = self._weather.truth_of(name)
-        return self._request("get", name, lambda _: truth.get(inside))
+        return self.request("get", name, lambda _: truth.get(inside))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         return self.get(name)[offset : offset + length]
 
     def exists(self, name: str) -> bool:
         truth, inside = self._weather.truth_of(name)
-        return self._request("exists", name, lambda _: inside in truth.objects)
+        return self.request("exists", name, lambda _: inside in truth.objects)
 
     def size(self, name: str) -> int:
         return len(self.get(name))
 
     def modified_ms(self, name: str) -> int:
         truth, inside = self._weather.truth_of(name)
-        return self._request("modified_ms", name, lambda _: truth.modified_ms(inside))
+        return self.request("modified_ms", name, lambda _: truth.modified_ms(inside))
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        listed = self._request("list", prefix, lambda _: self._weather.listed(prefix))
+        listed = self.request("list", prefix, lambda _: self._weather.listed(prefix))
         yield from (name for name in listed if name > after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         raise NotImplementedError("nobody looks the store through for streams")
 
     def discard_leftovers(self, prefix: str, before_ms: int) -> int:
-        return self._request("discard_leftovers", prefix, lambda _: 0)
+        return self.request("discard_leftovers", prefix, lambda _: 0)
 
     def settle(self, folder: str) -> None:
         """Nothing to do, and too dull to wait for."""
@@ -305,9 +306,10 @@ class SimulatedStore:
 
     def _change(self, verb: str, name: str, happen: Callable[[Strand], T]) -> T:
         assert is_object_name(name), name
-        return self._request(verb, name, happen, changes=True)
+        return self.request(verb, name, happen, changes=True)
 
-    def _request(self, verb: str, name: str, happen: Callable[[Strand], T], *, changes: bool = False) -> T:
+    def request(self, verb: str, name: str, happen: Callable[[Strand], T], *, changes: bool = False) -> T:
+        """Have it happen over there, and wait for the answer. A late request happens only if it `changes` anything."""
         process, weather = self._process, self._weather
         if not process.alive:
             raise Killed

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.recovery.dagster_runs import StreamAsset
 from dagster_ckpt.integration.recovery.relaunch import Watched
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
@@ -12,10 +13,13 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Opening
 from tests.simulation.dagster import watched_stream
+from tests.simulation.deliveries.delivering import Delivering
+from tests.simulation.deliveries.delivery_driver import DeliveryDriver
+from tests.simulation.deliveries.delivery_oracle import DeliveryOracle, DeliveryReading
 from tests.simulation.driver import Driver
 from tests.simulation.oracle import Oracle
 from tests.simulation.reading import Reading, ReadingOracle
-from tests.simulation.truth import Truth
+from tests.simulation.truth import Deaf, Truth
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
@@ -26,13 +30,14 @@ if TYPE_CHECKING:
 class SimulatedStream:
     """What all who work on it share. They reach its folder by way of their own process.
 
-    `upstream` is the stream that it reads; None: one that reads the job's own batches. While `crash_loop` is "error" or
-    "killed", each of its runs ends so.
+    `upstream` is the stream that it reads; None: one that reads the job's own batches. With `delivery` it is one of its
+    upstream. While `crash_loop` is "error" or "killed", each of its runs ends so.
     """
 
     world: "World"
     name: str
     upstream: "SimulatedStream | None" = None
+    delivery: Delivering | None = None
     folder: str = field(init=False)
     truth: Truth = field(init=False)
     oracle: Oracle = field(init=False)
@@ -43,17 +48,51 @@ class SimulatedStream:
 
     def __post_init__(self) -> None:
         self.folder = folder_of(parts_of_name(self.name))
+        self._make()
+        self.watched = watched_stream(self.name, self.world.character.lease_timeout_ms)
+        if self.delivery is not None and self.upstream is not None:
+            self.delivery.stream = self
+            self.upstream.oracle.logged = {}
+
+    def _make(self) -> None:
+        """An empty folder, and who judges it."""
         scheduler, character = self.world.scheduler, self.world.character
         self.truth = Truth(lambda: scheduler.now_ms, character.faults.list_late_ms)
-        kind = Oracle if self.upstream is None else ReadingOracle
-        self.oracle = kind(self.truth, lambda: scheduler.now_ms, character.kept, character.grace_ms)
+        self.oracle = self._kind(self.truth, lambda: scheduler.now_ms, character.kept, character.grace_ms)
         self.oracle.oracles = self.world.oracles
         if isinstance(self.oracle, ReadingOracle) and self.upstream is not None:
-            self.reading = Reading(self.oracle, self.upstream.oracle, self.world.max_lag)
+            kind = Reading if self.delivery is None else DeliveryReading
+            self.reading = kind(self.oracle, self.upstream.oracle, self.world.max_lag)
             self.oracle.upstream, self.oracle.reading = self.upstream.oracle, self.reading
             self.upstream.oracle.readers.append(self.reading)
+        if isinstance(self.oracle, DeliveryOracle) and self.delivery is not None:
+            self.oracle.delivery = self.delivery
         self.truth.witness = self.oracle
-        self.watched = watched_stream(self.name, character.lease_timeout_ms)
+
+    @property
+    def _kind(self) -> type[Oracle]:
+        if self.upstream is None:
+            return Oracle
+        return ReadingOracle if self.delivery is None else DeliveryOracle
+
+    def begin_again(self) -> None:
+        """A person has removed its folder: who opens it next makes another stream.
+
+        What is still under way to the folder reaches nothing.
+        """
+        before, was = self.oracle, self.reading
+        self.truth.witness = Deaf()
+        if self.upstream is not None and was is not None:
+            self.upstream.oracle.readers.remove(was)
+        self._make()
+        self.oracle.counts, self.oracle.readers = before.counts, before.readers
+        self.oracle.logged = None if before.logged is None else {}
+        for reader in self.oracle.readers:
+            reader.upstream = self.oracle
+            if isinstance(reader.own, ReadingOracle):
+                reader.own.upstream = self.oracle
+        self.world.weather.truths[self.folder] = self.truth
+        self.world.dagster.reset_the_cursor()
 
     @property
     def asset(self) -> StreamAsset:
@@ -72,7 +111,15 @@ class SimulatedStream:
         chain, root = self.chain_of(process), world.root_of(process)
         return world.parts.collector(chain, root, world.character.grace_ms, world.max_lag)
 
-    def driver(self, process: "Process", opening: Opening) -> Driver:
+    def waits_for(self, error: InvalidPipelineError) -> bool:
+        """Whether an error is that there is nothing to read yet, or that it is wrong to go back in that."""
+        if self.delivery is not None:
+            return "was never materialized" in str(error)
+        return self.upstream is not None
+
+    def driver(self, process: "Process", opening: Opening) -> Driver | DeliveryDriver:
         """Whoever writes it, in that process."""
         parts = self.world.parts
+        if self.delivery is not None:
+            return DeliveryDriver(self, process, opening)
         return (parts.driver if self.upstream is None else parts.reading_driver)(self, process, opening)

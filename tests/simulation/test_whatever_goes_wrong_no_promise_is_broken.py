@@ -73,5 +73,10 @@ def test_the_worlds_reach_deep_enough_to_mean_something() -> None:
         "declared failed": 200,
         "checks failed": 30,
         "left to a live run": 30,
+        "worlds with deliveries": 30,
+        "deliveries": 120,
+        "deliveries of snapshots": 40,
+        "destinations restored": 5,
+        "deliveries begun again": 2,
     }.items():
         assert counts[what] >= least, (what, counts)

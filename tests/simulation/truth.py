@@ -25,6 +25,18 @@ class Witness(Protocol):
         ...
 
 
+class Deaf:
+    """The witness of a folder that people have removed: what is still under way to it changes nothing."""
+
+    def created(self, name: str, data: bytes, who: Strand) -> None: ...
+
+    def overwritten(self, name: str, who: Strand) -> None: ...
+
+    def deleted(self, name: str, who: Strand) -> None: ...
+
+    def unanswered(self, name: str) -> None: ...
+
+
 class Truth:
     """The honest store. `now_ms` is its own clock."""
 
@@ -62,9 +74,14 @@ class Truth:
         if name not in self.objects:
             return
         self._told().deleted(name, who)
-        self._changed(name)
-        del self.objects[name]
-        del self._folders[_first_part(name)][name]
+        self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """A person takes the object away by hand: no promise holds for it any more."""
+        if name in self.objects:
+            self._changed(name)
+            del self.objects[name]
+            del self._folders[_first_part(name)][name]
 
     def names(self, prefix: str) -> list[str]:
         if not prefix:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -52,6 +53,9 @@ from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
 from tests.simulation.comeback import Comeback
 from tests.simulation.dagster import Dagster, launch_by_hand
+from tests.simulation.deliveries.database import SimulatedDestination
+from tests.simulation.deliveries.delivering import NAME, delivered, delivery_of
+from tests.simulation.deliveries.delivery_driver import patches
 from tests.simulation.driver import Driver
 from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
@@ -67,6 +71,8 @@ from tests.simulation.threads import Threads
 
 RETURN_MS = 20_000
 LATER_MS = 5_000
+BY_HAND_MS = 20_000
+"""How often somebody starts a delivery, which often fails or ends."""
 CHAINS = 0.33
 """How many worlds have a stream that reads another."""
 FORKS = 0.15
@@ -87,6 +93,7 @@ class Parts:
     reading_driver: Callable[..., Driver] = ReadingDriver
     create: Create = create
     write_pin: Callable[..., Pin] = pins.write_pin
+    destination: Callable[..., SimulatedDestination] = SimulatedDestination
     step: Callable[[Coordinator, Event], tuple[Coordinator, list[Effect]]] = step
 
 
@@ -120,7 +127,12 @@ class World:
         character = with_resharding(character_of(self.chance), Random(f"{self.seed} reshard"))
         character = with_a_full_store(character, Random(f"room of {self.seed}"))
         character = with_quiet_epochs(character, Random(f"quiet epochs of {self.seed}"))
-        self.character: Character = with_echoes(character, Random(f"echoes of {self.seed}"))
+        character = with_echoes(character, Random(f"echoes of {self.seed}"))
+        delivering = Random(f"shop in {self.seed}")
+        delivery_character = delivery_of(character, delivering)
+        if delivery_character is not None:
+            character = delivery_character.tempered(character)
+        self.character: Character = character
         self.scheduler = Scheduler()
         self.threads = Threads(self.scheduler)
         self.oracles: dict[StreamUuid, Oracle] = {}
@@ -137,15 +149,19 @@ class World:
             self.forks = [
                 SimulatedStream(self, f"flights/what_if_{number}") for number in range(forking.choice([1, 2]))
             ]
-        truths = {stream.folder: stream.truth for stream in (*self.streams, *self.forks)}
-        self.weather = Weather(self.scheduler, self.character, self.chance, truths)
+        self.weather = Weather(self.scheduler, self.character, self.chance, {})
+        self.deliveries = [
+            SimulatedStream(self, NAME, upstream=stream, delivery=delivery)
+            for delivery, stream in delivered(self, delivery_character, delivering, [*self.streams, *self.forks])
+        ]
+        self.weather.truths |= {stream.folder: stream.truth for stream in self.all_streams}
         self.processes: list[Process] = []
         self.calm = self.is_over = False
         self.dagster = Dagster(self)
 
     @property
     def all_streams(self) -> list[SimulatedStream]:
-        return [*self.streams, *self.forks]
+        return [*self.streams, *self.forks, *self.deliveries]
 
     # ---- what a process is made of
 
@@ -204,6 +220,7 @@ class World:
                 "requests": weather.requests,
                 "simulated s": simulated_s,
                 "deleted while full": weather.deleted_while_full,
+                "worlds with deliveries": len(self.deliveries),
             }
         )
 
@@ -225,12 +242,14 @@ class World:
         ):
             if rate:
                 self._now_and_then(round(1_000 / rate), happen)
-        requests_max = character.requests_max * (1 + len(self.streams) + bool(self.forks)) // 2
+        actors = 1 + len(self.streams) + bool(self.forks) + len(self.deliveries)
+        requests_max = character.requests_max * actors // 2
         self.scheduler.run(until=lambda: self.weather.requests >= requests_max)
 
     def _begin(self, stream: SimulatedStream) -> None:
         character = self.character
         stream.begun = True
+        self._begin_deliveries(stream)
         if stream.upstream is None:
             self.dagster.launch(stream)
         else:  # mostly after there is something to read
@@ -249,10 +268,23 @@ class World:
         if fork.begun or self.calm:
             return
         fork.begun = True
+        self._begin_deliveries(fork)
         self.dagster.launch(fork)
         self._keep(fork, "janitor", collect_for_others, role="collector")
         self._keep(fork, "pinner", pin_again_and_again)
         self._now_and_then(self.character.by_hand_every_ms, lambda: launch_by_hand(fork))
+
+    def _begin_deliveries(self, stream: SimulatedStream) -> None:
+        for each in self.deliveries:
+            if each.upstream is stream and each.delivery is not None:
+                self.scheduler.after(LATER_MS, partial(self._begin_delivery, each))
+                each.delivery.begin()
+
+    def _begin_delivery(self, stream: SimulatedStream) -> None:
+        if not self.calm:
+            stream.begun = True
+            self.dagster.launch(stream)
+            self._now_and_then(BY_HAND_MS, lambda: launch_by_hand(stream))
 
     def _begin_crash_loops(self) -> None:
         """For some time each run of the first stream fails, or dies: until its code is mended, say."""
@@ -272,6 +304,9 @@ class World:
         for process in self.processes:
             process.kill()
         self.weather.land_all()
+        for stream in self.deliveries:
+            assert stream.delivery is not None
+            stream.delivery.make_calm()
         daemon = self.process("daemon")
         daemon.spawn("daemon", lambda: evaluate_the_sensor(self, daemon))
         comebacks = [Comeback(stream) for stream in self.all_streams if stream.begun]
@@ -287,7 +322,7 @@ class World:
             if fork.oracle.newest is not None:  # else it never came
                 ends.append(Calm(fork, tuple(ends)))
         ends += [Calm(stream, tuple(ends)) for stream in self.streams[:1]]
-        ends += [Calm(stream) for stream in self.streams[1:]]
+        ends += [Calm(stream) for stream in (*self.streams[1:], *self.deliveries) if stream.begun]
         self.scheduler.run(until=lambda: _are_over(ends))
         if not _are_over(ends):
             raise BrokenPromiseError("every world comes to its end", "nothing happens any more")
@@ -367,17 +402,18 @@ class World:
             (heartbeat, "threading", self.threads),
             (opening, "is_gone", self.is_gone),
             (stream_status, "is_gone", self.is_gone),
-            (stream_status, "ManifestChain", self._patient_chain),
+            (stream_status, "ManifestChain", self.patient_chain),
             (sensor, "ThreadPoolExecutor", InTurn),
             (manual_opening, "this_process", lambda: person_in(self.scheduler.this().process)),
             (probe, "_proved", set()),
             (probe, "threading", self.threads),
             (probe, "RACERS", 2),
             (probe, "ROUNDS", 1 if self.character.full else 0),
-            (writer_module, "ManifestChain", self._patient_chain),
-            (subscribers, "ManifestChain", self._patient_chain),
-            (upstreams, "ManifestChain", self._patient_chain),
+            (writer_module, "ManifestChain", self.patient_chain),
+            (subscribers, "ManifestChain", self.patient_chain),
+            (upstreams, "ManifestChain", self.patient_chain),
         )
+        values += tuple(each for stream in self.deliveries for each in patches(self, stream))
         before = [(where, name, getattr(where, name)) for where, name, _ in values]
         log.setLevel(logging.CRITICAL)
         try:
@@ -389,9 +425,7 @@ class World:
                 setattr(where, name, value)
             log.setLevel(level)
 
-    def _patient_chain(
-        self, store: ObjectStore, clock: ProcessClock, patience: Patience | None = None
-    ) -> ManifestChain:
+    def patient_chain(self, store: ObjectStore, clock: ProcessClock, patience: Patience | None = None) -> ManifestChain:
         return self.parts.chain(store, clock, self.character.patience)
 
 
