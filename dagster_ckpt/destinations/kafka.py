@@ -200,7 +200,7 @@ class KafkaSession:
             self._producer.begin_transaction()
             try:
                 # First, since a replacement needs a record that the brokers have taken.
-                self._produce(self._positions, [self._delivery.encode()], [json.dumps(position).encode()])
+                self._producer.produce(self._positions, json.dumps(position).encode(), self._delivery.encode(), 0)
                 if not self._upserts:
                     self._append(transaction.rows)
                 elif transaction.replaces:
@@ -263,17 +263,14 @@ class KafkaSession:
         self._send(keys, pa.nulls(len(keys), pa.string()))
 
     def _send(self, keys: pa.Array, values: pa.Array) -> None:
-        self._produce(self._to.topic, _as_bytes(keys), _as_bytes(values))
-        self._check_time()
-
-    def _produce(self, topic: str, keys: list[bytes | None], values: list[bytes | None]) -> None:
-        produce = self._producer.produce
-        for key, value in zip(keys, values, strict=True):
+        produce, topic = self._producer.produce, self._to.topic
+        for key, value in zip(_as_bytes(keys), _as_bytes(values), strict=True):
             try:
                 produce(topic, value, key)
             except BufferError:
                 self._wait_until(len(self._producer) // 2)
                 produce(topic, value, key)
+        self._check_time()
 
     def _wait_until(self, left: int) -> None:
         """Until not more than that many records wait to be sent."""

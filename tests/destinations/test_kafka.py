@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -47,6 +47,7 @@ from tests.servers.kafka import JARS, Broker, kafka
 from tests.servers.kafka_records import records_of, table_of, visible_records
 from tests.servers.processes import HOST, free_port, until
 from tests.unit.delivery.delivering import Delivering
+from tests.unit.delivery.delivery_runs import DeliveryRuns
 from tests.unit.history.made_streams import departures
 
 pytestmark = [
@@ -80,8 +81,17 @@ def rows_in(to: Kafka) -> list[Row]:
     return [(row["carrier"], row["flights"]) for row in values]
 
 
-class TestKafka(DestinationSuite):
+class TestKafka(DestinationSuite, DeliveryRuns):
+    # Not flush: how often it is called depends on how fast the broker is.
+    outside: ClassVar = tuple(
+        f"confluent_kafka:Producer().{name}"
+        for name in ("init_transactions", "begin_transaction", "produce", "commit_transaction", "abort_transaction")
+    )
     address: ClassVar[str]
+
+    def no_reply(self) -> Exception:
+        error: Exception = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no reply"))
+        return error
 
     @pytest.fixture(autouse=True)
     def server(self, broker: Broker) -> None:
@@ -89,6 +99,14 @@ class TestKafka(DestinationSuite):
 
     def make(self, folder: Path) -> Destination:
         return Kafka(self.address, f"shop-{next(NUMBERS)}")
+
+    def maintain(self, destination: Destination) -> None:
+        """Compaction; the broker cleans what is not in the newest segment."""
+        assert isinstance(destination, Kafka)
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for topic in (destination.topic, position_topic(destination, admin)):
+            configure(admin, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001", delete_retention_ms="0")
+        time.sleep(0.5)
 
     def rows(self, destination: Destination) -> Iterable[Row]:
         assert isinstance(destination, Kafka)
