@@ -1,0 +1,177 @@
+"""Streams and destinations that went back, were made again or lost something, with real runs of a delivery."""
+
+import itertools
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.delivery import delivery_rows
+from dagster_ckpt.delivery.destination import DeliveryMode
+from dagster_ckpt.delivery.judgement import Found, Judgement, Move, judge
+from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition, next_part
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from tests.unit.delivery.delivering import Delivering
+from tests.unit.history.made_streams import MadeStream, departures
+
+MODES = pytest.mark.parametrize("mode", list(DeliveryMode))
+CARRIERS = ("UA", "AA", "DL", "B6", "WN", "AS", "HA", "F9")
+
+
+def delivered_once(folder: Path, mode: DeliveryMode, retained: int = 20) -> Delivering:
+    """A delivery that has delivered two epochs."""
+    delivering = Delivering(folder, mode=mode, retained=retained)
+    for carrier in CARRIERS[:2]:
+        delivering.stream.commit(departures({carrier: [1.0]}))
+    delivering.deliver()
+    return delivering
+
+
+@MODES
+def test_a_stream_that_was_made_again_is_another_one(tmp_path: Path, mode: DeliveryMode) -> None:
+    delivering = delivered_once(tmp_path, mode)
+    before = delivering.delivered()
+    shutil.rmtree(tmp_path / "store" / "delays")
+    again = MadeStream(delivering.url, "delays")
+    for carrier in CARRIERS:
+        again.commit(departures({carrier: [9.0]}))
+    with pytest.raises(IncompatibleStateError, match=r"of another stream: nothing was written.*asset=delays_in_sqlite"):
+        delivering.deliver()
+    assert delivering.delivered() == before
+
+
+@MODES
+def test_a_log_that_is_gone_is_replaced_by_the_table_or_stops(tmp_path: Path, mode: DeliveryMode) -> None:
+    delivering = delivered_once(tmp_path, mode, retained=1)
+    before = delivering.delivered()
+    for carrier in itertools.chain(*[CARRIERS] * 4):  # the newest 16 manifests always stay
+        delivering.stream.commit(departures({carrier: [2.0]}))
+    delivering.store.stream("delays").collect_garbage("1ms", max_lag=2)
+    if mode is DeliveryMode.APPEND:
+        with pytest.raises(IncompatibleStateError, match="no longer keeps the change log after what was delivered"):
+            delivering.deliver()
+        assert delivering.delivered() == before
+        return
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table() != before
+    delivering.stream.commit(departures({"UA": [3.0]}))
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table()
+
+
+@MODES
+def test_a_snapshot_that_is_gone_halfway_is_replaced_by_the_table_or_stops(
+    tmp_path: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_rows, "next_part", partial(next_part, rows_max=1))
+    delivering = Delivering(tmp_path, mode=mode)
+    for carrier in CARRIERS:
+        delivering.stream.commit(departures({carrier: [1.0]}))
+    committed: list[CommittedEpoch] = []
+    some = JobHooks(on_commit=committed.append, stop_reason=lambda: "some of it" if len(committed) == 3 else None)
+    manifest = delivering.deliver(hooks=some).manifest
+    assert manifest.backfill.position == f"3/{len(CARRIERS)}"
+    stream = delivering.store.stream("delays")
+    for pin in stream.pins():
+        stream.unpin(pin.name)
+    before = delivering.delivered()
+    if mode is DeliveryMode.APPEND:
+        with pytest.raises(IncompatibleStateError, match="the snapshot that was being delivered is gone"):
+            delivering.deliver()
+        assert delivering.delivered() == before
+        return
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table()
+
+
+@MODES
+def test_a_snapshot_goes_on_where_a_run_has_ended(
+    tmp_path: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_rows, "next_part", partial(next_part, rows_max=1))
+    delivering = Delivering(tmp_path, mode=mode)
+    for carrier in CARRIERS:
+        delivering.stream.commit(departures({carrier: [1.0]}))
+    committed: list[CommittedEpoch] = []
+    for parts in range(1, 4):
+        ends = JobHooks(
+            on_commit=committed.append,
+            stop_reason=lambda parts=parts: "for now" if len(committed) == 2 * parts else None,  # type: ignore[misc]
+        )
+        delivering.deliver(hooks=ends)
+        delivering.stream.commit(departures({"UA": [float(parts)]}))  # behind the snapshot, in the log
+    delivering.deliver()
+    rows = delivering.delivered("carrier, flights")
+    if mode is DeliveryMode.UPSERT:
+        assert delivering.delivered() == delivering.table()
+    else:
+        assert len(rows) == len(CARRIERS) + 3 * 2
+
+
+@MODES
+def test_a_fork_begins_without_deliveries(tmp_path: Path, mode: DeliveryMode) -> None:
+    delivering = delivered_once(tmp_path, mode)
+    before = delivering.delivered()
+    assert [each.stream for each in delivering.store.stream("delays").subscribers()] == ["delays_in_sqlite"]
+    fork = delivering.store.stream("delays").fork("dev/delays")
+    assert fork.subscribers() == []
+    MadeStream(delivering.url, "dev/delays").commit(departures({"ZZ": [1.0]}))
+    delivering.deliver()
+    assert delivering.delivered() == before
+
+
+@MODES
+def test_a_rollback_and_new_epochs_of_other_rows_are_noticed(tmp_path: Path, mode: DeliveryMode) -> None:
+    """The stream is further than the destination again: a number alone would not tell."""
+    delivering = delivered_once(tmp_path, mode)
+    first = delivering.store.stream("delays").epochs()[-1].epoch
+    before = delivering.delivered()
+    delivering.stream.open(from_epoch=first)
+    for carrier in CARRIERS[2:]:
+        delivering.stream.commit(departures({carrier: [5.0]}))
+    if mode is DeliveryMode.APPEND:
+        with pytest.raises(IncompatibleStateError, match="rolled back to before what was delivered"):
+            delivering.deliver()
+        assert delivering.delivered() == before
+    else:
+        delivering.deliver()
+        assert delivering.delivered() == delivering.table() != before
+
+
+THERE = UpstreamPosition(StreamUuid("9f0c2d6a1e4b4e0f9d3c5a7b8e6f1a2b"), Epoch(7))
+
+
+@pytest.mark.parametrize(
+    ("there", "known", "trouble", "upsert", "append"),
+    [
+        (None, EMPTY, None, Judgement(Move.BEGIN), Judgement(Move.BEGIN)),
+        (None, Epoch(7), None, Judgement(Move.STOP, Found.EMPTIED), Judgement(Move.STOP, Found.EMPTIED)),
+        (THERE, Epoch(7), None, Judgement(Move.CONTINUE), Judgement(Move.CONTINUE)),
+        (THERE, Epoch(5), None, Judgement(Move.CONTINUE), Judgement(Move.CONTINUE)),
+        (THERE, Epoch(9), None, Judgement(Move.CONTINUE, Found.RESTORED), Judgement(Move.CONTINUE, Found.RESTORED)),
+        (
+            THERE,
+            Epoch(7),
+            Trouble.RECREATED,
+            Judgement(Move.STOP, Found.FOREIGN),
+            Judgement(Move.STOP, Found.FOREIGN),
+        ),
+        *(
+            (THERE, Epoch(7), trouble, Judgement(Move.REPLACE, found), Judgement(Move.STOP, found))
+            for trouble, found in (
+                (Trouble.ROLLED_BACK, Found.ROLLED_BACK),
+                (Trouble.CUT_OFF, Found.CUT_OFF),
+                (Trouble.UNPINNED, Found.UNPINNED),
+            )
+        ),
+    ],
+)
+def test_each_position_has_one_way_on(
+    there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None, upsert: Judgement, append: Judgement
+) -> None:
+    assert judge(DeliveryMode.UPSERT, there, known, trouble) == upsert
+    assert judge(DeliveryMode.APPEND, there, known, trouble) == append
