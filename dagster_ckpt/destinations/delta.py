@@ -86,6 +86,9 @@ class DeltaSession:
             with self._errors():
                 self._handle = _loaded(to, table)
                 found, fence = self._read(self._handle), self._fence + 1
+                loaded = self._handle.version() or 0
+                if found is not None:  # before anything is committed, or the next opening would see no more of it
+                    self._check_not_set_back(loaded)
                 # A commit of its own, so that the conflict check refuses those who loaded the table before.
                 self._commit_nothing({})
                 self._check_fence(fence)
@@ -102,7 +105,7 @@ class DeltaSession:
                 f"name another. destination={to.address}, delivery={delivery}"
             )
         if found is not None:
-            self._check_not_restored()
+            self._check_not_set_back(loaded)
         self.position = found
 
     def __enter__(self) -> "DeltaSession":
@@ -244,19 +247,28 @@ class DeltaSession:
         # A writer that counts no rows leaves a null: then a file is taken to have some.
         return any(count is None or count > 0 for count in counts["num_records"].to_pylist())
 
-    def _check_not_restored(self) -> None:
-        """A restore takes the rows back and leaves the position where it is."""
+    def _check_not_set_back(self, loaded: int) -> None:
+        """Whether others have taken rows back since the delivery's newest commit up to the version `loaded`.
+
+        The newest such commit decides: a table that was emptied may have been restored since.
+        """
+        event: dict[str, Any] | None = None
         for commit in self._handle.history(_HISTORY_MAX):
             if commit.get(_MARK) == self._delivery and commit.get("operation") != "RESTORE":
-                if commit["version"] < (self._handle.version() or 0):
+                if commit["version"] > loaded:
+                    continue  # this session's own
+                if event is None or _restores(event, commit["version"]):
                     return
-                continue  # this session's own
-            if commit.get("operation") == "RESTORE":
-                raise IncompatibleStateError(
-                    "the table was restored to an older version, which takes back rows that were delivered but not the "
-                    "position: nothing was written. Restore it to a version of this delivery's again, or empty the "
-                    f"table and begin again. destination={self._to.address}, version={commit['version']}"
-                )
+                break
+            if event is None and (commit.get("operation") == "RESTORE" or _empties(commit)):
+                event = commit
+        if event is not None:
+            raise IncompatibleStateError(
+                "the table was restored to an older version, emptied or overwritten, which takes back rows that were "
+                "delivered but not the position: nothing was written. Restore it to a version since this delivery's "
+                "newest commit, or remove the folder of the delivery from the store, empty the table, and begin again. "
+                f"destination={self._to.address}, version={event['version']}, operation={event['operation']}"
+            )
 
     @contextmanager
     def _errors(self, rows: "_Rows | None" = None, until: str | None = None) -> Iterator[None]:
@@ -316,6 +328,22 @@ def _loaded(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
         columns = pa.schema([column.with_nullable(True) for column in table.columns])
         DeltaTable.create(uri, columns, mode="ignore", storage_options=options)
     return DeltaTable(uri, storage_options=options)
+
+
+def _restores(commit: Mapping[str, Any], version: int) -> bool:
+    """Whether this commit restores the table as it was at this version or later."""
+    parameters = commit.get("operationParameters") or {}
+    return commit.get("operation") == "RESTORE" and int(parameters.get("version") or -1) >= version
+
+
+def _empties(commit: Mapping[str, Any]) -> bool:
+    """Whether this commit has removed all rows that were there."""
+    operation, parameters = str(commit.get("operation")), commit.get("operationParameters") or {}
+    if operation.startswith(("REPLACE TABLE", "CREATE OR REPLACE TABLE", "TRUNCATE")):
+        return True
+    overwrites = operation == "WRITE" and str(parameters.get("mode")).lower() == "overwrite"
+    everywhere = parameters.get("predicate") in {None, "", "[]", '["true"]'}
+    return everywhere and (overwrites or operation == "DELETE")
 
 
 def _options(to: DeltaLake) -> dict[str, str]:

@@ -5,6 +5,7 @@ The position is a row of `dagster_ckpt_positions` in the same schema:
     delivery    the unique name of the delivery
     fence       one more each time that the delivery is opened; a transaction names the one that it opened with
     position    how far the delivery has come
+    filled      whether the table had rows then: one that has lost them all was truncated, or dropped and made again
 
 The update of that row comes first in each transaction, so it is the lock: of two transactions at once the second waits,
 and then finds that the position has moved. A session that was opened earlier has an older fence and updates no row.
@@ -30,7 +31,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
-from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
 if TYPE_CHECKING:
@@ -129,11 +130,19 @@ class PostgresSession:
             with self._transaction():
                 self._make_tables()
             with self._transaction():
-                self._fence, self.position = self._take_fence()
-                if self.position is None and self._one(f"SELECT EXISTS (SELECT FROM {self._into})"):
+                self._fence, self.position, filled = self._take_fence()
+                has_rows = self._one(f"SELECT EXISTS (SELECT FROM {self._into})")
+                if self.position is None and has_rows:
                     raise InvalidPipelineError(
                         "a delivery begins with an empty table, and this one has rows that it has not written: empty "
                         f"it, or name another. table={to.schema}.{to.table}, delivery={delivery}"
+                    )
+                if filled and not has_rows:
+                    raise IncompatibleStateError(
+                        "the table has lost all rows that were delivered: it was truncated, or dropped and made again. "
+                        "Nothing was written. Restore the database, or remove the folder of this delivery from the "
+                        "store, and materialize it: it then begins with the whole table. "
+                        f"destination={to.address}, delivery={delivery}, position={self.position}"
                     )
                 self._difference = self._compared()
                 self._difference.check(to.address, replaces=may_replace(table))
@@ -168,6 +177,8 @@ class PostgresSession:
                 self._upsert(transaction)
             else:
                 self._ingest(transaction.rows, self._table.columns, self._to.table, self._to.schema)
+            filled = f"EXISTS (SELECT FROM {self._into})"
+            self._run(f"UPDATE {self._positions} SET filled = {filled} WHERE delivery = $1", [self._delivery])
 
     def _upsert(self, transaction: Transaction) -> None:
         columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
@@ -240,7 +251,7 @@ class PostgresSession:
         if not self._one("SELECT to_regclass($1) IS NOT NULL", [self._positions]):
             self._run(
                 f"CREATE TABLE IF NOT EXISTS {self._positions} "
-                "(delivery text PRIMARY KEY, fence bigint NOT NULL, position text)"
+                "(delivery text PRIMARY KEY, fence bigint NOT NULL, position text, filled boolean DEFAULT false)"
             )
         if self._one("SELECT to_regclass($1) IS NOT NULL", [self._into]):
             return
@@ -265,15 +276,15 @@ class PostgresSession:
         made = ", ".join(f"{_quoted(each.name)} {_type_of(each.name, each.type)}" for each in columns)
         self._run(f"CREATE {what} ({made}) {end}")
 
-    def _take_fence(self) -> tuple[int, str | None]:
+    def _take_fence(self) -> tuple[int, str | None, bool]:
         self._run(
             f"INSERT INTO {self._positions} (delivery, fence) VALUES ($1, 0) ON CONFLICT DO NOTHING", [self._delivery]
         )
-        [(fence, position)] = self._rows(
-            f"UPDATE {self._positions} SET fence = fence + 1 WHERE delivery = $1 RETURNING fence, position",
+        [(fence, position, filled)] = self._rows(
+            f"UPDATE {self._positions} SET fence = fence + 1 WHERE delivery = $1 RETURNING fence, position, filled",
             [self._delivery],
         )
-        return fence, position
+        return fence, position, filled
 
     def _ingest(self, rows: Iterator[pa.RecordBatch], columns: pa.Schema, table: str, schema: str | None) -> None:
         reader = pa.RecordBatchReader.from_batches(columns, (batch.cast(columns) for batch in rows))

@@ -99,8 +99,32 @@ def test_a_restored_table_is_noticed(delta: DeltaLake) -> None:
         before = DeltaTable(delta.uri).version()
         session.apply(Transaction("1", "2", changed(("insert", ("AA", 1)))))
     DeltaTable(delta.uri).restore(before)
-    with pytest.raises(IncompatibleStateError, match="restored to an older version"):
-        delta.open("one", UPSERTED)
+    for _ in range(2):
+        with pytest.raises(IncompatibleStateError, match="restored to an older version"):
+            delta.open("one", UPSERTED)
+
+
+@pytest.mark.parametrize("by", ["delete", "overwrite"])
+def test_a_table_that_another_has_emptied_is_noticed(delta: DeltaLake, by: str) -> None:
+    with delta.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)), ("insert", ("AA", 1)))))
+        session.apply(Transaction("1", "2", changed(("insert", ("DL", 1))), replaces=True))
+    with delta.open("one", UPSERTED) as session:  # the delivery's own replacement is none of another
+        session.apply(Transaction("2", "3", changed(("insert", ("UA", 1)))))
+    DeltaTable(delta.uri).delete("carrier = 'DL'")
+    with delta.open("one", UPSERTED) as session:
+        assert session.position == "3"
+    if by == "delete":
+        DeltaTable(delta.uri).delete()
+    else:
+        write_deltalake(delta.uri, pa.table({"carrier": ["ZZ"], "flights": [9]}), mode="overwrite")
+    for _ in range(2):
+        with pytest.raises(IncompatibleStateError, match=r"emptied or overwritten.*operation=(DELETE|WRITE)"):
+            delta.open("one", UPSERTED)
+    DeltaTable(delta.uri).restore((DeltaTable(delta.uri).version() or 0) - 1)
+    with delta.open("one", UPSERTED) as session:
+        session.apply(Transaction("3", "4", changed(("insert", ("B6", 1)))))
+    assert sorted(rows_of(delta.uri)) == [("B6", 1), ("UA", 1)]
 
 
 def test_deletes_that_match_nothing_move_the_position(delta: DeltaLake) -> None:

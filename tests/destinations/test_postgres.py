@@ -60,7 +60,7 @@ class TestPostgres(DestinationSuite, DeliveryRuns):
 
 
 class TestColumnsOfPostgres(SchemaSuite):
-    numbers: ClassVar = itertools.count(1_000)
+    numbers: ClassVar = itertools.count()
     url: str
 
     @pytest.fixture(autouse=True)
@@ -68,7 +68,10 @@ class TestColumnsOfPostgres(SchemaSuite):
         self.url = postgres_url
 
     def make(self, folder: Path) -> Destination:
-        return TestPostgres.make(self, folder)  # type: ignore[arg-type]
+        schema = f"columns_{next(self.numbers)}"
+        with dbapi.connect(self.url, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA {schema}")
+        return Postgres(self.url, "delays", schema)
 
     def records(self, destination: Destination) -> list[dict[str, object]]:
         assert isinstance(destination, Postgres)
@@ -205,3 +208,25 @@ def test_columns_and_key_are_replaced_in_the_transaction_that_replaces_the_rows(
     assert in_table(cursor, "carrier, flights, shop") == [("UA", 2, "all"), (None, 1, "all")]
     with to.open("one", replace(both, schema_changes=SchemaChanges.ADD)) as session:
         assert session.position == "2"
+
+
+@pytest.mark.parametrize("loss", ["TRUNCATE delays", "DROP TABLE delays", "DELETE FROM delays"])
+def test_a_table_that_has_lost_its_rows_is_noticed(made: tuple[Postgres, dbapi.Cursor], loss: str) -> None:
+    to, cursor = made
+    with to.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)))))
+    cursor.execute(loss)
+    for _ in range(2):
+        with pytest.raises(IncompatibleStateError, match=r"lost all rows.*delays, delivery=one, position=1"):
+            to.open("one", UPSERTED)
+    assert in_table(cursor) == []
+
+
+def test_a_table_that_the_stream_has_emptied_goes_on(made: tuple[Postgres, dbapi.Cursor]) -> None:
+    to, cursor = made
+    with to.open("one", UPSERTED) as session:
+        session.apply(Transaction(None, "1", changed(("insert", ("UA", 1)))))
+        session.apply(Transaction("1", "2", changed(("delete", ("UA", 1)))))
+    with to.open("one", UPSERTED) as session:
+        session.apply(Transaction("2", "3", changed(("insert", ("AA", 1)))))
+    assert in_table(cursor, "carrier, flights") == [("AA", 1)]
