@@ -27,7 +27,7 @@ from dagster_ckpt.delivery.destination import (
     Transaction,
 )
 from dagster_ckpt.delivery.judgement import Found, Move, judge
-from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, Trouble, UpstreamPosition, decode
@@ -244,7 +244,11 @@ class _Run:
         """One transaction, then the manifest that records it."""
         began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
         self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
-        session.apply(Transaction(self._there, step.until.encode(), counted, step.replaces))
+        try:
+            session.apply(Transaction(self._there, step.until.encode(), counted, step.replaces))
+        except CorruptStateError:
+            self._writer.check_term()  # a successor has released the snapshot that this delivery still read
+            raise
         self._there = step.until.encode()
         milliseconds = self._clock.monotonic_ms() - began_ms
         commit_ms = self._commit(step.until, counted.count, milliseconds, step.table_rows)

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.delivery.destination import DeliveryMode
-from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.delivery.destination import DeliveryMode, Transaction
+from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
+from examples.destinations.sqlite_destination import SQLiteSession
 from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import append, departures
 from tests.worlds.clock import StillClock
@@ -162,6 +163,23 @@ def test_a_table_with_rows_of_others_is_not_touched(delivering: Delivering) -> N
     with pytest.raises(InvalidPipelineError, match="begins with an empty table"):
         other.deliver(delivering.destination)
     assert delivering.delivered() == before
+
+
+def test_a_delivery_that_was_overtaken_as_it_read_reports_no_damage(
+    delivering: Delivering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivering.stream.commit(departures({"UA": [1.0]}))
+    commit = SQLiteSession.apply
+
+    def apply(session: SQLiteSession, transaction: Transaction) -> None:
+        monkeypatch.setattr(SQLiteSession, "apply", commit)
+        delivering.deliver()
+        raise CorruptStateError("a file of the snapshot is gone")
+
+    monkeypatch.setattr(SQLiteSession, "apply", apply)
+    with pytest.raises(FencedError, match="another writer took over"):
+        delivering.deliver()
+    assert delivering.delivered() == delivering.table() != []
 
 
 def test_a_continuous_delivery_waits_for_a_stream_that_opens_after_it(delivering: Delivering) -> None:
