@@ -43,7 +43,8 @@ class TestDeltaLake(DestinationSuite, DeliveryRuns):
     )
 
     def no_reply(self) -> Exception:
-        return DeltaError("no reply")
+        error: Exception = DeltaError("no reply")
+        return error
 
     def maintain(self, destination: Destination) -> None:
         maintain(destination.address)

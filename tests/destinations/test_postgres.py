@@ -28,7 +28,8 @@ class TestPostgres(DestinationSuite, DeliveryRuns):
     run: Callable[[str], list[tuple[Any, ...]]]
 
     def no_reply(self) -> Exception:
-        return OperationalError("no reply", status_code=AdbcStatusCode.IO)
+        error: Exception = OperationalError("no reply", status_code=AdbcStatusCode.IO)
+        return error
 
     @pytest.fixture(autouse=True)
     def server(self, postgres_url: str) -> Iterator[None]:

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adbc_driver_postgresql import dbapi
@@ -37,7 +38,8 @@ def rows_of(url: str) -> list[Row]:
 
 
 def table_of(delivering: Delivering) -> list[Row]:
-    return [(row[0], row[1]) for row in delivering.table()]
+    rows: list[Any] = delivering.table()
+    return [(row[0], row[1]) for row in rows]
 
 
 @pytest.mark.parametrize("reply", [False, True], ids=["never arrives", "reply lost"])
@@ -59,7 +61,7 @@ def test_a_killed_server_leaves_one_of_the_two_positions(database: Database) -> 
             database.kill()
 
         with pytest.raises(DestinationUnavailableError):
-            session.apply(Transaction("1", "2", killed_amidst()))  # type: ignore[arg-type]
+            session.apply(Transaction("1", "2", killed_amidst()))
     with pytest.raises(DestinationUnavailableError):
         to.open("one", UPSERTED)
     database.start()
