@@ -1,6 +1,6 @@
 """Epochs of any sizes, over and over: merging keeps up, whatever it takes for small runs and for large ones."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
@@ -17,6 +17,7 @@ SIZES = st.sampled_from([4, 10, 40, 80, 99, 100, 101, 150, 300, 1000, 5000]) | s
     flushes=st.sampled_from([1, 1, 1, 2, 4]),
     shards=st.sampled_from([1, 4]),
 )
+@example(keys=None, pattern=[4, 10], flushes=4, shards=1)  # parts of bursts piled up
 @examples(25)
 def test_whatever_the_epochs_are_like(keys: int | None, pattern: list[int], flushes: int, shards: int) -> None:
     costs = Costs(keys, rows=keys or 0, shards=shards, limits=LIMITS)

@@ -222,8 +222,8 @@ def _tier(
     count = 0
     for placed in levels_of(lists, ranges).upper:
         more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
-        # Once there are enough, stop where they are no longer small: a burst is merged in parts.
-        enough = count >= limits.tier_runs and rows + more > small.rows
+        # A burst is merged in parts. A part is no longer small: parts that were would pile up, and count nowhere.
+        enough = count >= limits.tier_runs and rows >= small.rows
         if not small.fits(placed.ref) or enough or (count > 0 and more > _TIER_RATIO * rows):
             break
         rows, count = rows + more, count + 1
