@@ -5,8 +5,8 @@ a name and a number, so the text of the position is several of them: `<delivery>
 with seven bytes each. `<delivery>/fence` grows with each commit of the delivery, the one that opens it included.
 
 Delta's conflict check refuses a commit if one since the version that the table was loaded at has an action of the same
-name. So all depends on one handle: it is loaded before the position is read, and every commit is made from it. A table
-that is addressed by its path is loaded again, and passes the check (1 of 100 races doubled rows).
+name. So one handle is used throughout: it is loaded before the position is read, and every commit is made from it.
+Given a path, deltalake would load the table again, and the commit would pass the check (1 of 100 races doubled rows).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ _BYTES = 7
 """A `txn` action's number has 63 bits."""
 
 _HISTORY_MAX = 100
-"""How many commits of others are looked at for a restore."""
+"""How many commits of the history are searched for a restore by others."""
 
 _MARK = "dagster_ckpt.delivery"
 
@@ -64,10 +64,10 @@ class DeltaLake:
 
     @property
     def table_name(self) -> None:
-        """A table has one in a catalogue alone."""
+        """Only a catalog gives a table a name."""
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """It takes both."""
+        """Both modes are supported."""
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:
@@ -78,7 +78,7 @@ class DeltaLake:
 
 
 class DeltaSession:
-    """One loaded table, of which no newer commit has moved the position."""
+    """One loaded table. A newer commit that moved the position makes every commit of this session fail."""
 
     def __init__(self, to: DeltaLake, delivery: str, table: DeliveredTable) -> None:
         self._to, self._delivery, self._table = to, delivery, table
@@ -87,7 +87,7 @@ class DeltaSession:
                 self._handle = _loaded(to, table)
                 found, fence = self._read(self._handle), self._fence + 1
                 loaded = self._handle.version() or 0
-                if found is not None:  # before anything is committed, or the next opening would see no more of it
+                if found is not None:  # before any commit, which would hide it from the next session
                     self._check_not_set_back(loaded)
                 # A commit of its own, so that the conflict check refuses those who loaded the table before.
                 self._commit_nothing({})
@@ -98,7 +98,7 @@ class DeltaSession:
                     self._add(self._difference.missing)
                     self._check_fence(fence + 1)
         except PositionMovedError as error:
-            raise DestinationUnavailableError(f"another delivery has written while this one began: {error}") from error
+            raise DestinationUnavailableError(f"another delivery wrote while this one was opening: {error}") from error
         if found is None and self._has_rows():
             raise InvalidPipelineError(
                 "a delivery begins with an empty table, and this one has rows that it has not written: empty it, or "
@@ -131,7 +131,7 @@ class DeltaSession:
                 self._write(rows.without_kind(), "overwrite", numbers)
             else:
                 self._merge(rows, numbers)
-            if self._read(self._handle) != transaction.until:  # nothing matched, and Delta commits nothing then
+            if self._read(self._handle) != transaction.until:  # nothing matched, so Delta made no commit
                 self._commit_nothing(numbers)
             self._check_fence(fence)
         self.position = transaction.until
@@ -148,7 +148,7 @@ class DeltaSession:
 
     def _merge(self, rows: "_Rows", numbers: Mapping[str, int]) -> None:
         columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
-        # An update's row of before has the key of the row of after, and Delta refuses two rows for one.
+        # Both rows of an update have the same key, and MERGE refuses two source rows for one target row.
         changes = pa.Table.from_batches(list(rows.without_preimages(columns)), columns)
         if changes.num_rows == 0:
             return
@@ -194,7 +194,7 @@ class DeltaSession:
         self._handle.alter.add_columns(list(map(Field.from_arrow, columns)), commit_properties=self._properties({}))
 
     def _check_fence(self, fence: int) -> None:
-        """After a commit, which has that fence: a handle with a newer one would pass the conflict check."""
+        """Call after a commit, which has that fence: a handle that has loaded a newer one passes the conflict check."""
         if self._fence != fence:
             raise self._overtaken()
 
@@ -202,7 +202,7 @@ class DeltaSession:
         from deltalake import CommitProperties
         from deltalake import Transaction as AppTransaction
 
-        # Always the fence too: any two commits of the delivery conflict.
+        # The fence is in each, so that any two commits of the delivery conflict.
         numbered = {**numbers, "fence": self._fence + 1}
         named = [AppTransaction(self._app(name), number) for name, number in numbered.items()]
         return CommitProperties(custom_metadata={_MARK: self._delivery}, app_transactions=named)
@@ -217,7 +217,7 @@ class DeltaSession:
 
     @property
     def _fence(self) -> int:
-        """That of the newest commit which the handle has loaded."""
+        """The fence of the newest commit that the handle has loaded."""
         found: int | None = self._handle.transaction_version(self._app("fence"))
         return found or 0
 
@@ -238,19 +238,19 @@ class DeltaSession:
 
     def _overtaken(self) -> PositionMovedError:
         return PositionMovedError(
-            "another delivery has taken over, or has moved the position: this one writes nothing any more. "
+            "another delivery has taken over, or has moved the position: this one has committed nothing. "
             f"destination={self._to.address}, delivery={self._delivery}"
         )
 
     def _has_rows(self) -> bool:
         counts = pa.table(self._handle.get_add_actions(flatten=True))
-        # A writer that counts no rows leaves a null: then a file is taken to have some.
+        # A writer may leave the count null: such a file counts as one with rows.
         return any(count is None or count > 0 for count in counts["num_records"].to_pylist())
 
     def _check_not_set_back(self, loaded: int) -> None:
-        """Whether others have taken rows back since the delivery's newest commit up to the version `loaded`.
+        """Raise if others have undone commits of this delivery, up to the version `loaded`.
 
-        The newest such commit decides: a table that was emptied may have been restored since.
+        Only the newest such commit counts: a table that was emptied may have been restored since.
         """
         event: dict[str, Any] | None = None
         for commit in self._handle.history(_HISTORY_MAX):
@@ -278,12 +278,13 @@ class DeltaSession:
             yield
         except Exception as error:
             if rows is not None and rows.error is not None:
-                raise rows.error from None  # Delta keeps only the text of what a reader raises
+                raise rows.error from None  # Delta would keep only its text
             if isinstance(error, CommitFailedError) and self._was_overtaken(until):
                 raise self._overtaken() from error
             if isinstance(error, DeltaError | OSError):
                 raise DestinationUnavailableError(
-                    f"Delta Lake did not do it, or its reply was lost. destination={self._to.address}, reason={error}"
+                    f"the commit to Delta Lake failed, or its reply was lost. destination={self._to.address}, "
+                    f"reason={error}"
                 ) from error
             raise
 
@@ -337,7 +338,7 @@ def _restores(commit: Mapping[str, Any], version: int) -> bool:
 
 
 def _empties(commit: Mapping[str, Any]) -> bool:
-    """Whether this commit has removed all rows that were there."""
+    """Whether this commit has removed all rows."""
     operation, parameters = str(commit.get("operation")), commit.get("operationParameters") or {}
     if operation.startswith(("REPLACE TABLE", "CREATE OR REPLACE TABLE", "TRUNCATE")):
         return True

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Transaction as IcebergTransaction
 
 _ATTEMPTS = 10
-"""So often in a row another writer may commit first. Each time means that the table has moved on."""
+"""How often in a row another writer may commit first. Each time the table has made progress."""
 
 _CREATED_WITH = {
     "format-version": "2",
@@ -99,7 +99,7 @@ class Iceberg:
         return f"{self.catalog}.{self.table}"
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """It takes each of them."""
+        """Both modes are supported."""
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:
@@ -139,7 +139,7 @@ class IcebergSession:
         keys, added = list[pa.RecordBatch](), list["DataFile"]()
         with self._errors():
             metadata = self._begun().table_metadata
-        # The table's own types: an integer of 8 bits is one of 32 there.
+        # Cast to the table's types: Iceberg stores an 8-bit integer as 32 bits.
         there = metadata.schema().as_arrow()
         columns = pa.schema([there.field(name) for name in self._table.columns.names])
         try:
@@ -147,7 +147,7 @@ class IcebergSession:
                 with self._errors():
                     added += written(metadata, self._iceberg.io, piece)
         except BaseException:
-            delete_files(self._iceberg, added)  # nothing names them
+            delete_files(self._iceberg, added)  # no snapshot refers to them
             raise
         with self._errors():
             self._commit(transaction, added, keys)
@@ -163,7 +163,7 @@ class IcebergSession:
     def _rows(
         self, transaction: Transaction, columns: pa.Schema, keys: list[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows to add, with the types of `columns`. `keys` gets those of rows that are in their way."""
+        """The rows to add, with the types of `columns`. `keys` collects the keys whose old rows must go."""
         for batch in transaction.rows:
             if self._table.key and not transaction.replaces:
                 keys.append(batch.select(list(self._table.key)))
@@ -189,7 +189,7 @@ class IcebergSession:
                 raise self._moved(transaction)
             self._check_not_rolled_back(found, self._iceberg)
             if self._difference != Difference():
-                break  # the files have the numbers of columns that may be other ones now
+                break  # the files name columns by id, and an id may be another column now
         delete_files(self._iceberg, added)
         raise self._busy()
 
@@ -230,7 +230,7 @@ class IcebergSession:
     def _check(self, table: "Table", found: Mark | None) -> None:
         if table.format_version < 2:
             raise InvalidPipelineError(
-                "a table of format version 1 numbers no snapshots, so a rollback cannot be noticed: upgrade it to 2. "
+                "a table of format version 1 has no sequence numbers to detect a rollback by: upgrade it to 2. "
                 f"destination={self._to.address}"
             )
         if found is not None and found.position is not None:
@@ -262,24 +262,24 @@ class IcebergSession:
 
     def _busy(self) -> DestinationUnavailableError:
         return DestinationUnavailableError(
-            f"other writers commit to the table all the time: nothing was committed. destination={self._to.address}, "
+            f"other writers committed first each time: nothing was committed. destination={self._to.address}, "
             f"attempts={_ATTEMPTS}"
         )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What pyiceberg, a catalog's client or a file system raises has no common base."""
+        """The errors of pyiceberg, catalog clients and file systems have no common base class."""
         try:
             yield
         except CheckpointError:
             raise
-        except Exception as error:  # noqa: BLE001  (whose cause is the world, and never known)
+        except Exception as error:  # noqa: BLE001  (they may come from any library)
             plain = f"{type(error).__name__}: {error}"
             text = without_secrets(plain, self._to.properties)
             raise DestinationUnavailableError(
-                f"Iceberg did not do it, or its reply was lost: see whether catalog and files can be reached. "
+                f"the request to Iceberg failed, or its reply was lost: check that catalog and files can be reached. "
                 f"destination={self._to.address}, reason={text}"
-            ) from (error if text == plain else None)  # the error would show what the text leaves out
+            ) from (error if text == plain else None)  # the original error would show the secrets
 
 
 def _catalog(to: Iceberg) -> "Catalog":

@@ -1,6 +1,6 @@
 """A loaded Iceberg table: its mark, its columns, its data files, and a commit that is made once.
 
-Some of pyiceberg's names here are private. `tests/destinations/test_iceberg.py` says which version they are of.
+Some of pyiceberg's names here are private. `tests/destinations/test_iceberg.py` pins the version that they come from.
 """
 
 import json
@@ -28,14 +28,14 @@ _NUMBER = re.compile(r"-?\d+: ([^<>]*?): (?:optional|required) ")
 """What Iceberg writes before the type of a nested field."""
 
 _PIECE_BYTES = 128 * 1024 * 1024
-"""About so much of Arrow memory is written at once, and at least one file for it."""
+"""Rows are written to files in pieces of about this much Arrow memory."""
 
 
 @dataclass(frozen=True)
 class Mark:
     """A delivery's property of the table, in JSON.
 
-    `fence` is one more each time that the delivery is opened; `position` is how far it has come, None before its first
+    `fence` grows by one each time the delivery is opened; `position` is how far it has come, None before its first
     transaction; `sequence` is the sequence number of the snapshot that wrote the mark.
     """
 
@@ -76,12 +76,12 @@ def column_types(columns: pa.Schema) -> dict[str, str]:
 
 
 def spelled(column: "NestedField") -> str:
-    """The column's type without the numbers of what is nested in it."""
+    """The column's type without the ids of nested fields."""
     return _NUMBER.sub(r"\1: ", str(column.field_type))
 
 
 def with_columns(table: "Table", dropped: Iterable[str], added: pa.Schema) -> "IcebergTransaction":
-    """A transaction that drops columns and adds others, which may have the same names and are null so far."""
+    """A transaction that drops columns, and adds others, which may reuse the names; existing rows have null there."""
     transaction, dropped = table.transaction(), tuple(dropped)
     if dropped:
         with transaction.update_schema(allow_incompatible_changes=True) as change:
@@ -176,7 +176,7 @@ def rewritten(table: "Table", keys: pa.Table) -> "tuple[list[DataFile], list[Dat
 
 
 def delete_files(table: "Table", files: "Iterable[DataFile]") -> None:
-    """Delete files that no snapshot names, as far as that can be done: what is left is of no harm."""
+    """Delete files that no snapshot refers to. Best effort: those that stay do no harm."""
     for file in files:
         with suppress(Exception):
             table.io.delete(file.file_path)
@@ -194,14 +194,14 @@ def _read(table: "Table", task: "FileScanTask", columns: pa.Schema) -> pa.Table:
 
 def _found(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
     """Of each row, whether it is one of the keys. Nulls are equal."""
-    # The rows' and the keys' number of the value among the keys' values, column after column.
+    # Rows and keys get an integer code each, from the values of the keys; it is refined column by column.
     of_rows, of_keys = pa.scalar(0, pa.int64()), pa.scalar(0, pa.int64())
     for name in keys.column_names:
         values = keys[name].unique()
         count = pa.scalar(len(values), pa.int64())
         of_rows = pc.add(pc.multiply(of_rows, count), pc.index_in(rows[name], values))
         of_keys = pc.add(pc.multiply(of_keys, count), pc.index_in(keys[name], values))
-        # Numbered again, or they would outgrow an integer.
+        # Codes are made dense again, or they would overflow.
         values = of_keys.unique()
         of_rows, of_keys = pc.index_in(of_rows, values), pc.index_in(of_keys, values)
         of_rows, of_keys = of_rows.cast(pa.int64()), of_keys.cast(pa.int64())
@@ -209,7 +209,7 @@ def _found(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
 
 
 def _range(keys: pa.Table) -> "BooleanExpression":
-    """What is true of every key: files whose statistics exclude it are not read."""
+    """A predicate that every key satisfies: files whose statistics exclude it are not read."""
     from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, GreaterThanOrEqual, IsNull, LessThanOrEqual, Or
 
     found: BooleanExpression = AlwaysTrue()

@@ -23,7 +23,7 @@ from pyarrow import types
 from dagster_ckpt.errors import InvalidPipelineError
 
 _BATCH_BYTES = 32 << 20
-"""A batch of more is cut: Arrow's string arrays end at 2 GiB, and an escaped text is up to six times as long."""
+"""Larger batches are cut: an Arrow string array holds 2 GiB, and escaping makes a text up to six times as long."""
 _BATCH_ROWS = 16_384
 
 _DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
@@ -106,7 +106,7 @@ def _bytes(values: pa.Array) -> pa.StringArray:
 
 
 def _timestamps(values: pa.Array) -> pa.StringArray:
-    # What is stored of a zoned timestamp is its time in UTC. Arrow looks a zone up for every value.
+    # A zoned timestamp is stored in UTC. A cast with the zone would look the zone up for every value.
     text = values.view(pa.timestamp(values.type.unit)).cast(pa.string())
     after = '"' if values.type.tz is None else 'Z"'
     return _around('"', pc.replace_substring(text, " ", "T", max_replacements=1), after)
@@ -130,7 +130,7 @@ def _quoted(text: pa.Array) -> pa.StringArray:
 
 def _floats(values: pa.Array) -> pa.StringArray:
     text = values.cast(pa.string())
-    # Arrow writes 1.0 as 1, of which a reader without a schema makes an integer.
+    # Arrow writes 1.0 as 1, which a reader without a schema takes for an integer.
     if pc.any(pc.equal(values, pc.trunc(values))).as_py():
         text = pc.if_else(pc.match_substring_regex(text, "^-?[0-9]+$"), _around("", text, ".0"), text)
     finite = pc.is_finite(values)
@@ -160,14 +160,14 @@ def _joined(lists: pa.Array, texts: pa.StringArray) -> pa.StringArray:
 
 
 def _maps(maps: pa.MapArray) -> pa.StringArray:
-    # As a list of structs, whose flatten leaves out what a slice or a null covers.
+    # As a list of structs: its flatten() honors slices and nulls.
     entries = maps.cast(pa.list_(pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)])))
     keys, items = entries.flatten().flatten()
     return _around("{", _joined(entries, pc.binary_join_element_wise(_json(keys), _json(items), ":")), "}")
 
 
 def _base64(values: pa.Array) -> pa.StringArray:
-    """RFC 4648 with padding: all values at once, each in a row of groups of three bytes of its own."""
+    """RFC 4648 with padding: all values at once, each padded to whole groups of three bytes."""
     values = pc.fill_null(values.cast(pa.large_binary()), b"")
     _, offsets, data = values.buffers()
     begins = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]

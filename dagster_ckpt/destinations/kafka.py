@@ -1,13 +1,13 @@
 """Apache Kafka: one transaction of a producer holds the records and the position.
 
 The position is the last record of a compacted topic with one partition, which each delivery has for itself: in a shared
-one, a neighbour's open transaction would hide it. Its name is also the delivery's `transactional.id`:
+one, another delivery's open transaction would hide it. Its name is also the delivery's `transactional.id`:
 
     <topic>.dagster-ckpt-<16 digits>     {"position": ..., "topic_id": ..., "partitions": ...}
 
-`init_transactions` is the fence. It aborts or finishes what the session before has begun, and every later commit of
+`init_transactions` is the fence. It aborts or finishes the previous session's transaction, and every later commit of
 that session fails. Only then is the position read, as a consumer with `read_committed` sees it. So only one session
-can move the position, and it knows where it is: the brokers compare no positions.
+can move the position, and it compares positions itself, which the brokers cannot.
 
 In mode upsert the topic, compacted, is the table: the last record of a key is its row, and one without a value (a
 tombstone) says that there is none.
@@ -138,7 +138,7 @@ class Kafka:
 
 
 class KafkaSession:
-    """A producer with the newest number of its `transactional.id`."""
+    """A producer with the newest epoch of its `transactional.id`."""
 
     def __init__(self, to: Kafka, delivery: str, table: DeliveredTable, clock: Clock) -> None:
         try:
@@ -167,9 +167,9 @@ class KafkaSession:
                         "log_level": 0,
                         **settings,
                         "transaction.timeout.ms": 1000 * to.transaction_timeout_s,
-                        "partitioner": "murmur2_random",  # Java's: a key is where other producers expect it
+                        "partitioner": "murmur2_random",  # the Java client's: the same key, the same partition
                         "delivery.report.only.error": True,
-                        "error_cb": self._topics.note,  # without one, any call raises what is no exception
+                        "error_cb": self._topics.note,  # without it, calls raise an object that is no exception
                     }
                 )
                 self._producer.init_transactions(to.timeout_s)
@@ -199,7 +199,7 @@ class KafkaSession:
         with self._errors():
             self._producer.begin_transaction()
             try:
-                # First, since a replacement needs a record that the brokers have taken.
+                # First: a replacement waits until the brokers have accepted a record of this transaction.
                 self._producer.produce(self._positions, json.dumps(position).encode(), self._delivery.encode(), 0)
                 if not self._upserts:
                     self._append(transaction.rows)
@@ -235,15 +235,15 @@ class KafkaSession:
             there = upserted(batch)
             sent.append(json_rows(there.select(self._key)))
             self._send(sent[-1], json_rows(there))
-        # A commit returns before all partitions know of it, and hide what it has written. Brokers take no record of the
-        # next transaction until they do.
+        # The previous commit returned before it reached all partitions, and its records are hidden until then. Brokers
+        # accept no record of this transaction before that.
         self._wait_until(0)
         kept = pa.chunked_array(sent).cast(pa.large_binary()).combine_chunks()
         for keys in self._keys_there(max(_PIECE_ROWS, len(kept))):
             self._send_tombstones(keys.filter(pc.invert(pc.is_in(keys, value_set=kept))))
 
     def _keys_there(self, piece_rows: int) -> Iterator[pa.Array]:
-        """The keys that the topic has, each piece without doubles."""
+        """The keys in the topic; no piece has a key twice."""
         if not self._key:  # a table of one row, which each transaction replaces: no need to read the topic
             yield pa.array([b"{}"], pa.large_binary())
             return
@@ -273,7 +273,7 @@ class KafkaSession:
         self._check_time()
 
     def _wait_until(self, left: int) -> None:
-        """Until not more than that many records wait to be sent."""
+        """Wait until at most `left` records are queued."""
         waiting, since_ms = len(self._producer), self._clock.monotonic_ms()
         while waiting > left:
             self._producer.flush(_WAIT_S)
@@ -282,7 +282,7 @@ class KafkaSession:
             if len(self._producer) < waiting:
                 waiting, since_ms = len(self._producer), now_ms
             elif now_ms - since_ms > 1000 * self._to.timeout_s:
-                raise self._unavailable(f"{waiting} records wait to be sent")
+                raise self._unavailable(f"{waiting} records could not be sent")
 
     def _checked(self, found: Mapping[str, Any] | None) -> TopicFacts:
         """The topic, which is made if there is none; `found` is the record of the position."""
@@ -342,13 +342,13 @@ class KafkaSession:
             )
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return InvalidPipelineError(
-                "a record is larger than the topic takes: raise max.message.bytes of the topic and message.max.bytes "
+                "a record is larger than the topic allows: raise max.message.bytes of the topic and message.max.bytes "
                 "in config, or make the row's columns smaller in the stream. Nothing was written. "
                 f"destination={self._to.address}, reason={reason}"
             )
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return InvalidPipelineError(
-                "the brokers refuse so long a transaction: lower transaction_timeout_s, or raise their "
+                "the brokers do not allow a transaction this long: lower transaction_timeout_s, or raise their "
                 f"transaction.max.timeout.ms. destination={self._to.address}, "
                 f"transaction_timeout_s={self._to.transaction_timeout_s}"
             )
@@ -360,7 +360,7 @@ class KafkaSession:
 
     def _unavailable(self, reason: str) -> DestinationUnavailableError:
         return DestinationUnavailableError(
-            "Kafka did not do it, or its reply was lost: see whether the brokers can be reached. "
+            "the request to Kafka failed, or its reply was lost: check that the brokers can be reached. "
             f"destination={self._to.address}, reason={reason}, last_error={self._topics.last_error}"
         )
 

@@ -1,7 +1,6 @@
 """Topics of a Kafka cluster: made, described, and read as consumers with `read_committed` see them.
 
-Each offset here is one before the last stable offset, the first of a transaction that is still open: no record behind
-it is visible.
+All offsets are below the last stable offset, where the oldest open transaction begins: no record after that is visible.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _OF_CONNECTIONS = ("client.id", "https.", "sasl.", "security.", "socket.", "ssl.", "enable.ssl", "broker.address")
-"""The settings that reading shares with writing. The others are the producer's alone."""
+"""The settings of connections, which the consumer needs too. All others are for the producer."""
 
 _MESSAGES = 10_000
 _WINDOW = 64
@@ -26,14 +25,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """`id` is another one once the topic was deleted and made again."""
+    """A topic that is deleted and created again gets a new `id`."""
 
     id: str
     partitions: int
 
 
 class Topics:
-    """Connections that write nothing, though they make topics. `address` is what errors name. Closed by `close`."""
+    """Connections that create and read topics. Errors name `address`. Closed by `close`."""
 
     def __init__(self, address: str, settings: Mapping[str, Any], timeout_s: int, clock: Clock) -> None:
         from confluent_kafka import Consumer
@@ -96,7 +95,7 @@ class Topics:
         begin, end = self._bounds(topic, 0)
         window = _WINDOW
         while True:
-            # Behind the last record there may be aborted ones, and markers of transactions: more each time.
+            # The last offsets may be aborted records and transaction markers, so the window grows.
             last = None
             for messages in self._read(topic, 0, max(begin, end - window)):
                 last = messages[-1]
@@ -154,21 +153,21 @@ class Topics:
         return self._clock.monotonic_ms() + 1000 * self._timeout_s
 
     def note(self, error: object) -> None:
-        """Keep why a broker cannot be reached: the error of a call that had no reply does not say."""
+        """Keep the reason why a broker cannot be reached: a time-out does not have it."""
         self.last_error = without_secrets(error, self._settings)
 
     def _silent(self, topic: str, reason: object) -> DestinationUnavailableError:
         with suppress(Exception):
-            self._admin.poll(0)  # the reason of a time-out comes by the call-back
+            self._admin.poll(0)  # runs the call-back with the reason of a time-out
         return DestinationUnavailableError(
-            f"the topic cannot be read or made: see whether its brokers can be reached. "
+            f"the topic cannot be read or created: check that its brokers can be reached. "
             f"destination={self._address}, topic={topic}, reason={without_secrets(reason, self._settings)}, "
             f"last_error={self.last_error}"
         )
 
 
 def without_secrets(error: object, settings: Mapping[str, Any]) -> str:
-    """An error's text, in which no value of a setting is shown that may be a secret."""
+    """An error's text with the values of all settings replaced that may be secret."""
     text = str(error)
     for name, value in settings.items():
         if name.startswith(("sasl.", "ssl.")) and value:

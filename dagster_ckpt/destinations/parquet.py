@@ -1,12 +1,12 @@
-"""A folder of Parquet files, on any store that checkpoints may be on: for readers that know nothing of this package.
+"""A folder of Parquet files, on any store that checkpoints may be on: for readers without this package.
 
     _manifest/<number>.json     what one transaction has added: {"position": ..., "files": [{"path", "rows", "bytes"}],
                                 "columns": {"carrier": "string", ...}}
     data/<number>-<nonce>-<n>.parquet
 
 The manifest is the commit: one atomic create of the next number, which of two deliveries only one gets. A file that no
-manifest names is not there; a crash before the create leaves such files, and the next opening deletes them. Opening is
-a manifest too, without files: it takes the number that an earlier session needs for its next commit.
+manifest names does not count; a crash before the create leaves such files, and the next session deletes them. Opening
+creates a manifest too, without files: it takes the number that an earlier session needs for its next commit.
 
 `columns` are those of all files up to this manifest, with their Arrow types. A file that was written before a column
 came does not have it: it is null there.
@@ -74,7 +74,7 @@ class ParquetFolder:
 
     @property
     def table_name(self) -> None:
-        """A folder has none."""
+        """A folder has no such name."""
 
     def check_mode(self, mode: DeliveryMode) -> None:
         if mode is DeliveryMode.UPSERT:
@@ -103,7 +103,7 @@ class ParquetFolder:
 
 
 class ParquetSession:
-    """A delivery that has the newest manifest of the folder."""
+    """A delivery that created the newest manifest of the folder."""
 
     def __init__(self, to: ParquetFolder, delivery: str, table: DeliveredTable, clock: Clock) -> None:
         self._to, self._delivery, self._table, self._clock = to, delivery, table, clock
@@ -170,12 +170,12 @@ class ParquetSession:
         buffer = BytesIO()
         pq.write_table(rows, buffer, compression="zstd")
         name, data = f"{DATA}/{_numbered(self._number + 1)}-{nonce}-{piece}.parquet", buffer.getbuffer()
-        # A unique name: if it is there, an earlier try of this call has created it.
+        # The name is unique: if the object exists, a retry of this very call created it.
         self._store.put_if_absent(name, data)
         return {"path": name, "rows": rows.num_rows, "bytes": len(data)}
 
     def _create(self, what: Mapping[str, object], nonce: str | None = None) -> bool:
-        """Commit the next manifest. Returns whether it is this one's: also if a lost reply hid that."""
+        """Commit the next manifest. Returns whether that is this session's, also after a lost reply."""
         number = self._number + 1
         fields = {
             "delivery": self._delivery,
@@ -191,7 +191,7 @@ class ParquetSession:
         return True
 
     def _newest(self) -> tuple[int, dict[str, Any] | None]:
-        """The newest manifest and its number; 0 where there is none. A list may be late, so it goes on from there."""
+        """The newest manifest and its number; 0 where there is none. A listing may be stale, so it probes onward."""
         listed = [name for name in self._store.list(MANIFESTS) if name.endswith(".json")]
         number = max((int(name.rpartition("/")[2].removesuffix(".json")) for name in listed), default=0)
         while self._store.exists(_manifest_name(number + 1)):
@@ -209,7 +209,7 @@ class ParquetSession:
         return found
 
     def _delete_leftovers(self, since: int) -> None:
-        """Delete what sessions since that opening have written and not committed. Safe: none of them can any more.
+        """Delete the uncommitted files of sessions since that opening. Safe: none of them can commit any more.
 
         A file's number is that of the manifest that its session was about to create. A higher one than this opening's
         belongs to a later session, which may have committed it.
@@ -231,12 +231,13 @@ class ParquetSession:
 
     def _unavailable(self, error: Exception) -> DestinationUnavailableError:
         return DestinationUnavailableError(
-            f"the folder's store did not do it, or its reply was lost. destination={self._to.address}, reason={error}"
+            f"a request to the folder's store failed, or its reply was lost. destination={self._to.address}, "
+            f"reason={error}"
         )
 
 
 def _as_read(column: pa.Field) -> pa.DataType | None:
-    """The type that a column has when its file is read again; None where there is no such file."""
+    """The column's type after a round trip through a file; None where Parquet cannot write it."""
     buffer = BytesIO()
     try:
         pq.write_table(pa.schema([column]).empty_table(), buffer)

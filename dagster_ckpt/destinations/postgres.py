@@ -3,14 +3,14 @@
 The position is a row of `dagster_ckpt_positions` in the same schema:
 
     delivery    the unique name of the delivery
-    fence       one more each time that the delivery is opened; a transaction names the one that it opened with
+    fence       grows by one each time the delivery is opened; each transaction checks its session's
     position    how far the delivery has come
-    filled      whether the table had rows then: one that has lost them all was truncated, or dropped and made again
+    filled      whether the table had rows after the last transaction: if it is empty now, it was truncated or dropped
 
 The update of that row comes first in each transaction, so it is the lock: of two transactions at once the second waits,
 and then finds that the position has moved. A session that was opened earlier has an older fence and updates no row.
 
-Rows come by COPY (ADBC) into a temporary table; one statement each takes them from there into the table.
+Rows go by COPY (ADBC) into a temporary table; a few SQL statements merge them into the table.
 """
 
 import re
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 POSITIONS = "dagster_ckpt_positions"
 
 _NULLS_ARE_EQUAL_SINCE = 150_000
-"""The first server whose unique index may hold a null once: what an update of a row with a null key needs."""
+"""The first version with NULLS NOT DISTINCT, which an upsert of a row with a null key needs."""
 
 _TEMPORARY = "dagster_ckpt_rows"
 _NAME = re.compile(r"[^\x00.]+")
@@ -63,7 +63,7 @@ _UNIQUE_INDEXES = """
     AND i.indpred IS NULL AND i.indexprs IS NULL
 """
 _ALIKE = {"character varying": "text"}
-"""Types that hold the same values as the one that the table would be made with."""
+"""Types that hold the same values as the one that the table would be created with."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Postgres:
                     f"schema={self.schema!r}"
                 )
         if type(self.lock_timeout_s) is not int or self.lock_timeout_s < 1:
-            raise InvalidPipelineError(f"a lock is waited for a second or more. lock_timeout_s={self.lock_timeout_s!r}")
+            raise InvalidPipelineError(f"the lock time-out is 1 second or more. lock_timeout_s={self.lock_timeout_s!r}")
         if not hasattr(self.url, "get_value"):
             _checked(self.url)
 
@@ -108,7 +108,7 @@ class Postgres:
         return ".".join(filter(None, (database, self.schema, self.table)))
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """It takes both."""
+        """Both modes are supported."""
 
     def check(self, table: DeliveredTable) -> None:
         for column in table.columns:
@@ -156,7 +156,7 @@ class PostgresSession:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with suppress(Exception):  # it may be broken, and the server ends what it left
+        with suppress(Exception):  # a broken connection: the server rolls back
             self._connection.close()
 
     def apply(self, transaction: Transaction) -> None:
@@ -206,7 +206,7 @@ class PostgresSession:
 
     def _delete(self) -> None:
         same = " AND ".join(f"t.{_quoted(key)} IS NOT DISTINCT FROM r.{_quoted(key)}" for key in self._table.key)
-        # `=` is what an index serves, and null keys are few: each gets the comparison that it needs.
+        # Only `=` uses the index. Null keys, which are few, get a statement of their own.
         equal = " AND ".join(f"t.{_quoted(key)} = r.{_quoted(key)}" for key in self._table.key)
         some_null = " OR ".join(f"r.{_quoted(key)} IS NULL" for key in self._table.key)
         gone = f"r.{CHANGE_TYPE} = '{DELETE}'"
@@ -217,7 +217,7 @@ class PostgresSession:
         columns = self._rows(_COLUMNS, [self._into])
         there = {name: ColumnThere(_ALIKE.get(kind, kind), required) for name, kind, required in columns}
         wanted = {each.name: _type_of(each.name, each.type) for each in self._table.columns}
-        # Of a nullable key an index must take two nulls for equal, or an update of such a row would insert it again.
+        # The index of a nullable key must treat nulls as equal, or an upsert of such a row would insert it again.
         nullable = any(self._table.columns.field(key).nullable for key in self._table.key)
         unique = any(
             set(names) == set(self._table.key) and (alike or not nullable)
@@ -240,13 +240,13 @@ class PostgresSession:
             for index, constraint, *_ in self._rows(_UNIQUE_INDEXES, [self._into]):
                 of_table = f"ALTER TABLE {self._into} DROP CONSTRAINT {_quoted(constraint or '')}"
                 self._run(f"DROP INDEX {index}" if constraint is None else of_table)
-            for key in self._table.key:  # what was a primary key stays without nulls
+            for key in self._table.key:  # a dropped primary key leaves NOT NULL behind
                 self._run(f"ALTER TABLE {self._into} ALTER COLUMN {_quoted(key)} DROP NOT NULL")
             self._make_index()
         self._difference = Difference()
 
     def _make_tables(self) -> None:
-        # IF NOT EXISTS does not help two that create at once: one of them fails on the catalogue's own unique index.
+        # IF NOT EXISTS does not help two sessions at once: one fails on a unique index of the system catalog.
         self._run("SELECT pg_advisory_xact_lock(hashtext($1))", [self._positions])
         if not self._one("SELECT to_regclass($1) IS NOT NULL", [self._positions]):
             self._run(
@@ -265,8 +265,8 @@ class PostgresSession:
         version = int(self._one("SELECT current_setting('server_version_num')"))
         if nullable and version < _NULLS_ARE_EQUAL_SINCE:
             raise InvalidPipelineError(
-                "the key may be null, and before PostgreSQL 15 an index cannot find such a row: use a newer server, or "
-                f"leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
+                "the key may be null, and before PostgreSQL 15 a unique index treats nulls as distinct: use a newer "
+                f"server, or leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
             )
         keys = ", ".join(map(_quoted, self._table.key))
         alike = " NULLS NOT DISTINCT" if nullable else ""
@@ -314,7 +314,7 @@ class PostgresSession:
             yield
             self._connection.commit()
         except BaseException as error:
-            with suppress(Error):  # the server rolls back what a broken connection left
+            with suppress(Error):  # a broken connection: the server rolls back
                 self._connection.rollback()
             if isinstance(error, Error):
                 raise _not_done(error, self._to) from error
@@ -347,13 +347,13 @@ def _not_done(error: Exception, to: Postgres) -> CheckpointError:
     # The driver's text may repeat the URL.
     text = str(error).replace(resolved(to.url), shown(resolved(to.url)))
     return DestinationUnavailableError(
-        f"PostgreSQL did not do it, or its reply was lost: see whether the server can be reached and has room. "
-        f"destination={to.address}, reason={text}"
+        f"the request to PostgreSQL failed, or its reply was lost: check that the server can be reached and "
+        f"has disk space. destination={to.address}, reason={text}"
     )
 
 
 def _checked(url: str) -> str:
-    """A URL of PostgreSQL: of any other text it is unknown where the password is, which must not be shown."""
+    """A URL of PostgreSQL. In any other text the password cannot be found, so it could not be hidden."""
     if not _URL.match(url):
         raise InvalidPipelineError("no URL of PostgreSQL: write postgresql://user:password@host:5432/shop. option=url")
     return url

@@ -7,7 +7,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.redaction import redacted_text
 
 _SECRET_LENGTH = 4
-"""A shorter option is a switch or a number, and part of too many words."""
+"""A shorter value is a switch or a number, and part of too many words."""
 
 
 class UnsetVariableError(InvalidPipelineError):
@@ -15,7 +15,7 @@ class UnsetVariableError(InvalidPipelineError):
 
 
 def resolved(text: str) -> str:
-    """The text, or what the environment variable has that it stands for (`dagster.EnvVar`).
+    """The text, or the value of the environment variable that it stands for (`dagster.EnvVar`).
 
     Raises `UnsetVariableError` where the variable is not set.
     """
@@ -40,13 +40,13 @@ def shown(url: str) -> str:
 def without_secrets(text: str, options: Mapping[str, str]) -> str:
     """A message of a library that was given these options: each value in it is shown as the option's name.
 
-    Of an option that is an address, the password and the parameters are; addresses that the message has are redacted.
+    Of an address, only the password and the parameters are; addresses in the message are redacted.
     """
     for name, option in options.items():
         value = resolved(option)
         address = urlsplit(value) if "://" in value else None
         parts = [] if address is None else [address.password, address.query]
-        whole = value if address is None or value is not option else None  # an address of no variable may be shown
+        whole = value if address is None or value is not option else None  # a literal address may be shown
         for secret in (whole, *parts):
             if secret is not None and len(secret) >= _SECRET_LENGTH:
                 text = text.replace(secret, f"<{name}>")

@@ -39,7 +39,7 @@ class SQLite:
         return self.table
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """It takes both."""
+        """Both modes are supported."""
 
     def check(self, table: DeliveredTable) -> None:
         for field in table.columns:
@@ -122,7 +122,7 @@ class SQLiteSession:
             yield self._connection.execute
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise DestinationUnavailableError(f"SQLite did not do it: {error}") from error
+            raise DestinationUnavailableError(f"the request to SQLite failed: {error}") from error
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

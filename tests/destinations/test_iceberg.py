@@ -297,7 +297,7 @@ def test_a_commit_that_landed_although_it_was_reported_as_failed_is_one(iceberg:
 def test_other_writers_that_never_pause_end_in_another_try(iceberg: Iceberg) -> None:
     with iceberg.open("one", APPENDED) as session:
         Replies(session, CommitFailedException("a requirement failed"), lands=False)
-        with pytest.raises(DestinationUnavailableError, match="other writers commit to the table all the time"):
+        with pytest.raises(DestinationUnavailableError, match="other writers committed first each time"):
             session.apply(Transaction(None, "1", added(("UA", 1))))
     assert files_on_disk(iceberg) == 0
 

@@ -143,7 +143,7 @@ class SimulatedDestination:
     table_name = TABLE
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """It takes both."""
+        """Both modes are supported."""
 
     def check(self, table: DeliveredTable) -> None:
         """It holds every type."""
