@@ -3,5 +3,6 @@
 Reading order
 
     aggregate       the operator
+    side_tables     tables of state beside the row of a group
     distinct_table  the distinct values of a column, as rows of state
 """

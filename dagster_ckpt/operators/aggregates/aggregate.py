@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.aggregates.distinct_table import VALUE, DistinctTable
+from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan, plan_with_tables
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import Planner, plan, plan_with_tables
 from dagster_ckpt.operators.shared.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
-from dagster_ckpt.operators.shared.accumulators.distinct import NewValues
 from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.shared.accumulators.updating_plan import plan_updating
 from dagster_ckpt.operators.shared.checks import aggregate_checks, expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
@@ -40,13 +40,13 @@ class RunningAggregate:
     """One row per key with the aggregates over all rows so far.
 
     With a time to live (`ttl`) a key without new rows leaves the table, and a later row starts it again; rows below the
-    watermark are then late. Without one no row is late. `distinct` are tables besides the one of the keys.
+    watermark are then late. Without one no row is late. `sides` are tables beside the one of the keys.
     """
 
     pipeline: Pipeline
     grouped: GroupedState
     ttl: TimeToLive | None
-    distinct: tuple[DistinctTable, ...]
+    sides: tuple[SideTable, ...]
     updating: bool
 
     @classmethod
@@ -73,11 +73,13 @@ class RunningAggregate:
         expiry_checks.check_expiry(NAME, expire_after_us, late, event_time, schema)
         if updating:
             aggregate_checks.check_updating(aggregations, schema, expire_after_us)
-        grouped, distinct = _planned(keys, aggregations, schema, None if updating else event_time, expire_after_us)
+        planner = plan_updating if updating else plan_with_tables if expire_after_us is None else plan
+        grouped, sides = _planned(keys, aggregations, schema, None if updating else event_time, planner)
         key_fields = [schema.field(key) for key in keys]
         groups = StateTableSpec(GROUPS, pa.schema([*key_fields, *grouped.fields]), keys)
         ttl = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
-        added = [*([AT, HASH] if ttl else []), *([VALUE] if distinct else [])]
+        beside = [spec for side in sides for spec in side.specs]
+        added = [*([AT, HASH] if ttl else []), *(name for spec in beside for name in spec.schema.names[len(keys) :])]
         pipeline_checks.check_state_names(keys, [*(field.name for field in grouped.fields), *added])
         output = pa.schema([*key_fields, *grouped.results])
         pipeline_checks.check_columns(output)
@@ -92,10 +94,10 @@ class RunningAggregate:
             },
             inputs=(replace(source, schema=used),),
             keys=keys,
-            tables=(groups, *([ttl.expiries] if ttl else []), *(table.spec for table in distinct), *kept_late),
+            tables=(groups, *([ttl.expiries] if ttl else []), *beside, *kept_late),
             output=output,
         )
-        return cls(pipeline, grouped, ttl, distinct, updating)
+        return cls(pipeline, grouped, ttl, sides, updating)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
@@ -148,9 +150,13 @@ class RunningAggregate:
         if self.ttl is not None:
             for _ in self.ttl.expire(state, context):
                 yield inserts(self.pipeline.output.empty_table())
+        for side in self.sides:
+            for hashes, settled in side.settled(state, context):
+                self._settle(hashes, settled, table)
+                yield inserts(self.pipeline.output.empty_table())
         if self.updating:
             counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
-            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts}
+            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
             retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
         for touched in table.touched():
             if self.ttl is not None:
@@ -173,6 +179,21 @@ class RunningAggregate:
             return NONE_LATE
         return late_rows(flat(rows.column(event_time)), context.watermark_us)
 
+    @property
+    def _settled(self) -> set[str]:
+        """The state columns of a group that are known at the end of the epoch."""
+        return {name for side in self.sides for name in side.settles}
+
+    def _settle(self, hashes: Hashes, settled: pa.Table, table: StateTable) -> None:
+        """Replace columns of groups that have a row; `settled` has their keys and these columns."""
+        found = table.get(hashes, settled.select(list(self.pipeline.keys)))
+        assert found.present.all(), "a group of this epoch has a row"
+        rows = found.rows
+        for name in settled.column_names[len(self.pipeline.keys) :]:
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), settled.column(name))
+        table.put(hashes, flatten(rows), before=found)
+
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False
     ) -> None:
@@ -184,12 +205,14 @@ class RunningAggregate:
         groups = key_order(hashes, keys)
         first = groups.order[groups.starts]
         group_hashes, group_keys = hashes[first], take(keys, first)
-        for distinct in self.distinct:
-            rows = distinct.with_found(hashes, rows, state)
+        for side in self.sides:
+            rows = side.taken_in(hashes, rows, state, context, back=back)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
         found = table.get(group_hashes, group_keys)
         living = found if self.ttl is None else self.ttl.unexpired(found, context)
-        merged = self.grouped.merged_with(living, retraction.negated(fresh) if back else fresh)
+        if back:
+            fresh |= retraction.negated({name: fresh[name] for name in fresh if name not in self._settled})
+        merged = self.grouped.merged_with(living, fresh)
         schema = self.pipeline.tables[0].schema
         put = pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema)
         table.put(group_hashes, put, before=found)
@@ -208,14 +231,12 @@ def _planned(
     aggregations: Mapping[str, Aggregation],
     schema: pa.Schema,
     event_time: str | None,
-    expire_after_us: int | None,
-) -> tuple[GroupedState, tuple[DistinctTable, ...]]:
-    """The state of each key, and the tables besides. A key that may expire keeps all its state in its row."""
-    planner = plan_with_tables if expire_after_us is None else plan
+    planner: Planner,
+) -> tuple[GroupedState, tuple[SideTable, ...]]:
+    """The state of each key, and the tables beside. A key that may expire keeps all its state in its row."""
     grouped = GroupedState.of(aggregations, schema, event_time, also=[LastTime(event_time)], planner=planner)
-    counts = [each for each in grouped.accumulators if isinstance(each, NewValues)]
-    distinct = tuple(DistinctTable.of(number, keys, schema, count) for number, count in enumerate(counts))
-    return replace(grouped, values=(*grouped.values, *(count.found for count in counts))), distinct
+    sides = side_tables_of(grouped.accumulators, keys, schema)
+    return replace(grouped, values=(*grouped.values, *(name for side in sides for name in side.columns))), sides
 
 
 def _parameters(

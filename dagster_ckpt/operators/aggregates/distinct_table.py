@@ -1,5 +1,6 @@
 """The distinct values of a column under each key, as rows of state: each value is written once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from dagster_ckpt.lsm.columns import flat, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.accumulators.accumulator import known
 from dagster_ckpt.operators.shared.accumulators.distinct import NewValues
 from dagster_ckpt.operators.shared.accumulators.lists import alike
@@ -20,7 +22,10 @@ VALUE = "_value"
 
 @dataclass(frozen=True)
 class DistinctTable:
-    """Finds, for `count`, the rows with a value that their key did not have. Rows never leave the table."""
+    """Finds, for `count`, the rows with a value that their key did not have. Rows never leave the table.
+
+    A `SideTable` of an input that only appends.
+    """
 
     spec: StateTableSpec
     count: NewValues
@@ -32,8 +37,24 @@ class DistinctTable:
         value = pa.field(VALUE, schema.field(count.column).type, nullable=False)
         return cls(StateTableSpec(f"distinct_{number}", pa.schema([*fields, value]), (*keys, VALUE)), count)
 
-    def with_found(self, hashes: Hashes, rows: pa.Table, state: State) -> pa.Table:
+    @property
+    def specs(self) -> tuple[StateTableSpec, ...]:
+        return (self.spec,)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.count.found,)
+
+    @property
+    def settles(self) -> tuple[str, ...]:
+        return ()
+
+    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+        return iter(())
+
+    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """The rows with one more column, `count.found`: whether the row is the first of its key with its value."""
+        assert not back, "the table does not count how often a value is there"
         column = flat(rows.column(self.count.column))
         valued = np.flatnonzero(known(column))
         is_new = np.zeros(len(column), dtype=np.bool_)

@@ -4,6 +4,7 @@ Reading order
 
     accumulator       the protocol
     accumulator_plan  from a named aggregate to its accumulators and its output
+    updating_plan     the same where rows are retracted
     output_columns    output columns from state columns
     grouped_state     the accumulators of each key, window or session, as a table
 

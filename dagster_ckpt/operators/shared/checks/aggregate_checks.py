@@ -9,6 +9,8 @@ from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import sketches
 from dagster_ckpt.operators.shared.checks.updating_checks import check_changes
 
+_TAKEN_BACK = (Function.COUNT,)
+"""The aggregates that support retraction, whatever their column's type."""
 _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
 
@@ -65,7 +67,7 @@ def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, e
 
 
 def _can_take_back(aggregation: Aggregation, schema: pa.Schema) -> bool:
-    if aggregation.function is Function.COUNT:
+    if aggregation.function in _TAKEN_BACK:
         return True
     if aggregation.function not in (Function.SUM, Function.AVG):
         return False
