@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,8 @@ _BYTE = np.uint64(0x100000001B3)
 def value_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], start: Hashes) -> Hashes:
     """The hashes of n rows by their values, each seeded with a number: with equal seeds, equal rows have equal hashes.
 
-    Columns may have every type that a key may have, and floats: -0.0 equals 0.0, and all NaNs are equal.
+    Columns may have every type that a key may have, floats, where -0.0 equals 0.0 and all NaNs are equal, and structs,
+    lists and maps of these. A map's entries count in the order in which they are stored.
     """
     mixed = start
     for column in columns:
@@ -37,10 +39,11 @@ def _mixed(words: Hashes) -> Hashes:
 
 def _words(column: pa.Array) -> Hashes:
     """64 bits for each value, the same for equal values."""
+    values = _of_nested if pa.types.is_nested(column.type) else _of_values
     if column.null_count == 0:
-        return _of_values(column)
+        return values(column)
     valid = pc.is_valid(column)
-    words = _of_values(column.drop_null())
+    words = values(column.drop_null())
     found = np.full(len(column), _NULL)
     found[np.flatnonzero(valid.to_numpy(zero_copy_only=False))] = words
     return found
@@ -71,13 +74,41 @@ def _of_bytes(column: pa.Array) -> Hashes:
         return np.zeros(0, dtype=np.uint64)
     [_, offsets_buffer, data] = column.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+    if offsets[-1] == offsets[0]:
+        return _of_stretches(np.zeros(0, dtype=np.uint64), offsets)  # there may be no buffer to read
+    return _of_stretches(np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64), offsets)
+
+
+def _of_nested(column: pa.Array) -> Hashes:
+    return _of_fields(column.flatten(), len(column)) if pa.types.is_struct(column.type) else _of_lists(column)
+
+
+def _of_fields(fields: Sequence[pa.Array], count: int) -> Hashes:
+    words = np.zeros(count, dtype=np.uint64)
+    for field in fields:
+        words = _mixed(words ^ _words(field))
+    return words
+
+
+def _of_lists(column: pa.Array) -> Hashes:
+    """As the bytes of a string, with the hashes of a list's values in their place."""
+    if len(column) == 0:
+        return np.zeros(0, dtype=np.uint64)
+    if pa.types.is_fixed_size_list(column.type):
+        column = flat(column.cast(pa.list_(column.type.value_type)))
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    parts = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
+    return _of_stretches(_of_fields([part.slice(first, count) for part in parts], count), offsets)
+
+
+def _of_stretches(letters: Hashes, offsets: npt.NDArray[np.int64]) -> Hashes:
+    """The hash of the letters between each offset and the next; `letters` begins at the first offset."""
     first, sizes = int(offsets[0]), np.diff(offsets)
-    count = int(offsets[-1]) - first
-    if count == 0:
-        return _mixed(np.zeros(len(sizes), dtype=np.uint64))  # as below; there may be no buffer to read
-    letters = np.frombuffer(data, dtype=np.uint8)[first : first + count].astype(np.uint64)
+    if len(letters) == 0:
+        return _mixed(np.zeros(len(sizes), dtype=np.uint64))
     powers = np.cumprod(np.full(int(sizes.max()), _BYTE, dtype=np.uint64))
-    places = np.arange(count) - np.repeat(offsets[:-1] - first, sizes)
+    places = np.arange(len(letters)) - np.repeat(offsets[:-1] - first, sizes)
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(letters * powers[places], dtype=np.uint64)])
     ends = offsets - first
     return _mixed(sums[ends[1:]] - sums[ends[:-1]]) + sizes.astype(np.uint64)

@@ -7,7 +7,6 @@ Reading order
     first_rows   the first row of each key, for keys that expire
     kept_rows    one row of each key, which a better one replaces
     row_choice   which of several rows is kept
-    row_order    a total order of whole rows
     mirror       the rows of an updating table that match a condition
     changes_from the table that a source's inserts, updates and deletes make
 """

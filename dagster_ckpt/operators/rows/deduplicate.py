@@ -13,9 +13,9 @@ from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.first_rows import FirstRows
 from dagster_ckpt.operators.rows.kept_rows import KeptRows
-from dagster_ckpt.operators.rows.row_order import check_total_order
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
+from dagster_ckpt.operators.shared.row_order import check_total_order
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "deduplicate"

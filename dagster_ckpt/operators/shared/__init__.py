@@ -11,6 +11,7 @@ Reading order
     inputs            the key columns of each input
     state_columns     columns that state tables have besides the user's
     subkeys           hashes of rows below a key
+    row_order         a total order of whole rows
 
 Rooms
     accumulators/     what an aggregate keeps for each group of rows

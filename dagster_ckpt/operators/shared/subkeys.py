@@ -22,6 +22,6 @@ _SHARD = np.uint64(((1 << SHARD_BITS) - 1) << (64 - SHARD_BITS))
 def subkey_hashes(hashes: Hashes, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Hashes:
     """The hashes of n rows below n keys with these hashes: rows equal in the columns get equal hashes.
 
-    Columns may have any type that a key may have, and floats: -0.0 equals 0.0, and all NaN are equal.
+    For the types of the columns see `value_hashes`. In floats -0.0 equals 0.0, and all NaN are equal.
     """
     return (hashes & _SHARD) | (value_hashes(columns, hashes) >> np.uint64(SHARD_BITS))
