@@ -46,12 +46,13 @@ def delivered_table(
     Raises `InvalidPipelineError` for an upsert delivery of a table whose rows have no key.
     """
     if mode is DeliveryMode.UPSERT:
-        if pipeline.appends:
+        key = None if pipeline.appends else row_key(pipeline)
+        if key is None:
             raise InvalidPipelineError(
                 "the rows of this stream's table have no key, so none can be updated: deliver it with "
                 f"mode='append'. stream={stream}"
             )
-        return DeliveredTable(stream, pipeline.output, row_key(pipeline), mode, schema_changes)
+        return DeliveredTable(stream, pipeline.output, key, mode, schema_changes)
     columns = pipeline.output if pipeline.appends else pa.schema([*pipeline.output, *CHANGE_FIELDS])
     return DeliveredTable(stream, columns, (), mode, schema_changes)
 

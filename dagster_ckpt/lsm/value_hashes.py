@@ -29,6 +29,15 @@ def value_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], start: Hashes) -
     return mixed
 
 
+def is_hashable(type_: pa.DataType) -> bool:
+    """Whether `value_hashes` takes columns of this type."""
+    if _is_list(type_) or pa.types.is_struct(type_):
+        return all(is_hashable(type_.field(index).type) for index in range(type_.num_fields))
+    kinds = pa.types
+    is_word = kinds.is_primitive(type_) and not kinds.is_interval(type_)
+    return bool(is_word or _is_bytes(type_) or kinds.is_decimal128(type_) or kinds.is_null(type_))
+
+
 def _mixed(words: Hashes) -> Hashes:
     """Every bit of the result depends on every bit (the last steps of SplitMix64)."""
     words = words + _STEP
@@ -39,6 +48,8 @@ def _mixed(words: Hashes) -> Hashes:
 
 def _words(column: pa.Array) -> Hashes:
     """64 bits for each value, the same for equal values."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), _NULL)
     values = _of_nested if pa.types.is_nested(column.type) else _of_values
     if column.null_count == 0:
         return values(column)
@@ -51,7 +62,7 @@ def _words(column: pa.Array) -> Hashes:
 
 def _of_values(column: pa.Array) -> Hashes:
     kinds, type_ = pa.types, column.type
-    if kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_) or kinds.is_large_binary(type_):
+    if _is_bytes(type_):
         return _of_bytes(column.cast(pa.large_binary()))
     if kinds.is_boolean(type_):
         truths: Hashes = column.cast(pa.uint8()).to_numpy().astype(np.uint64)
@@ -77,6 +88,18 @@ def _of_bytes(column: pa.Array) -> Hashes:
     if offsets[-1] == offsets[0]:
         return _of_stretches(np.zeros(0, dtype=np.uint64), offsets)  # there may be no buffer to read
     return _of_stretches(np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64), offsets)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    of_any_size = kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_map(type_)
+    return bool(of_any_size or kinds.is_fixed_size_list(type_))
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    is_text = kinds.is_string(type_) or kinds.is_large_string(type_)
+    return bool(is_text or kinds.is_binary(type_) or kinds.is_large_binary(type_))
 
 
 def _of_nested(column: pa.Array) -> Hashes:

@@ -34,7 +34,11 @@ class OneGroup:
         for name in source.schema.names:
             if name.casefold() == GROUP:
                 raise InvalidPipelineError(f"the state has a column of this name: rename yours. column={name}")
-        operator = inner((GROUP,), _with_group(source))
+        return cls.around(inner((GROUP,), _with_group(source)))
+
+    @classmethod
+    def around(cls, operator: Operator) -> "OneGroup":
+        """The operator of all rows together, from one with the key column `GROUP`."""
         pipeline = replace(
             operator.pipeline,
             keys=(),

@@ -165,3 +165,34 @@ class AppendOnlyTable:
 
     def table(self, state_rows: pa.Table) -> pa.Table:
         raise AssertionError("the stream's table is its change log")
+
+
+class WithoutTable:
+    """The part of `Operator` shared by operators that yield changes, and keep no table of rows that change.
+
+    Their rows have no unique key that one state row could be kept under, or their state is not by row. As the last step
+    of a stream such an operator is within a `rows.kept_table.KeptTable`, unless its table is append-only. Its pipeline
+    has the parameter `ROW_KEY`, and the output has the columns of `pipeline.keys`.
+    """
+
+    pipeline: Pipeline
+
+    @property
+    def logged(self) -> None:
+        return None
+
+    def changes_of(self, touched: Touched) -> Changes:
+        raise AssertionError("no state table is logged")
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        raise AssertionError("the operator keeps no table")
+
+    def shard_keys(self, rows: pa.Table) -> pa.Table:
+        """The columns by whose hash these rows of the output were sent to their shard, as many as there are keys."""
+        return rows.select(list(self.pipeline.keys))
+
+
+class ChangesAlone(Operator, Protocol):
+    """An operator that is `WithoutTable`."""
+
+    def shard_keys(self, rows: pa.Table) -> pa.Table: ...

@@ -1,6 +1,7 @@
 """From a pipeline's fingerprint back to its operator. Only a process function needs the user's code."""
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.operators import process
@@ -9,8 +10,8 @@ from dagster_ckpt.operators.joins import appending_join
 from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows import append, changes_from, deduplicate, mirror
+from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
+from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
@@ -54,6 +55,16 @@ def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendO
     return operator
 
 
+def as_last_step(operator: Operator) -> Operator:
+    """The operator as the last step of a stream, which has a table. Raises `InvalidPipelineError`."""
+    if isinstance(operator, OneGroup):
+        inner = as_last_step(operator.inner)
+        return operator if inner is operator.inner else OneGroup.around(inner)
+    if isinstance(operator, WithoutTable) and not operator.pipeline.appends:
+        return kept_table.KeptTable.build(cast("ChangesAlone", operator))
+    return operator
+
+
 def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of the counters of the pipeline's operator."""
     return _COUNTERS.get(pipeline.operator, ())
@@ -73,15 +84,15 @@ def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
             f"this release does not know the stream's operator: install the release that wrote it. "
             f"operator={pipeline.operator}"
         )
-    if pipeline.keys or not pipeline.tables:
+    if not pipeline.tables:
         return builder(pipeline)
 
-    def inner(keyed: Pipeline) -> Operator:
+    def built(keyed: Pipeline) -> Operator:
         operator = builder(keyed)
         assert not isinstance(operator, AppendOnly), "an append-only stream has no state tables"
-        return operator
+        return as_last_step(operator) if kept_table.is_kept(pipeline) else operator
 
-    return OneGroup.from_pipeline(pipeline, inner)
+    return built(pipeline) if pipeline.keys else OneGroup.from_pipeline(pipeline, built)
 
 
 def _senseless(pipeline: Pipeline, reason: object) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
@@ -33,9 +34,10 @@ def key_rows(
     `InvalidPipelineError` for keys that cannot be this table's, and for a table without a key; `CorruptStateError`.
     """
     pipeline = manifest.pipeline
-    if pipeline.appends:
+    if pipeline.appends or row_key(pipeline) is None:
+        what = "a stream that only appends" if pipeline.appends else "a table whose rows may be equal"
         raise InvalidPipelineError(
-            "a stream that only appends has no key to find rows by: read its table, and filter it. "
+            f"{what} has no key to find rows by: read its table, and filter it. "
             f"operator={pipeline.operator}, stream={manifest.stream!r}"
         )
     operator, logged = table_operator(pipeline)

@@ -88,7 +88,7 @@ def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
     if pipeline.delivers:
         keys = tuple(cast(Sequence[str], pipeline.parameters["key"]))
     elif not pipeline.appends:
-        keys = row_key(pipeline)
+        keys = row_key(pipeline) or ()
     columns = [
         dg.TableColumn(
             each.name,

@@ -9,4 +9,8 @@ Reading order
     row_choice   which of several rows is kept
     mirror       the rows of an updating table that match a condition
     changes_from the table that a source's inserts, updates and deletes make
+    kept_table   the rows that the changes of an operator without a table make
+
+Rooms
+    current/     the current rows of a table, by key or counted
 """

@@ -20,7 +20,7 @@ CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), null
 
 def inserts(rows: pa.Table) -> Changes:
     """Changes that insert these rows."""
-    return Changes(rows.num_rows, partial(_labelled, [(INSERT, rows)]))
+    return Changes(rows.num_rows, partial(labelled, [(INSERT, rows)]))
 
 
 def changes_of_columns(touched: Touched, columns: Sequence[str], keys: tuple[str, ...]) -> Changes:
@@ -43,7 +43,7 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
         old, now = (_only(_where(side, kept), changed) for side in (before, after))
         new_rows, gone_rows = _where(after, new), _where(before, gone)
         parts = [(UPDATE_PREIMAGE, old), (UPDATE_POSTIMAGE, now), (INSERT, new_rows), (DELETE, gone_rows)]
-        return _labelled(parts)
+        return labelled(parts)
 
     return Changes(count, rows)
 
@@ -88,7 +88,8 @@ def _only(rows: pa.Table, wanted: Mask) -> pa.Table:
     return rows if wanted.all() else take(rows, np.flatnonzero(wanted))
 
 
-def _labelled(parts: list[tuple[str, pa.Table]]) -> pa.Table:
+def labelled(parts: list[tuple[str, pa.Table]]) -> pa.Table:
+    """Rows of the change log, from the kind and the rows of each part, at least one."""
     parts = [part for part in parts if part[1].num_rows] or parts[:1]
     codes = np.repeat([_KINDS.index(kind) for kind, _ in parts], [rows.num_rows for _, rows in parts]).astype(np.int8)
     kinds = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_KINDS))

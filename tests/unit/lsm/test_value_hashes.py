@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.value_hashes import value_hashes
+from dagster_ckpt.lsm.value_hashes import is_hashable, value_hashes
 
 NESTED = pa.struct(
     [("l", pa.list_(pa.struct([("s", pa.string()), ("f", pa.float64())]))), ("m", pa.map_(pa.string(), pa.int32()))]
@@ -61,3 +61,14 @@ def test_lists_of_any_kind_are_hashed_by_their_values() -> None:
     fixed = pa.array([[0, 1], [2, 3]], pa.list_(pa.int64(), 2))
     assert hashes(fixed[1:]) == hashes(pa.array([[2, 3]], pa.list_(pa.int64())))
     assert hashes(pa.array([[0.0, float("nan")]])) == hashes(pa.array([[-0.0, -float("nan")]]))
+
+
+def test_a_column_of_nothing_but_nulls_has_hashes() -> None:
+    assert len(set(hashes(pa.nulls(3)))) == 1
+
+
+def test_what_has_no_hash_is_known() -> None:
+    assert is_hashable(NESTED)
+    assert not is_hashable(pa.struct([("x", pa.month_day_nano_interval())]))
+    assert not is_hashable(pa.list_(pa.decimal256(50, 2)))
+    assert not is_hashable(pa.dictionary(pa.int8(), pa.string()))

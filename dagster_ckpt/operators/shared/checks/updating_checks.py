@@ -1,6 +1,7 @@
 """What a step over an upstream table that updates and deletes rows may be."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ UPDATING = "updating"
 """The parameter set for an operator whose input updates and deletes rows; absent for an append-only input."""
 WHERE = "where"
 """The parameter with the condition that selects such rows."""
+ROW_KEY = "row_key"
+"""The parameter of an operator without a table: columns that, with its keys, identify a row of the output, or None."""
 
 _TAKES_BACK = "aggregate"
 _DEDUPLICATE = "deduplicate"
@@ -30,13 +33,23 @@ _WHY: Mapping[str, str] = {
 _WHY_ELSE = "this step could not retract its results"
 
 
-def row_key(upstream: Pipeline) -> tuple[str, ...]:
-    """The columns that identify the rows of an updating stream's table: its change log is net by these.
+def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
+    """The columns that identify the rows of an updating stream's table, or of a step's output that changes.
 
-    They are the key and, for windows with early results, the start of the window. None for a table of one row.
+    Its changes are net by these. They are the key and, for windows with early results, the start of the window; no
+    column for a table of one row. None where rows may be equal in all columns, as those of most joins may: then the
+    changes are net by whole rows.
     """
     assert not upstream.appends, "rows of an append-only table may be equal"
-    return tuple(key for key in upstream.tables[0].keys if key != GROUP)
+    keys: Sequence[str]
+    if ROW_KEY in upstream.parameters:
+        more: Any = upstream.parameters[ROW_KEY]
+        if more is None:
+            return None
+        keys = list(dict.fromkeys([*upstream.keys, *more]))
+    else:
+        keys = upstream.tables[0].keys
+    return tuple(key for key in keys if key != GROUP)
 
 
 def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) -> None:
