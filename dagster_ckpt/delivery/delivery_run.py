@@ -25,6 +25,8 @@ from dagster_ckpt.delivery.destination import (
     SchemaChanges,
     Session,
     Transaction,
+    delivery_name,
+    start_over,
 )
 from dagster_ckpt.delivery.judgement import Found, Move, judge
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, StoreUnavailableError
@@ -189,8 +191,7 @@ class _Run:
 
     @property
     def _name(self) -> str:
-        """The delivery's name in the destination: a delivery that is made again is another one."""
-        return f"{self._job.asset}@{self._writer.manifest.uuid}"
+        return delivery_name(self._job.asset, self._writer.manifest.uuid)
 
     def _deliver(self, session: Session) -> JobResult:
         at = self._begun(session)
@@ -297,8 +298,7 @@ class _Run:
 
     def _stopped(self, found: Found, there: UpstreamPosition | None) -> IncompatibleStateError:
         return IncompatibleStateError(
-            f"{found}: nothing was written. Restore the destination, or empty its table, remove the folder of this "
-            f"delivery from the store, and materialize it: it then begins with the whole table. "
+            f"{found}: nothing was written. Restore the destination, or {start_over(self._name, self._rows.table)}. "
             f"asset={self._job.asset}, stream={self._job.stream}, destination={self._job.destination.address}, "
             f"position={None if there is None else there.encode()}"
         )

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
+from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE
 
 
@@ -137,6 +138,21 @@ class Destination(Protocol):
         are never touched. Columns are compared as described above, and `IncompatibleStateError` is raised for those
         that do not fit. Raises `DestinationUnavailableError`.
         """
+
+
+def delivery_name(asset: str, uuid: StreamUuid) -> str:
+    """The unique name of a delivery in its destination. A delivery whose folder was removed gets another one."""
+    return f"{asset}@{uuid}"
+
+
+def start_over(delivery: str, table: DeliveredTable, empty: str = "empty the table") -> str:
+    """How a user starts a delivery over, for errors. `empty` is how its destination is emptied."""
+    asset = delivery.rsplit("@", 1)[0]
+    # An old subscriber keeps the change log. Later it would have the same name as the new one.
+    return (
+        f"{empty}, remove the folder of this delivery from the store, run `dagster-ckpt unsubscribe {table.stream} "
+        f"{asset}`, and materialize it: it then begins with the whole table"
+    )
 
 
 def upserted(batch: pa.RecordBatch) -> pa.RecordBatch:

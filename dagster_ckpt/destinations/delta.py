@@ -22,6 +22,7 @@ from dagster_ckpt.delivery.destination import (
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
+    start_over,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
@@ -266,8 +267,8 @@ class DeltaSession:
             raise IncompatibleStateError(
                 "the table was restored to an older version, emptied or overwritten, which takes back rows that were "
                 "delivered but not the position: nothing was written. Restore it to a version since this delivery's "
-                "newest commit, or remove the folder of the delivery from the store, empty the table, and begin again. "
-                f"destination={self._to.address}, version={event['version']}, operation={event['operation']}"
+                f"newest commit, or {start_over(self._delivery, self._table)}. destination={self._to.address}, "
+                f"version={event['version']}, operation={event['operation']}"
             )
 
     @contextmanager

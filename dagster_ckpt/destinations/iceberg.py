@@ -26,6 +26,7 @@ from dagster_ckpt.delivery.destination import (
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
+    start_over,
     upserted,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
@@ -250,8 +251,9 @@ class IcebergSession:
         if was_rolled_back(table, found):
             raise IncompatibleStateError(
                 "the table was rolled back to an older snapshot, which takes back rows that were delivered but not the "
-                "position: nothing was written. Make a snapshot of this delivery's current again, or empty the table "
-                f"and begin again. destination={self._to.address}, sequence_number={found.sequence}"
+                "position: nothing was written. Make a snapshot of this delivery's current again, or "
+                f"{start_over(self._delivery, self._table)}. destination={self._to.address}, "
+                f"sequence_number={found.sequence}"
             )
 
     def _moved(self, transaction: Transaction) -> PositionMovedError:

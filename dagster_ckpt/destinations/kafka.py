@@ -36,6 +36,7 @@ from dagster_ckpt.delivery.destination import (
     PositionMovedError,
     Transaction,
     deleted_keys,
+    start_over,
     upserted,
 )
 from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
@@ -299,13 +300,14 @@ class KafkaSession:
         if there is None or there.id != found["topic_id"]:
             raise IncompatibleStateError(
                 "the topic was deleted after records were delivered, and the position stayed: nothing was written. "
-                f"Deliver to another topic, or delete the topic of the position too and begin again. "
+                f"To start over, {start_over(self._delivery, self._table, 'delete the topic')}. "
                 f"destination={self._to.address}, topic_of_position={self._positions}"
             )
         if self._upserts and there.partitions != found["partitions"]:
             raise IncompatibleStateError(
                 "the topic has more partitions than before, so the records of a key would be in two of them, and "
-                "compaction would keep both: nothing was written. Deliver to another topic. "
+                "compaction would keep both: nothing was written. To start over, "
+                f"{start_over(self._delivery, self._table, 'delete the topic')}. "
                 f"destination={self._to.address}, partitions={there.partitions}, before={found['partitions']}"
             )
         return there

@@ -28,6 +28,7 @@ from dagster_ckpt.delivery.destination import (
     DestinationUnavailableError,
     PositionMovedError,
     Transaction,
+    start_over,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
@@ -140,8 +141,7 @@ class PostgresSession:
                 if filled and not has_rows:
                     raise IncompatibleStateError(
                         "the table has lost all rows that were delivered: it was truncated, or dropped and made again. "
-                        "Nothing was written. Restore the database, or remove the folder of this delivery from the "
-                        "store, and materialize it: it then begins with the whole table. "
+                        f"Nothing was written. Restore the database, or {start_over(delivery, table)}. "
                         f"destination={to.address}, delivery={delivery}, position={self.position}"
                     )
                 self._difference = self._compared()

@@ -1,5 +1,7 @@
 """A delivery's runs against SQLite: what is in the database is the stream's table, whatever went wrong in between."""
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,6 +145,19 @@ def test_a_destination_that_was_emptied_is_noticed(with_rows: Delivering) -> Non
     with_rows.database.unlink()
     with pytest.raises(IncompatibleStateError, match="has no position of this delivery, although it had one"):
         with_rows.deliver()
+
+
+def test_a_delivery_starts_over_as_its_error_says(with_rows: Delivering) -> None:
+    with_rows.database.unlink()
+    with pytest.raises(IncompatibleStateError) as stopped:
+        with_rows.deliver()
+    steps = r"empty the table, remove the folder .*, run `dagster-ckpt unsubscribe (\S+) (\S+)`, and materialize it"
+    [(stream, name)] = re.findall(steps, str(stopped.value))
+    shutil.rmtree(with_rows.folder / "store" / "delays_in_sqlite")
+    with_rows.store.stream(stream).unsubscribe(name)
+    with_rows.deliver()
+    assert with_rows.delivered() == with_rows.table() != []
+    assert [each.gone for each in with_rows.store.stream("delays").subscribers()] == [False]
 
 
 def test_a_destination_restored_from_a_backup_gets_what_it_lacks(with_rows: Delivering) -> None:
