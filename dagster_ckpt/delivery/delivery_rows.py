@@ -85,7 +85,7 @@ class DeliveryRows:
             raise ColumnsChangedError
         if self._upserts and not self.table.key:  # one row
             behind = self.log.check(at).epoch > at.epoch and (until is None or at.epoch < until)
-            return self.whole() if behind else None
+            return self.whole(newest) if behind else None
         if at.epoch == EMPTY or at.in_snapshot:
             snapshot = snapshot_at(self.chain, at, reader)
             if snapshot is not None:
@@ -98,11 +98,10 @@ class DeliveryRows:
         last = epochs[-1]
         return Step(UpstreamPosition(at.uuid, last.epoch), self._of_log(epochs), len(epochs), self._count(last))
 
-    def whole(self) -> Step:
-        """The stream's table now: what replaces all that the destination has."""
-        newest = self.log.newest()
-        rows = iter(()) if newest.epoch == EMPTY else self._of_table(newest, Share())
-        return Step(UpstreamPosition(newest.uuid, newest.epoch), rows, 1, newest.table_rows, replaces=True)
+    def whole(self, shown: Manifest) -> Step:
+        """The table that this manifest of the stream shows: what replaces all that the destination has."""
+        rows = iter(()) if shown.epoch == EMPTY else self._of_table(shown, Share())
+        return Step(UpstreamPosition(shown.uuid, shown.epoch), rows, 1, shown.table_rows, replaces=True)
 
     @property
     def _upserts(self) -> bool:

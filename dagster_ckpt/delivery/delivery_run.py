@@ -237,7 +237,8 @@ class _Run:
                 raise self._stopped(judgement.found, there)
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
-                return self._apply(session, self._rows.whole())
+                with self._upstreams.snapshot(self._writer.manifest) as shown:
+                    return self._apply(session, self._rows.whole(shown))
             case _:
                 return UpstreamPosition(newest.uuid) if there is None else there
 

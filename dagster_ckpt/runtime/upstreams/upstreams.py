@@ -103,6 +103,20 @@ class Upstreams:
             if pinned:
                 self._release(upstream, pinned, manifest)
 
+    @contextmanager
+    def snapshot(self, manifest: Manifest) -> Iterator[Manifest]:
+        """The newest manifest of the only upstream, whose table is kept within the block; `manifest` is this stream's.
+
+        What this stream has read may not be in the upstream's lineage any more. A kill leaves a pin, which `hold`
+        removes in the next term.
+        """
+        [upstream] = self._upstreams
+        reader = Reader.of(manifest)
+        with _naming_upstream(upstream):
+            shown = _pin_snapshot(upstream, reader)
+        yield shown
+        _remove_pin(upstream, backfill_pin(reader.stream, reader.term))
+
     def check(self, manifest: Manifest) -> None:
         """Raise `IncompatibleStateError`, with the commands that help, where nothing can follow `manifest`."""
         for upstream in self._upstreams:
@@ -243,25 +257,24 @@ def _as_position(consumed: Consumed) -> UpstreamPosition:
     return UpstreamPosition(consumed.uuid, consumed.epoch)
 
 
-def _pin_snapshot(upstream: _Upstream, reader: Reader) -> None:
-    """Pin the upstream's newest epoch for a stream that has read nothing yet, unless this term has pinned one.
+def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
+    """Pin the upstream's newest epoch for a stream that reads its table, unless this term has pinned one.
 
-    If the upstream has no epoch yet, everything will be in its log.
+    Returns the pinned manifest, or the upstream's newest if that has no epoch: then everything will be in its log.
     """
     name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
         pin = find_pin(upstream.chain, name)
         if pin is not None and _can_be_followed(upstream, pin.manifest):
-            return
+            return pin.manifest
         if pin is not None:
             _remove_pin(upstream, name)
         newest = upstream.log.newest()
         if newest.epoch == EMPTY:
-            return
+            return newest
         shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
         with suppress(InvalidPipelineError):  # it was retired meanwhile: try the newest one again
-            write_pin(upstream.chain, name, shown)
-            return
+            return write_pin(upstream.chain, name, shown).manifest
     raise StoreUnavailableError(
         f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
         f"upstream={upstream.name}"

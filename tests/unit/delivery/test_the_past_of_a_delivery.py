@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.delivery import delivery_rows
-from dagster_ckpt.delivery.destination import DeliveryMode
+from dagster_ckpt.delivery.destination import DeliveryMode, Transaction
 from dagster_ckpt.delivery.judgement import Found, Judgement, Move, judge
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition, next_part
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.storage.operations import collector
+from examples.destinations.sqlite_destination import SQLiteSession
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import MadeStream, departures
 
@@ -30,6 +32,14 @@ def delivered_once(folder: Path, mode: DeliveryMode, retained: int = 20) -> Deli
         delivering.stream.commit(departures({carrier: [1.0]}))
     delivering.deliver()
     return delivering
+
+
+def commit_and_collect(delivering: Delivering, max_lag: int) -> None:
+    """Commit 32 epochs, as the newest 16 manifests always stay, and remove what the stream does not need after them."""
+    for carrier in itertools.chain(*[CARRIERS] * 4):
+        delivering.stream.commit(departures({carrier: [2.0]}))
+    delivering.stream.open()  # files of the newest term are its writer's to remove
+    delivering.store.stream("delays").collect_garbage("1ms", max_lag=max_lag)
 
 
 @MODES
@@ -52,9 +62,7 @@ def test_a_log_that_is_gone_is_replaced_by_the_table_or_stops(
     monkeypatch.setattr(collector, "_COARSE_MS", 0)  # or all that is younger than a second stays
     delivering = delivered_once(tmp_path, mode, retained=1)
     before = delivering.delivered()
-    for carrier in itertools.chain(*[CARRIERS] * 4):  # the newest 16 manifests always stay
-        delivering.stream.commit(departures({carrier: [2.0]}))
-    delivering.store.stream("delays").collect_garbage("1ms", max_lag=2)
+    commit_and_collect(delivering, max_lag=2)
     if mode is DeliveryMode.APPEND:
         with pytest.raises(IncompatibleStateError, match="no longer keeps the change log after what was delivered"):
             delivering.deliver()
@@ -65,6 +73,29 @@ def test_a_log_that_is_gone_is_replaced_by_the_table_or_stops(
     delivering.stream.commit(departures({"UA": [3.0]}))
     delivering.deliver()
     assert delivering.delivered() == delivering.table()
+
+
+def test_a_replacement_keeps_the_table_that_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_COARSE_MS", 0)
+    delivering = delivered_once(tmp_path, DeliveryMode.UPSERT, retained=1)
+    delivering.stream.limits = CompactionLimits(
+        depth_min=1, depth_max=1, tier_runs=2, slice_rows_min=1, slice_bytes_min=1
+    )
+    commit_and_collect(delivering, max_lag=2)
+    shown, apply = delivering.table(), SQLiteSession.apply
+
+    def slow(session: SQLiteSession, transaction: Transaction) -> None:
+        assert transaction.replaces
+        commit_and_collect(delivering, max_lag=40)
+        apply(session, transaction)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteSession, "apply", slow)
+        delivering.deliver()
+    assert delivering.delivered() == shown
+    assert delivering.store.stream("delays").pins() == []
+    delivering.deliver()
+    assert delivering.delivered() == delivering.table() != shown
 
 
 @MODES
