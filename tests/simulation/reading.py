@@ -314,13 +314,16 @@ class Reading:
         if newest is not None and read_to(newest) is None and self._has_begun(newest):
             terms.add(newest.term)
         needed = (self.snapshots[term] for term in terms if term in self.snapshots)
-        return any(name in self.upstream.files_of(each) for each in needed if not self.has_lost(each.epoch))
+        return any(name in self.upstream.files_of(each) for each in needed if self._is_promised(each))
 
     def needs_pin(self, name: str) -> bool:
         """Whether it holds a snapshot in whose midst an epoch is that it can go back to."""
         newest, terms = self.own.newest, self.in_midst().values()
         kept = (term for term in terms if term in self.snapshots and not self.has_lost(self.snapshots[term].epoch))
         return newest is not None and name in {pin_name(backfill_pin(newest.uuid, term)) for term in kept}
+
+    def _is_promised(self, snapshot: Manifest) -> bool:
+        return not self.has_lost(snapshot.epoch)
 
     def has_lost(self, epoch: Epoch) -> bool:
         """Whether the log behind that epoch is no longer promised, and with it a snapshot of it."""

@@ -29,6 +29,7 @@ FOUND_BEFORE = {
     "whoever slept before he pinned an epoch was told of damage, not that it was retired": 107621,
     "the oracle added up the relaunches of three runs that a person and a run retry had started": 20204,
     "two creates of a writer were executed again on freed numbers, and it took them for the newest manifests": 22272,
+    "the oracle took files of a stream for those of one that was removed before, which had the same names": 900000365,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

@@ -134,7 +134,7 @@ class DeliveryOracle(ReadingOracle):
     # ---- why it stops
 
     def may_stop(self, mode: DeliveryMode, database: "Database", error: IncompatibleStateError) -> None:
-        """A run has stopped with that error, which has to say what is so."""
+        """Check that the reason in the error of a stopped run is true."""
         text = str(error)
         found = next((each for each in Found if text.startswith(each)), None)
         if found is None:
@@ -194,6 +194,10 @@ class DeliveryReading(Reading):
         kept = super().kept_behind()
         # What was freed while it was not promised stays so.
         return None if kept is None else max(kept, Epoch(min(self.lost, len(self.upstream.freed) + 1)))
+
+    def _is_promised(self, snapshot: Manifest) -> bool:
+        # The upstream may have been removed and created again, with files of the same names.
+        return snapshot.uuid == self._uuid() and super()._is_promised(snapshot)
 
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)
