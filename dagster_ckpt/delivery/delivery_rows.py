@@ -20,15 +20,15 @@ from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 
 class ColumnsChangedError(Exception):
-    """The stream's table has other columns than the delivered one: the destination has to be opened again."""
+    """The columns of the stream's table have changed: the destination has to be opened again."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The next rows to deliver, and the position behind them. `epochs` is how many epochs they are of.
+    """The next rows to deliver, and the position after them. `epochs` is the number of epochs that they are from.
 
-    `table_rows` are all rows of the destination's table then, None where that is not known. If it `replaces`, the rows
-    are the whole table.
+    `table_rows` is the number of rows that the destination's table then has, None if unknown. If it `replaces`, the
+    rows are the whole table.
     """
 
     until: UpstreamPosition
@@ -61,9 +61,9 @@ def delivered_table(
 class DeliveryRows:
     """Reads a stream for a delivery. `root` is the store, `chain` the stream's manifests.
 
-    A step is a part of the stream's table, or its next epochs: at most `epochs_max`, and one alone or as many as have
-    together at most `ROWS_A_PART` rows and `BYTES_A_PART` bytes. So a transaction stays small however far behind the
-    delivery is.
+    A step is a part of the stream's table, or its next epochs: at most `epochs_max`, with no more than `ROWS_A_PART`
+    rows and `BYTES_A_PART` bytes together, unless one epoch alone has more. So a transaction stays small,
+    however far behind the delivery is.
     """
 
     root: ObjectStore
@@ -108,7 +108,7 @@ class DeliveryRows:
         return self.table.mode is DeliveryMode.UPSERT
 
     def _count(self, delivered: Manifest) -> int | None:
-        """The rows of the destination's table when it is at this epoch; of a history of changes they are not known."""
+        """The number of rows of the destination's table at this epoch; unknown for a history of changes."""
         return delivered.table_rows if self._upserts or delivered.pipeline.appends else None
 
     @property
@@ -127,7 +127,7 @@ class DeliveryRows:
 
 
 def _bounded(epochs: Sequence[Manifest]) -> list[Manifest]:
-    """The first of them that one transaction takes."""
+    """Those at the beginning that fit into one transaction."""
     rows = size = 0
     for number, epoch in enumerate(epochs):
         rows, size = rows + epoch.statistics.rows_out, size + epoch.statistics.change_bytes

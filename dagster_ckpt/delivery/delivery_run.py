@@ -1,8 +1,8 @@
-"""A delivery's run: open it, take the destination's fence, then one transaction after another until there is an end.
+"""A delivery's run: open it, take the destination's fence, then one transaction after another.
 
-A delivery is a stream of its own kind: it has a chain of manifests with terms and a lease, so that it is recovered,
-drained and fenced as a stream is. Its manifests hold no rows. They name how far it has come, which keeps the change log
-of the stream for it, but the truth is in the destination: see `judgement`.
+A delivery is a kind of stream: it has a chain of manifests with terms and a lease, so it is recovered, drained and
+fenced like any stream. Its manifests hold no rows. They record how far it has come, which makes the stream keep its
+change log, but the truth is in the destination: see `judgement`.
 
     a kill before the destination's commit      the next run reads the same rows again
     between that and the manifest               the next run finds the newer position, and records it first
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DeliveryJob:
-    """What is run. `asset` is the delivery's display name, `folder` its folder in the store; `stream` is delivered.
+    """What to run. `asset` is the delivery's display name, `folder` its folder in the store; `stream` is delivered.
 
     `opening` makes the writer's opening from the pipeline. A transaction has at most `epochs_max` epochs; of `options`
     the time between two transactions is the checkpoint interval. `schema_changes` is what may be done to its columns.
@@ -80,11 +80,11 @@ class DeliveryJob:
 
 
 def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
-    """Deliver until everything there is was delivered, the time is up or `stop_reason` returns one. Blocks.
+    """Deliver until everything is delivered, the time is up or `stop_reason` returns a reason. Blocks.
 
-    In mode `AVAILABLE_NOW` that is what the stream has committed when the run begins. Raises what ended it otherwise:
-    `IncompatibleStateError` where the destination's position cannot be followed, `DestinationUnavailableError` where
-    the destination does not answer for longer than is tolerated, and what `run_stream` raises.
+    In mode `AVAILABLE_NOW` everything is what the stream had committed when the run began. Raises
+    `IncompatibleStateError` if it cannot continue from the destination's position, `DestinationUnavailableError` if
+    more transactions in a row fail than are tolerated, and what `run_stream` raises.
     """
     root = job.address.open()
     store = folder_store(root, job.folder)
@@ -161,7 +161,7 @@ class _Run:
         return Lag(self._clock.now_ms(), self._watch.lag(self._position().current))
 
     def _try(self) -> JobResult | None:
-        """Deliver in one session; None where it failed and may be tried again."""
+        """Deliver in one session; None if it failed and may be retried."""
         try:
             if self._must_reopen:
                 self._reopen()
@@ -176,7 +176,7 @@ class _Run:
             tolerated = self._job.options.tolerable_failures
             if self._failures > tolerated:
                 raise
-            text = "a transaction failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
+            text = "a transaction failed and is retried. asset=%s, failure=%s of %s tolerated, reason=%s"
             _log.warning(text, self._job.asset, self._failures, tolerated, error)
             return None
 
@@ -212,9 +212,9 @@ class _Run:
         try:
             return self._rows.following(at, Reader.of(self._writer.manifest), self._until)
         except NothingFollowsError as error:
-            # What is wrong is judged where a session begins.
+            # `_begun` of the next session judges why.
             raise DestinationUnavailableError(
-                f"the stream cannot be followed from the delivered position any more: it is judged again. "
+                f"the stream cannot be followed from the delivered position any more: the delivery opens again. "
                 f"asset={self._job.asset}, stream={self._job.stream}, reason={error}"
             ) from None
 
@@ -261,7 +261,7 @@ class _Run:
         return step.until
 
     def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int, table_rows: int | None) -> int:
-        """Record how far the destination is; returns how long that took, in milliseconds."""
+        """Record the destination's position; returns how long that took, in milliseconds."""
         began_ms, before = self._clock.monotonic_ms(), self._position()
         moved = replace(before, previous=before.current, current=position.encode())
         more_rows = (table_rows or 0) - (self._writer.manifest.table_rows or 0)
@@ -285,7 +285,7 @@ class _Run:
             return decode(text)
         except ValueError as error:
             raise IncompatibleStateError(
-                f"the destination's position is not one that a delivery has written: restore it. "
+                f"the destination's position was not written by a delivery: restore it. "
                 f"asset={self._job.asset}, position={text!r}"
             ) from error
 

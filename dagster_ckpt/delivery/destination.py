@@ -1,12 +1,12 @@
-"""What a destination is: a system with transactions that keeps a delivery's position beside the rows.
+"""The protocol of a destination: a system with transactions that keeps a delivery's position beside the rows.
 
-A delivery's position is a text. It is written in the same transaction as the rows that it stands for, so the two never
-differ, whatever is killed. It is never inferred: after any error the delivery opens the destination again and reads it.
+A delivery's position is a text. It is written in the same transaction as its rows, so the two never disagree, whatever
+is killed. It is never inferred: after any error the delivery opens the destination again and reads it.
 
     open            takes the fence, then reads the position: no session opened before can commit any more
     apply           one transaction: the position is still `after`, the rows, the position `until`; all or nothing
 
-A crash before the commit of `apply` leaves `after`, one behind it `until`. A commit whose reply is lost leaves either.
+A crash before the commit of `apply` leaves `after`, one after it `until`. A commit whose reply is lost leaves either.
 
 The destination's table and the delivered one may differ. `open` compares their columns, by name:
 
@@ -14,11 +14,11 @@ The destination's table and the delivered one may differ. `open` compares their 
 |---|---|
 | lacks a column                                       | it is added, and null in the rows that are there              |
 | has another column, which may be null or has default | it is left alone                                              |
-| has another column, which has to have a value        | refused, with its name; replaced with `SchemaChanges.REPLACE` |
+| has another column, which must have a value          | refused, with its name; replaced with `SchemaChanges.REPLACE` |
 | has a column with another type                       | the same                                                      |
 | is not unique by the delivered key                   | the same, with the key                                        |
 
-See `schema_changes`, which decides it for all.
+`schema_changes` decides this for all destinations.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UP
 
 
 class DestinationUnavailableError(StoreUnavailableError):
-    """The destination did not do it, or it is unknown whether it did. The delivery opens it again and goes on."""
+    """A request to the destination failed, or its outcome is unknown. The delivery opens it again and goes on."""
 
 
 class PositionMovedError(FencedError):
@@ -47,18 +47,18 @@ class DeliveryMode(StrEnum):
     """What is delivered."""
 
     APPEND = "append"
-    """Every change of every epoch as a row with `_epoch` and `_change_type`; of a table that only grows, its rows."""
+    """Every change of every epoch, with `_epoch` and `_change_type`; of a table that only grows, its rows."""
     UPSERT = "upsert"
-    """The table: one row for each key, inserted, updated and deleted."""
+    """The table: one row per key, inserted, updated and deleted."""
 
 
 class SchemaChanges(StrEnum):
     """What a delivery may change in the columns of the destination's table."""
 
     ADD = "add"
-    """Missing columns are added. Whatever rewrites or loses something is refused."""
+    """Missing columns are added. Changes that would rewrite or lose data are refused."""
     REPLACE = "replace"
-    """Also, a transaction that replaces all rows gives the table the columns and the key of the stream."""
+    """In addition, a transaction that replaces all rows also gives the table the stream's columns and key."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class DeliveredTable:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What one transaction of the destination does.
+    """One transaction of the destination.
 
-    `after` is the position that it builds on, None for the first one of a delivery; `until` the one that it writes.
+    `after` is the position that it builds on, None for the first one; `until` is the one that it writes.
 
-    `rows` are read once. In mode `APPEND` each of them is added. In mode `UPSERT` they have `_change_type` as their
-    last column, and at most one change of each key: see `upserted` and `deleted_keys`. If `replaces`, the rows are the
-    whole table, and every other row is removed.
+    `rows` are read once. In mode `APPEND` each of them is added. In mode `UPSERT` their last column is
+    `_change_type`, and each key has at most one change: see `upserted` and `deleted_keys`. If `replaces`, the rows are
+    the whole table, and every other row is removed.
     """
 
     after: str | None
@@ -95,26 +95,26 @@ class Transaction:
 
 
 class Session(AbstractContextManager["Session"], Protocol):
-    """One delivery's hold of a destination. Used by one thread at a time."""
+    """One delivery's connection to a destination. Used by one thread at a time."""
 
     @property
     def position(self) -> str | None:
-        """The position as it was when the session was opened, after the fence; None where there is none."""
+        """The position when the session was opened, read after the fence; None if there is none."""
 
     def apply(self, transaction: Transaction) -> None:
         """Commit a transaction. Raises `PositionMovedError` if the destination's position is not its `after`.
 
         Raises `DestinationUnavailableError` if it is unknown whether the transaction was committed, or if it was not
-        and may be tried again. After any error the session is not used again.
+        and may be retried. After any error the session is not used again.
         """
 
 
 class Destination(Protocol):
-    """Where a delivery writes. It is made in a code location, without a connection, and may be pickled."""
+    """Where a delivery writes. Created in a code location, without a connection; may be pickled."""
 
     @property
     def kind(self) -> str:
-        """What Dagster shows as its kind: `postgres`."""
+        """The kind that Dagster shows: `postgres`."""
 
     @property
     def address(self) -> str:
@@ -122,10 +122,10 @@ class Destination(Protocol):
 
     @property
     def table_name(self) -> str | None:
-        """The table with what it is in, for Dagster's lineage: `shop.public.delays`. None where it has no such name."""
+        """The table's full name, for Dagster's lineage: `shop.public.delays`. None if it has none."""
 
     def check_mode(self, mode: DeliveryMode) -> None:
-        """Raise `InvalidPipelineError`, with the reason, for a mode that it does not take: where it is declared."""
+        """Raise `InvalidPipelineError`, with the reason, for an unsupported mode. Called where it is declared."""
 
     def check(self, table: DeliveredTable) -> None:
         """Raise `InvalidPipelineError` for columns that it cannot hold without loss. Needs no connection."""
@@ -134,9 +134,9 @@ class Destination(Protocol):
         """Begin: make the tables that are missing, take the fence, then read the position.
 
         `delivery` is the unique name of the delivery: its position is kept under that name. A delivery without a
-        position needs an empty table, and anything else raises `InvalidPipelineError`: rows that it has not written
-        are never touched. Columns are compared as described above, and `IncompatibleStateError` is raised for those
-        that do not fit. Raises `DestinationUnavailableError`.
+        position needs an empty table, else `InvalidPipelineError` is raised: rows that it has not written are never
+        touched. Columns are compared as described above; those that do not fit raise `IncompatibleStateError`. Also
+        raises `DestinationUnavailableError`.
         """
 
 
@@ -156,13 +156,13 @@ def start_over(delivery: str, table: DeliveredTable, empty: str = "empty the tab
 
 
 def upserted(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a batch that are to be inserted or to replace the row of their key, without `_change_type`."""
+    """The rows of a batch to insert, or to put in place of the row with their key, without `_change_type`."""
     kinds = pa.array([INSERT, UPDATE_POSTIMAGE])
     return _without_kind(batch.filter(pc.is_in(batch.column(CHANGE_TYPE), value_set=kinds)))
 
 
 def deleted_keys(batch: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
-    """The keys of the rows that are to be deleted."""
+    """The keys of the rows to delete."""
     return batch.filter(pc.equal(batch.column(CHANGE_TYPE), DELETE)).select(list(key))
 
 

@@ -1,4 +1,4 @@
-"""How a delivery goes on from the position that it finds in the destination. Pure.
+"""How a delivery continues from the position that it finds in the destination. Pure.
 
 | the destination's position | an upsert delivery | an append delivery |
 |---|---|---|
@@ -30,7 +30,7 @@ class Move(StrEnum):
 
 
 class Found(StrEnum):
-    """What is unusual about the destination's position, in words for people."""
+    """What is unusual about the destination's position, as text for users."""
 
     EMPTIED = "the destination has no position of this delivery, although it had one"
     FOREIGN = "the position in the destination is of another stream"
@@ -57,10 +57,10 @@ _OF_TROUBLE = {
 
 
 def judge(mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None) -> Judgement:
-    """How to go on from `there`, the position in the destination.
+    """How to continue from `there`, the position in the destination.
 
-    `known` is the newest epoch that this delivery knows to be delivered, 0 for none. `trouble` is why the stream cannot
-    be followed from `there`, None if it can.
+    `known` is the newest epoch that this delivery has recorded as delivered, 0 for none. `trouble` is why the stream
+    cannot be followed from `there`, None if it can.
     """
     if there is None:
         return Judgement(Move.BEGIN) if known == EMPTY else Judgement(Move.STOP, Found.EMPTIED)

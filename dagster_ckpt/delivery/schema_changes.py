@@ -17,10 +17,9 @@ class ColumnThere:
 
 @dataclass(frozen=True)
 class Difference:
-    """`missing` are delivered columns that the destination's table lacks; `misfits` say what only a replacement mends.
+    """`missing` are delivered columns that the destination's table lacks; `misfits` say what only a replacement fixes.
 
-    `columns` are those of the table that do not fit. One that is not delivered does, as long as a row may come without
-    it.
+    `columns` are the table's columns that do not fit. A column that is not delivered fits if a row may lack it.
     """
 
     missing: tuple[str, ...] = ()
@@ -55,7 +54,7 @@ def difference(
         if name in there and there[name].type != kind
     }
     misfits |= {
-        name: f"column {name} has to have a value, and the stream has no such column"
+        name: f"column {name} must have a value, and the stream has no such column"
         for name, column in there.items()
         if column.required and name not in wanted
     }

@@ -5,11 +5,11 @@ The kit needs neither Spark nor Dagster, and importing it loads neither.
     batches            runs an asset on batches of rows, with Spark
     process_kit        runs a process function on Arrow tables, without Spark
     destination_suite  what a destination of deliveries must do, as tests
-    schema_suite       what one with columns must do when the stream's change
+    schema_suite       what one with columns must do when the stream's columns change
 
 What the suite is made of:
 
-    destination_case   its rows, and what it needs to know of a destination
+    destination_case   its rows, and what it needs to know about a destination
     failing_calls      a destination whose process dies, loses a reply or is overtaken at one of its calls
     destination_faults the tests with it
 """

@@ -1,4 +1,4 @@
-"""The rows that the suite of destinations delivers, and what it needs to know of a destination."""
+"""The rows that the suite of destinations delivers, and what it needs to know about a destination."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -38,25 +38,25 @@ class DestinationCase:
 
     @abstractmethod
     def make(self, folder: Path) -> Destination:
-        """A destination that nothing was delivered to. `folder` is empty, and goes with the test."""
+        """A new destination. `folder` is empty, and is removed after the test."""
 
     @abstractmethod
     def rows(self, destination: Destination) -> Iterable[Row]:
         """All rows of the table: carrier and flights."""
 
     outside: ClassVar[tuple[str, ...]] = ()
-    """The calls by which it changes anything outside of the process: `("shop_driver:Connection.commit",)`.
+    """The calls that change anything outside of the process: `("shop_driver:Connection.commit",)`.
 
-    Each is made to fail, one after another. A method that is not written in Python is named by what makes its object:
+    Each is made to fail in turn. A method that is not written in Python is named by the call that makes its object:
     `sqlite3:connect().execute`.
     """
 
     def no_reply(self) -> Exception:
-        """What these calls raise if no reply comes."""
+        """The error that these calls raise without a reply."""
         return DestinationUnavailableError("no reply")
 
     def maintain(self, destination: Destination) -> None:
-        """All that is done to such a table in operation: compaction, clean-up, a restart of the server."""
+        """What operators do to such a table: compaction, clean-up, a restart of the server."""
         pytest.skip("this destination has no maintenance")
 
     @pytest.fixture
@@ -72,7 +72,7 @@ class DestinationCase:
     @pytest.fixture
     def appends(self, destination: Destination) -> Destination:
         if DeliveryMode.APPEND not in self.modes:
-            pytest.skip("this destination only takes tables with a key")
+            pytest.skip("this destination only supports tables with a key")
         return destination
 
     def found(self, destination: Destination) -> list[Row]:

@@ -1,8 +1,8 @@
-"""What a destination must survive, as tests: they are part of `DestinationSuite`.
+"""What a destination must survive, as tests: part of `DestinationSuite`.
 
 A process delivers three transactions. At each of its calls in turn, to the destination and from there to the outside,
-it is killed, or its reply is lost, or it is suspended until another process has delivered everything. Whatever
-happened, the rows are always those of the position, and in the end each is there once.
+it is killed, or its reply is lost, or it is suspended until another process has delivered everything. Each time the
+rows match the position, and in the end each row is there once.
 """
 
 import multiprocessing
@@ -40,7 +40,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Cut:
-    """Where a process fails: before or after its call of that number."""
+    """Where a process fails: before or after the call with this number."""
 
     number: int
     name: str
@@ -108,7 +108,7 @@ class DestinationFaults(DestinationCase):
     def test_a_process_killed_one_call_later_each_time_finishes(self, mode: DeliveryMode, tmp_path: Path) -> None:
         destination, calls = self.make(tmp_path), Calls(0)
         while not self._lives(destination, mode, calls):
-            assert calls.at is not None, "only a process that is killed dies"
+            assert calls.at is not None, "a process died without a kill"
             calls = Calls(calls.at + 1, positions=calls.positions)
         self._judge(destination, mode, calls, "killed again and again")
 
@@ -131,11 +131,11 @@ class DestinationFaults(DestinationCase):
             raise self.no_reply()
 
         for cut in self._cuts(mode, tmp_path / "whole"):
-            # A lost reply of our own call is one of the last call that it makes, if that is known.
+            # If the calls to the outside are known, their lost replies cover those of the protocol's calls.
             if cut.name in PROTOCOL and (self.outside or cut.name != "apply"):
                 continue
             destination, calls = self._made(tmp_path / cut.folder), Calls(cut.number, cut.after, lost)
-            # The delivery opens the destination again. Any other error would end it.
+            # After this error a delivery opens the destination again. Any other error would end it.
             with suppress(DestinationUnavailableError):
                 _deliver(destination, mode, calls, self.outside)
             assert calls.failed, cut
@@ -145,12 +145,12 @@ class DestinationFaults(DestinationCase):
         self, mode: DeliveryMode, tmp_path: Path
     ) -> None:
         for cut in self._cuts(mode, tmp_path / "whole"):
-            if cut.after:  # it is the same as before the next call
+            if cut.after:  # the same as before the next call
                 continue
             destination = self._made(tmp_path / cut.folder)
 
             def overtaken(destination: Destination = destination) -> None:
-                # The suspended process may hold a lock, which keeps this one out.
+                # The suspended process may hold a lock that this one needs.
                 with suppress(DestinationUnavailableError):
                     _deliver(destination, mode, Calls())
 
@@ -167,7 +167,7 @@ class DestinationFaults(DestinationCase):
                 if after is not None:
                     self.maintain(destination)  # while it is open
                 session.apply(step.transaction(after))
-            if self._position(destination, mode) == after:  # it was refused
+            if self._position(destination, mode) == after:  # the transaction was refused
                 with destination.open("one", TABLES[mode]) as session:
                     session.apply(step.transaction(after))
             self.maintain(destination)
@@ -176,19 +176,19 @@ class DestinationFaults(DestinationCase):
             after = step.until
 
     def _cuts(self, mode: DeliveryMode, folder: Path) -> list[_Cut]:
-        """Where a process may fail: found out with one that nothing happens to."""
+        """Where a process can fail: the calls of one that does not."""
         destination, calls = self._made(folder), Calls()
         _deliver(destination, mode, calls, self.outside)
         assert self.found(destination) == list(_steps(mode)[-1].rows)
         if self.outside:
             assert set(calls.names) > set(PROTOCOL), f"none of these calls was made: {self.outside}"
         numbered = list(enumerate(calls.names))
-        # Behind a pull of rows is the same as before the next call.
+        # After a pull of rows is the same as before the next call.
         after = [_Cut(number, name, after=True) for number, name in numbered if name != "rows"]
         return [*(_Cut(number, name, after=False) for number, name in numbered), *after]
 
     def _lives(self, destination: Destination, mode: DeliveryMode, calls: Calls) -> bool:
-        """Let a process deliver; returns whether it was not killed."""
+        """Deliver as one process does; returns whether it survived."""
         try:
             _deliver(destination, mode, calls, self.outside)
         except BaseException:
@@ -197,7 +197,7 @@ class DestinationFaults(DestinationCase):
         return not calls.dead
 
     def _judge(self, destination: Destination, mode: DeliveryMode, calls: Calls, what: str) -> None:
-        """The rows are those of the position, which is as new as was reported; then it goes on."""
+        """Rows and position match, and nothing that was reported as committed is missing; then deliver the rest."""
         steps = _steps(mode)
         positions, rows = [None, *(step.until for step in steps)], [[], *(list(step.rows) for step in steps)]
         with destination.open("one", TABLES[mode]) as session:

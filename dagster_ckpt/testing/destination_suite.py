@@ -7,10 +7,10 @@
         def rows(self, destination: Destination) -> list[dict[str, object]]:
             return my_rows(destination)
 
-It needs pytest. Where a destination is not for one of the modes, set `modes`. To have each call of its driver fail too,
-name these calls by `outside`, and say by `no_reply` what they raise; `maintain` is what must not hurt it.
+It needs pytest. Set `modes` if it does not support both. To let each call of its driver fail too, name these calls in
+`outside` and return the driver's error in `no_reply`; `maintain` runs maintenance, which must do no harm.
 
-The environment variable `RACES` is how often two deliveries race, 20 times without it.
+The environment variable `RACES` is how often two deliveries race; the default is 20.
 """
 
 import os
@@ -112,7 +112,7 @@ class DestinationSuite(DestinationFaults):
     def test_two_deliveries_at_once_have_one_winner(self, appends: Destination) -> None:
         position: str | None = None
         for race in range(RACES):
-            # Both begin to open at once, or both have opened and begin to commit at once.
+            # Both open at the same time, or both are open and commit at the same time.
             won = _race(appends, Transaction(position, str(race), iter(())), ("UA", race), opened=race % 2 == 0)
             assert sorted(won) == [False, True], f"race {race}: {won}"
             position = str(race)
@@ -131,7 +131,7 @@ class DestinationSuite(DestinationFaults):
 
 
 def _race(destination: Destination, transaction: Transaction, row: Row, *, opened: bool) -> list[bool]:
-    """Let two deliver the same row at once; returns for each whether it has."""
+    """Let two sessions deliver the same row at the same time; returns whether each of them did."""
     won: list[bool] = []
     together = threading.Barrier(2)
 
@@ -149,7 +149,7 @@ def _race(destination: Destination, transaction: Transaction, row: Row, *, opene
                 session.apply(replace(transaction, rows=added(row)))
             won.append(True)
         except CheckpointError:
-            together.abort()  # it may have failed to open, and then the other one waits in vain
+            together.abort()  # if it failed to open, the other one must not wait for it
             won.append(False)
 
     threads = [threading.Thread(target=deliver) for _ in range(2)]

@@ -1,7 +1,7 @@
 """A destination whose process dies, loses a reply or is overtaken at one of its calls, for tests.
 
-A call is counted when it begins, from 0. The protocol's own calls are `open`, `apply` and `rows`, each pull of a batch;
-below them are the destination's calls to the outside, which the test names: the methods of a driver.
+Calls are numbered from 0, when they begin. Those of the protocol are `open`, `apply` and `rows`, one for each batch
+pulled; below them are the destination's calls to the outside, which the test names: methods of a driver.
 """
 
 import os
@@ -22,16 +22,16 @@ PROTOCOL = ("open", "apply", "rows")
 
 
 class KilledError(BaseException):
-    """The death of a process: what handles errors does not see it."""
+    """The death of a process. A BaseException, so that no handler of errors catches it."""
 
 
 @dataclass
 class Calls:
     """The calls of one process, of which one fails.
 
-    `at` is the number of that call, None for a process that lives. It fails before it has an effect, or `after` that.
-    `fail` then runs; it raises, or returns and the process goes on. Without `fail` the process dies: no later call has
-    an effect, whatever the destination's clean-up attempts.
+    `at` is the number of that call, None for no failure. It fails before it takes effect, or `after` that. `fail` then
+    runs: if it returns, the process goes on. Without `fail` the process dies: no later call takes effect, whatever the
+    destination's clean-up attempts.
     """
 
     at: int | None = None
@@ -39,7 +39,7 @@ class Calls:
     fail: Callable[[], None] | None = None
     names: list[str] = field(default_factory=list)
     positions: list[str] = field(default_factory=list)
-    """Those whose transaction was reported as committed."""
+    """The positions of transactions that were reported as committed."""
     failed: bool = False
     dead: bool = False
     _in_fail: bool = False
@@ -47,7 +47,7 @@ class Calls:
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
         """The body is the call."""
-        if self._in_fail:  # a call of another process, while this one is suspended
+        if self._in_fail:  # called by another process, while this one is suspended
             yield
             return
         if self.dead:
@@ -61,7 +61,7 @@ class Calls:
             self._fail()
 
     def through(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with each use of it as a call."""
+        """The function, with each use counted as a call."""
 
         def called(*arguments: Any, **options: Any) -> Any:
             with self.call(name):
@@ -90,8 +90,8 @@ def killed_for_real() -> None:
 def outside_through(calls: Calls, outside: Sequence[str]) -> Iterator[None]:
     """Count the calls to the outside too.
 
-    Each is named as `module:Class.method` or `module:function`. A method of a class that is not written in Python
-    cannot be replaced: name it by what makes the object, `sqlite3:connect().execute`.
+    Names are `module:Class.method` or `module:function`. A method of a class that is not written in Python cannot be
+    replaced: name it by the call that makes the object, `sqlite3:connect().execute`.
     """
     with ExitStack() as replaced:
         for place in outside:
@@ -166,7 +166,7 @@ class FailingDestination:
 
 
 class FailingSession:
-    """A session of it. Leaving it closes the connection, which is what an operating system does for a dead process."""
+    """A session of it. Leaving it closes the connection, as the operating system does when a process dies."""
 
     def __init__(self, inner: Session, calls: Calls) -> None:
         self._inner, self._calls = inner, calls

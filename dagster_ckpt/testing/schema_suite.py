@@ -1,4 +1,4 @@
-"""What a destination that has columns must do when the stream's are others: tests beside those of `destination_suite`.
+"""What a destination with columns must do when the stream's columns change: tests beside `destination_suite`.
 
     class TestColumnsOfMyDestination(SchemaSuite):
         def make(self, folder: Path) -> Destination:
@@ -32,7 +32,7 @@ Record = Mapping[str, object]
 
 NARROW = pa.schema([pa.field("carrier", pa.string()), pa.field("flights", pa.int64())])
 WIDE = pa.schema([pa.field("mean_delay", pa.float64()), *NARROW])
-"""The new column comes first, so whoever goes by the place of a column takes another."""
+"""The new column comes first: a destination that matches columns by position fails."""
 OTHER = pa.schema([pa.field("carrier", pa.string()), pa.field("flights", pa.string())])
 
 
@@ -45,11 +45,11 @@ class SchemaSuite:
 
     @abstractmethod
     def make(self, folder: Path) -> Destination:
-        """A destination that nothing was delivered to. `folder` is empty, and goes with the test."""
+        """A new destination. `folder` is empty, and is removed after the test."""
 
     @abstractmethod
     def records(self, destination: Destination) -> list[dict[str, object]]:
-        """All rows of the table, by the names of all of its columns."""
+        """All rows of the table, as column name to value, with all of its columns."""
 
     @pytest.fixture
     def destination(self, tmp_path: Path) -> Destination:
@@ -59,7 +59,7 @@ class SchemaSuite:
     def mode(self, request: pytest.FixtureRequest) -> DeliveryMode:
         mode: DeliveryMode = request.param
         if mode not in self.modes:
-            pytest.skip(f"this destination does not take mode {mode}")
+            pytest.skip(f"this destination does not support mode {mode}")
         return mode
 
     @pytest.fixture
@@ -142,7 +142,7 @@ def _table(columns: pa.Schema, mode: DeliveryMode = DeliveryMode.UPSERT) -> Deli
 
 
 def _batches(table: DeliveredTable, rows: list[Record], kind: str) -> Iterator[pa.RecordBatch]:
-    """The rows as a delivery gives them: of an update also the row before it."""
+    """The rows as a delivery passes them: an update comes with its preimage."""
     if table.mode is DeliveryMode.APPEND:
         yield pa.RecordBatch.from_pylist([dict(row) for row in rows], table.columns)
         return

@@ -420,7 +420,7 @@ def test_columns_and_rows_are_replaced_in_one_transaction_or_not_at_all(iceberg:
     ("columns", "match"),
     [
         ([NestedField(1, "carrier", LongType())], "column carrier is long, and the stream's is string"),
-        ([NestedField(1, "gate", StringType(), required=True)], "column gate has to have a value"),
+        ([NestedField(1, "gate", StringType(), required=True)], "column gate must have a value"),
         (
             [NestedField(7, "extra", StructType(NestedField(8, "x", ListType(9, LongType()))))],
             "column extra is struct<x: list<long>>, and the stream's is struct<x: list<string>>",

@@ -171,7 +171,7 @@ def test_a_table_of_the_users_is_written_and_its_other_columns_are_left_alone(
     [
         ("carrier text PRIMARY KEY, flights integer", "column flights is integer, and the stream's is bigint"),
         ("carrier varchar(2) PRIMARY KEY, flights bigint", r"column carrier is character varying\(2\)"),
-        ("carrier text PRIMARY KEY, flights bigint, shop text NOT NULL", "column shop has to have a value"),
+        ("carrier text PRIMARY KEY, flights bigint, shop text NOT NULL", "column shop must have a value"),
         ("carrier text, flights bigint", "nothing keeps the key carrier unique"),
         ("carrier text UNIQUE, flights bigint", "nothing keeps the key carrier unique"),
         ("carrier text, flights bigint, UNIQUE (carrier, flights)", "nothing keeps the key carrier unique"),

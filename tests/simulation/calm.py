@@ -61,9 +61,9 @@ class Calm:
     def _write(self, driver: Driver) -> Term:
         try:
             driver.begin(open_stream(driver.store, driver.opening, driver.clock))
-        except IncompatibleStateError:  # nothing follows what it has read: a person has it begin anew
+        except IncompatibleStateError:  # what it has read has no continuation: a user rolls it back to epoch 0
             driver.writer.heartbeat.stop()
-            driver.opening = replace(driver.opening, root_run="last-anew", from_epoch=EMPTY)
+            driver.opening = replace(driver.opening, root_run="last-rollback", from_epoch=EMPTY)
             driver.begin(open_stream(driver.store, driver.opening, driver.clock))
         driver.finish()
         driver.writer.heartbeat.stop()

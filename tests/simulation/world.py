@@ -72,13 +72,13 @@ from tests.simulation.threads import Threads
 RETURN_MS = 20_000
 LATER_MS = 5_000
 BY_HAND_MS = 20_000
-"""How often somebody starts a delivery, which often fails or ends."""
+"""The mean time between a user's starts of a delivery: its runs often fail or end."""
 CHAINS = 0.33
 """How many worlds have a stream that reads another."""
 FORKS = 0.15
+"""In how many worlds a user forks the stream."""
 CRASH_LOOPS = 0.2
 """In how many worlds the runs of a stream fail whatever is tried."""
-"""In how many worlds somebody forks the stream."""
 
 Life = Callable[[SimulatedStream, Process], None]
 

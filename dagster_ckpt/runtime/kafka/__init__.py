@@ -1,10 +1,10 @@
-"""Kafka, beside Spark's own source: what is lost, since when records wait, and consumer groups.
+"""Kafka, beside Spark's own source: lost records, the age of unread ones, and consumer groups.
 
 Spark reads the records. Its connector brings Kafka's Java client, which these modules use in Spark's JVM.
 
 Reading order
 
-    brokers        what a cluster answers
+    brokers        requests to a cluster
     group_commits  the committed offsets, written to consumer groups too
-    topics         the topics of a stream: what cannot be read any more, and since when records wait
+    topics         the topics of a stream: records that are lost, and the age of unread ones
 """

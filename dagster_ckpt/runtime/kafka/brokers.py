@@ -1,7 +1,7 @@
-"""One Kafka cluster, asked by Kafka's Java client in Spark's JVM; no Python package is needed.
+"""One Kafka cluster, through Kafka's Java client in Spark's JVM; no Python package is needed.
 
-Thread-safe but for `oldest_ms`, which one thread may call at a time. Everything raises `Py4JError` where the cluster
-does not answer in time.
+Thread-safe, except `oldest_ms`, which one thread may call at a time. All methods raise `Py4JError` if the cluster does
+not answer in time.
 """
 
 import threading
@@ -18,11 +18,11 @@ _ANSWER_S_MAX = 10
 _POLLS_MAX = 5
 _POLL_MS = 1_000
 _FETCH_BYTES = 65_536
-"""Of a partition at once: the first record is enough. Kafka sends more where that is larger."""
+"""Per partition and fetch: only the first record is needed. Kafka sends a larger one all the same."""
 
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a broker before 2.8 sends."""
+"""The id that brokers before 2.8 send."""
 
 
 class Brokers:
@@ -40,7 +40,7 @@ class Brokers:
         return _ids(self._described(names))
 
     def topics(self, names: Collection[str]) -> TopicsNow:
-        """What these topics are now, and which offsets they have."""
+        """The ids of these topics now, and the offsets that they have."""
         there = self._described(names)
         partitions = [
             self._partition((name, info.partition())) for name, topic in there.items() for info in topic.partitions()
@@ -147,7 +147,7 @@ class Brokers:
 
 
 def reason_of(error: Exception) -> str:
-    """What the cluster answered, in one line without Java's stack."""
+    """The error of the cluster, in one line without Java's stack."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__
     thrown = error.java_exception

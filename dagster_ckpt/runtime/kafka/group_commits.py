@@ -1,8 +1,8 @@
 """The committed offsets, written to consumer groups too, for tools that show the lag of groups.
 
-Nothing depends on them: a background thread writes them after the epoch is committed. What fails is logged, and the
-next epoch's follow. The brokers forget the offsets of a group without members after a week (their
-`offsets.retention.minutes`), so a quiet stream writes its own again each hour.
+Nothing depends on them: a background thread writes them after the epoch is committed. A failure is logged, and the next
+epoch writes again. The brokers forget the offsets of a group without members after a week (their
+`offsets.retention.minutes`), so a quiet stream repeats its own each hour.
 """
 
 import logging
@@ -77,8 +77,8 @@ class GroupCommits:
                 reason = reason_of(error)
                 if reason != self._trouble:  # once, not with each epoch
                     _LOG.warning(
-                        "the committed offsets were not written to the consumer group, which only informs: the stream "
-                        "is not affected. A group with live members takes none from outside. asset=%s, group=%s, "
+                        "the committed offsets were not written to the consumer group. They only inform: the stream is "
+                        "not affected. A group with live members accepts none from outside. asset=%s, group=%s, "
                         "epoch=%s, reason=%s",
                         self._asset,
                         group,

@@ -1,9 +1,9 @@
-"""The topics that a stream reads: what of them cannot be read any more, and since when their records wait.
+"""The topics that a stream reads: records that are lost, and the age of unread ones.
 
-Spark itself notices records that are gone, and fails or, with `failOnDataLoss=false`, goes on without a word to the
-driver. It does not notice a topic that was deleted and created again with as many records. So the brokers are asked
-after an epoch's tasks have read and before it is committed: what the topics still have then, under the same ids, the
-tasks have read. A crash in between repeats all of it.
+Spark itself detects missing records, and fails or, with `failOnDataLoss=false`, goes on without telling the driver. It
+does not detect a topic that was deleted and created again with as many records. So the brokers are queried after an
+epoch's tasks have read and before it is committed: what the topics still have then, under the same ids, the tasks have
+read. A crash in between repeats all of it.
 """
 
 import logging
@@ -73,7 +73,7 @@ class Topics:
             return self._checked(before, after)
         except (Py4JError, OSError) as error:
             raise CheckpointDeclinedError(
-                "Kafka did not say whether its topics still have what the epoch was read from; nothing of it was "
+                "Kafka did not confirm that its topics still have the records of the epoch: nothing of it was "
                 f"committed. asset={self.asset}, reason={reason_of(error)}"
             ) from None
 
@@ -86,8 +86,8 @@ class Topics:
                 continue
             names, known = {topic for topic, _ in (*read_to, *found)}, dict(was.topics)
             ids = each.brokers.ids(names)
-            # With failOnDataLoss=true Spark has read all of a topic that is the same, or would have failed. What is
-            # deleted right behind it is not lost.
+            # With failOnDataLoss=true Spark has read all of a topic whose id is the same, or would have failed.
+            # Records that are deleted after they were read are not lost.
             is_suspect = not each.options.fails_on_loss or any(
                 ids.get(topic, known_id) != known_id for topic, known_id in known.items()
             )
@@ -100,7 +100,7 @@ class Topics:
         return tuple(checked)
 
     def _judge(self, topics: _Topics, missing: Sequence[LostOffsets]) -> None:
-        """Raise for what an epoch's tasks cannot have read; with `failOnDataLoss=false`, report it."""
+        """Raise for records that the epoch's tasks cannot have read; with `failOnDataLoss=false`, report them."""
         if topics.options.fails_on_loss:
             if recreated := [each for each in missing if each.reason is Reason.RECREATED]:
                 raise self._error(recreated)
@@ -127,14 +127,14 @@ class Topics:
             try:
                 now = each.brokers.topics({topic for topic, _ in read_to})
             except (Py4JError, OSError) as error:
-                _LOG.info("Kafka does not say what it has. asset=%s, reason=%s", self.asset, reason_of(error))
+                _LOG.info("Kafka does not answer. asset=%s, reason=%s", self.asset, reason_of(error))
                 continue
             missing = lost(read_to, dict(position.topics), now, {})
             if missing:
                 raise self._error(missing)
 
     def now(self, source: Source, names: Collection[str]) -> TopicsNow:
-        """What these topics of the source have now."""
+        """The offsets and ids of these topics of the source now."""
         return self._brokers(source).topics(names)
 
     def oldest_ms(self, source: Source, unread: Offsets) -> int | None:
@@ -142,11 +142,11 @@ class Topics:
         return self._brokers(source).oldest_ms(unread) if unread else None
 
     def committed(self, manifest: Manifest) -> None:
-        """`manifest` is the newest: its positions are written to the consumer groups that the user names, soon."""
+        """`manifest` is the newest: write its positions to the consumer groups that the user names, soon."""
         self._groups.commit(manifest)
 
     def end(self) -> None:
-        """Write what is due to the groups, for up to 5 s, and close the connections."""
+        """Write what is due to the groups, which may take 5 s, and close the connections."""
         self._groups.end()
         for each in self._topics:
             each.brokers.close()

@@ -1,4 +1,4 @@
-"""A destination in memory: a transactional table, far away, whose replies get lost and whose commits land late.
+"""A destination in memory: a transactional table, far away, where replies get lost and commits arrive late.
 
 What it promises is what `dagster_ckpt.delivery.destination` asks for, and no more. A session takes a fence: no session
 opened before can commit any more. A transaction changes rows and position at once, if the position is still the one
@@ -67,7 +67,7 @@ class Database:
     replaced the table.
 
     A restore, or a DROP TABLE, breaks all connections: `connection` is the number of times. `mended` is how often
-    people have put back older contents since the delivery began, `is_emptied` whether these were none, and are still.
+    users have restored older contents since the delivery began, `is_emptied` whether the table is still dropped.
     """
 
     on_commit: Callable[[str, str | None, bool], None]
@@ -94,7 +94,7 @@ class Database:
         self.on_commit(delivery, before.positions.get(delivery), replaces)
         self.is_emptied = False
 
-    # ---- what people do to it
+    # ---- what users do to it
 
     def back_up(self) -> None:
         self.backups.append(self.contents)
@@ -110,7 +110,7 @@ class Database:
         self.restore(Contents())
 
     def begin_again(self) -> None:
-        """Empty it, for a delivery that begins again with the whole table."""
+        """Empty it, for a delivery that starts over."""
         self.empty()
         self.backups, self.mended, self.is_emptied = [], 0, False
 
@@ -119,8 +119,8 @@ class Database:
 class Line:
     """What all processes' connections to the database share.
 
-    `echo` is how likely a commit is sent a second time, `death` how likely a process dies as its commit arrives: the
-    reply reaches nobody. A transaction of a whole table may take `longs_ms`, which is as likely as `long`.
+    Probabilities: `echo`, that a commit is sent twice; `death`, that a process dies as its commit arrives, before the
+    reply; `long`, that the transaction of a whole table takes one of `longs_ms`.
     """
 
     database: Database
@@ -152,7 +152,7 @@ class SimulatedDestination:
         return SimulatedSession(self, delivery, table)
 
     def request(self, verb: str, happen: Callable[[Strand], T]) -> T:
-        """Have it happen at the database, and wait for the reply."""
+        """Run it at the database, and wait for the reply."""
         try:
             return SimulatedStore(self.process, self.line.weather).request(verb, TABLE, happen, changes=True)
         except DestinationUnavailableError:
@@ -176,7 +176,7 @@ class SimulatedSession:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """A connection is closed without a word."""
+        """The database does not hear of it."""
 
     def apply(self, transaction: Transaction) -> None:
         self._take_long(transaction)

@@ -1,4 +1,4 @@
-"""One delivery of a world: where it goes, how it runs, and what befalls its destination."""
+"""One delivery of a world: where it goes, how it runs, and what happens to its destination."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -176,10 +176,10 @@ class Delivering:
         assert self.stream.upstream is not None
         return self.stream.upstream
 
-    # ---- what befalls it
+    # ---- what happens to it
 
     def begin(self) -> None:
-        """Let its life begin: people, and what goes wrong."""
+        """Start the users, and what goes wrong."""
         character = self.character
         for every_ms, happen in (
             (character.down_every_ms, self._fail_for_a_while),
@@ -240,7 +240,7 @@ class Delivering:
                 run.process.kill()
 
     def _drain(self) -> None:
-        """A person asks the run to end cleanly."""
+        """A user asks the run to end cleanly."""
         newest = self.oracle.newest
         if newest is None:
             return
@@ -256,7 +256,7 @@ class Delivering:
         process.spawn("drainer", ask)
 
     def _recreate(self) -> None:
-        """A person stops all there is, removes the stream's folder, and materializes the stream."""
+        """A user stops everything, removes the stream's folder, and materializes the stream."""
         if self.world.calm:
             return
         for process in list(self.world.processes):
@@ -268,7 +268,7 @@ class Delivering:
     # ---- where it stops
 
     def stopped(self, error: IncompatibleStateError) -> None:
-        """A run has stopped, and says why: a person does what helps, after some time."""
+        """A run has stopped: after some time a user does what its error advises."""
         self.may_stop(error)
         judge, delay_ms = self.oracle, self.chance.choice([1_000, 10_000, 60_000])
         self.world.scheduler.after(1_000 if self.world.calm else delay_ms, lambda: self._help(judge))
@@ -278,7 +278,7 @@ class Delivering:
         self.oracle.may_stop(self.mode, self.database, error)
 
     def _help(self, judge: DeliveryOracle) -> None:
-        """Of several runs that stopped one is helped: `judge` is that of the delivery's folder then."""
+        """Once for all runs that stopped on the same folder of the delivery: `judge` is the oracle of that folder."""
         if judge is not self.oracle or self.world.is_over:
             return
         backups, chance = self.database.backups, self.chance
@@ -289,7 +289,7 @@ class Delivering:
         self.world.dagster.launch(self.stream)
 
     def begin_again(self) -> None:
-        """Empty the destination, and remove the delivery's folder, as the error says; and what its stream keeps for it.
+        """Start over as the error advises: empty the destination, remove the delivery's folder, and unsubscribe.
 
         No run of it is alive meanwhile.
         """
