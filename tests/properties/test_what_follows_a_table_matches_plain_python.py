@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators.agg import Function
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, Row, Stream, in_any_order, replayed
@@ -67,6 +68,14 @@ AGGREGATES = {
     "i_avg": agg.avg("i"),
     "d_sum": agg.sum("d"),
     "d_avg": agg.avg("d"),
+}
+FIRST_VALUES = {
+    "least": agg.min("i"),
+    "greatest": agg.max("f"),
+    "least_word": agg.min("k"),
+    "first": agg.first("i", by="f"),
+    "last": agg.last("f", by="i"),
+    "last_cent": agg.last("d", by="part"),
 }
 
 
@@ -140,6 +149,30 @@ def one_of(group: str | None, rows: list[Row]) -> Row:
     }
 
 
+def first_values(rows: list[Row]) -> list[Row]:
+    return [
+        first_value_of(group, [row for row in rows if row["group"] == group])
+        for group in {row["group"] for row in rows}
+    ]
+
+
+def first_value_of(group: str | None, rows: list[Row]) -> Row:
+    found: Row = {"group": group}
+    for name, one in FIRST_VALUES.items():
+        assert one.column is not None
+        pairs = [(0 if one.by is None else row[one.by], row[one.column]) for row in rows]
+        known = [(rank(by), rank(value), value) for by, value in pairs if by is not None and value is not None]
+        best = max if one.function in (Function.MAX, Function.LAST) else min
+        value = best(known, key=lambda each: each[:2])[2] if known else None
+        found[name] = value + 0.0 if isinstance(value, float) else value
+    return found
+
+
+def rank(value: Any) -> tuple[bool, Any]:
+    """NaN comes after any other number."""
+    return (value != value, 0 if value != value else value)  # noqa: PLR0124
+
+
 def as_double(total: int, count: int) -> float:
     """The mean as it is computed from both halves of a total: no digit more or less."""
     return (float((total >> 32) * 2**32) + float(total & 0xFFFFFFFF)) / count
@@ -165,3 +198,12 @@ def test_an_aggregate_is_over_the_upstreams_rows_as_they_are(
 ) -> None:
     operator = RunningAggregate.build(("group",), AGGREGATES, SOURCE, updating=True, where=condition.__name__)
     follow(started(operator, distinct, world), epochs, condition, aggregated, order)
+
+
+@examples(20)
+@given(EPOCHS, CONDITIONS, st.sampled_from([1, 1000]), WORLDS, ORDERS)
+def test_the_next_value_comes_up_when_the_first_is_retracted(
+    epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random
+) -> None:
+    operator = RunningAggregate.build(("group",), FIRST_VALUES, SOURCE, updating=True, where=condition.__name__)
+    follow(started(operator, distinct, world), epochs, condition, first_values, order)

@@ -5,4 +5,5 @@ Reading order
     aggregate       the operator
     side_tables     tables of state beside the row of a group
     distinct_table  the distinct values of a column, as rows of state
+    best_values     the values of a column in their order, where rows are retracted
 """

@@ -55,6 +55,11 @@ def furthest_rows(order: Positions, sizes: Positions, columns: Sequence[pa.Array
     return found
 
 
+def total_codes(column: pa.Array) -> Positions:
+    """One number per row, ordered and equal as the values are; null is the greatest."""
+    return _codes(column, End.LEAST)
+
+
 def _codes(column: pa.Array, end: End) -> Positions:
     """One number per row, ordered and equal as the values are; null is the last choice at this end."""
     codes = _values(column)

@@ -1,6 +1,6 @@
 """A state as plain as can be: a Python dict per table. What the real engine must look like from an operator."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,15 +51,17 @@ class DictTable:
     def get_all(self, hashes: Hashes, keys: pa.Table) -> FoundAll:
         names = self.keys[: keys.num_columns]
         assert tuple(keys.column_names) == names, "the first of the key columns are asked for"
-        wanted = [tuple(row.values()) for row in plain(keys)]
+        wanted = [_key(row.values()) for row in plain(keys)]
         assert len(set(wanted)) == len(wanted), "an operator asks for distinct keys"
         asked, found = list[int](), list[Row]()
+        under: dict[Key, list[Key]] = {}
+        for key in self.rows:
+            under.setdefault(key[: keys.num_columns], []).append(key)
         for number, prefix in enumerate(wanted):
-            for key, row in self.rows.items():
-                if key[: len(prefix)] == prefix:
-                    assert self.hashes[key] == int(hashes[number]), f"another hash than it was put under. {key=}"
-                    asked.append(number)
-                    found.append(row)
+            for key in under.get(prefix, []):
+                assert self.hashes[key] == int(hashes[number]), f"another hash than it was put under. {key=}"
+                asked.append(number)
+                found.append(self.rows[key])
         return FoundAll(np.array(asked, dtype=np.int64), pa.Table.from_pylist(found, schema=self.schema))
 
     def expire(self, until_us: int) -> None:
@@ -78,7 +80,7 @@ class DictTable:
         return pa.Table.from_pylist(list(self.rows.values()), schema=self.schema)
 
     def _distinct(self, hashes: Hashes, table: pa.Table) -> list[Key]:
-        keys = [tuple(row[name] for name in self.keys) for row in plain(table.select(list(self.keys)))]
+        keys = [_key(row.values()) for row in plain(table.select(list(self.keys)))]
         assert len(set(keys)) == len(keys), "an operator names distinct keys"
         for key, number in zip(keys, hashes.tolist(), strict=True):
             assert self.hashes.setdefault(key, number) == number, f"a key has one hash. {key=}"
@@ -149,6 +151,11 @@ class DictState:
     def next_epoch(self) -> None:
         for table in self.tables.values():
             table.before = {}
+
+
+def _key(values: Iterable[object]) -> Key:
+    """Values as the engine compares them: floats by their bits, so NaN is like NaN and -0.0 not like 0.0."""
+    return tuple(repr(value) if isinstance(value, float | list | dict) else value for value in values)
 
 
 def plain(rows: pa.Table) -> list[Row]:

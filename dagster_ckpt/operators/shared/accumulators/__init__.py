@@ -14,6 +14,7 @@ Kinds
     moments           mean and variance
     extremes          the least and the greatest value
     edges             the first and the last value
+    settled           the first value, where rows are retracted
     distinct          distinct values, exactly
     collected         the first values in an order, as a list
     sketches          approximate counts and quantiles

@@ -9,7 +9,7 @@ from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import sketches
 from dagster_ckpt.operators.shared.checks.updating_checks import check_changes
 
-_TAKEN_BACK = (Function.COUNT,)
+_TAKEN_BACK = (Function.COUNT, Function.MIN, Function.MAX, Function.FIRST, Function.LAST)
 """The aggregates that support retraction, whatever their column's type."""
 _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
@@ -60,9 +60,9 @@ def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, e
             type_ = "none" if aggregation.column is None else schema.field(aggregation.column).type
             raise InvalidPipelineError(
                 "the upstream table updates and deletes rows, and this aggregate does not support retraction: "
-                "use count, or sum and avg of integers or decimals (cast floats to a decimal), or aggregate a stream "
-                f"that only appends. aggregate={name}, function={aggregation.function}, column={aggregation.column}, "
-                f"type={type_}"
+                "use count, min, max, first, last, or sum and avg of integers or decimals (cast floats to a decimal), "
+                f"or aggregate a stream that only appends. aggregate={name}, function={aggregation.function}, "
+                f"column={aggregation.column}, type={type_}"
             )
 
 

@@ -22,7 +22,7 @@ AGGREGATES = {
     "exact": agg.sum("d"),
     "exact_mean": agg.avg("d"),
 }
-OTHERS = [agg.min("i"), agg.max("d"), agg.first("i", by="n"), agg.last("k", by="n"), agg.stddev("i"), agg.variance("d")]
+OTHERS = [agg.stddev("i"), agg.variance("d")]
 FLOATS = [agg.sum("f"), agg.avg("f")]
 
 

@@ -1,0 +1,81 @@
+"""The values of a column under each key in their order, so that the next one is known when the first is retracted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import flat, flatten, take
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared.accumulators.accumulator import known
+from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.accumulators.lists import alike
+from dagster_ckpt.operators.shared.accumulators.settled import BestValue
+from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
+from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
+from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+_STEP = "aggregate"
+
+
+@dataclass(frozen=True)
+class BestValues:
+    """A `SideTable` of an input that updates and deletes rows: the bag of values of each key, and the first of them.
+
+    Its columns are named by their place: a value may be that of a key column, and a column both `by` and value.
+    """
+
+    keys: tuple[str, ...]
+    best: BestValue
+    arrived: EpochRows
+    values: BestRows
+
+    @classmethod
+    def of(cls, number: int, keys: tuple[str, ...], schema: pa.Schema, best: BestValue) -> "BestValues":
+        """The tables with this number, for an input with these columns."""
+        key_fields = [schema.field(key) for key in keys]
+        names = [f"_value_{place}" for place in range(len(best.columns))]
+        fields = [
+            pa.field(name, schema.field(column).type, nullable=False)
+            for name, column in zip(names, best.columns, strict=True)
+        ]
+        order = RowOrder(tuple(OrderColumn(name, descending=best.end is End.GREATEST) for name in names), tuple(names))
+        arrived = EpochRows.of(f"arrived_{number}", key_fields, fields)
+        values = BestRows.of(f"values_{number}", key_fields, fields, order, 1, _STEP)
+        return cls(keys, best, arrived, values)
+
+    @property
+    def specs(self) -> tuple[StateTableSpec, ...]:
+        return self.arrived.spec, self.values.spec
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def settles(self) -> tuple[str, ...]:
+        return (self.best.name,)
+
+    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+        """Count the values of these rows; the rows stay as they are."""
+        columns = [flat(rows.column(name)) for name in self.best.columns]
+        valued = np.flatnonzero(np.logical_and.reduce([known(column) for column in columns]))
+        keys = take(rows.select(list(self.keys)), valued)
+        values = [alike(column.take(pa.array(valued))) for column in columns]
+        counted = pa.Table.from_arrays([*keys.columns, *values], names=list(self.arrived.spec.keys))
+        weights = np.full(len(valued), -1 if back else 1)
+        self.arrived.add(WeightedRows(hashes[valued], counted, weights), state, context)
+        return rows
+
+    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+        """The keys whose first value is another one now, with that value."""
+        value = self.values.tree.others[-1]
+        field = pa.field(self.best.name, self.best.type)
+        for _, change in self.values.changes(self.arrived.net(state, context), state, context):
+            row = np.full(len(change.hashes), -1, dtype=np.int64)
+            row[change.after.nodes] = np.arange(len(change.after.nodes))
+            first = flat(change.after.rows.column(value)).take(pa.array(row, mask=row < 0))
+            yield change.hashes, flatten(change.keys.append_column(field, first))

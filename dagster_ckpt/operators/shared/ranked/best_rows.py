@@ -1,0 +1,82 @@
+"""The best rows of each key in an order, over rows that are added and retracted."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
+from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
+from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
+from dagster_ckpt.operators.shared.ranked.rank_tree import ADDED, Kept, RankTree, tree_spec
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+__all__ = ["ADDED", "BestChange", "BestRows"]
+
+_ROOM_BYTES = 1 << 12
+"""The assumed size of what is read for a row until the first rows are known."""
+
+
+@dataclass(frozen=True)
+class BestChange:
+    """The best rows of distinct keys before some rows of an epoch and after them.
+
+    `before` and `after` name a key by its position in `keys`.
+    """
+
+    hashes: Hashes
+    keys: pa.Table
+    before: Kept
+    after: Kept
+
+
+@dataclass(frozen=True)
+class BestRows:
+    """A bag of rows of each key, of which the best `count` distinct ones are known: see `RankTree`.
+
+    If the input only appends (`appends`), these are all that is kept.
+    """
+
+    tree: RankTree
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        keys: Sequence[pa.Field],
+        others: Sequence[pa.Field],
+        order: RowOrder,
+        count: int,
+        step: str,
+        *,
+        appends: bool = False,
+    ) -> "BestRows":
+        """The table of this name for rows with these columns. `step` is the operator's name, for errors."""
+        names = tuple(field.name for field in keys)
+        return cls(RankTree(tree_spec(name, keys, others), names, order, count, step, appends))
+
+    @property
+    def spec(self) -> StateTableSpec:
+        """Its state table."""
+        return self.tree.spec
+
+    def changes(
+        self, pieces: Iterable[WeightedRows], state: State, context: EpochContext
+    ) -> Iterator[tuple[WeightedRows, BestChange]]:
+        """Add rows, a part at a time, and what each part changes. A key may be in several parts.
+
+        Raises `CorruptStateError` where more rows are retracted than were added: so give rows with their net weight.
+        """
+        batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
+        for piece in pieces:
+            by_key = piece.only(np.argsort(piece.hashes, kind="stable"))
+            first = 0
+            while first < len(by_key.hashes):
+                part = by_key.only(np.arange(first, min(first + batch.count, len(by_key.hashes))))
+                grown = self.tree.grown(part, state)
+                batch.learn(len(part.hashes), grown.bytes_read)
+                first += len(part.hashes)
+                yield part, BestChange(grown.hashes, grown.keys, grown.before, grown.after)

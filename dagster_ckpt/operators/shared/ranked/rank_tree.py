@@ -1,0 +1,319 @@
+"""A tree by hash below each key: every node knows the best rows beneath it.
+
+A state table finds rows by hash alone, so the order must come from the structure. A row is in a leaf: the node that the
+first digits of the row's hash, its path, lead to. An inner node has 16 children and keeps the best `count` rows of
+each, so the root knows the best of all. A change reads its leaf and the nodes above, and each of them has a bounded
+number of rows. A leaf that grows beyond that becomes an inner node; a key with few rows has one leaf, the root.
+
+    root (inner)     best 3 of child 0, ..., best 3 of child 15
+    |- child 0       (leaf) at most 64 rows
+    |- ...
+    |- child 15      (inner) best 3 of its child 0, ..., best 3 of its child 15
+       |- ...
+
+Nodes are numbered from the root, 1; the children of node x are 16x to 16x + 15. A node's rows are put under the hash of
+key and node, and found together. A node without rows does not exist. An inner node stays one until it has none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, stack, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Hashes, State, StateTable
+from dagster_ckpt.lsm.value_hashes import value_hashes
+from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
+from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
+from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+NODE = "_node"
+PATH = "_path"
+COPIES = "_copies"
+"""How often a row is in the bag."""
+INNER = "_inner"
+"""Whether the row's node is an inner one; the same for all rows of a node."""
+ADDED = (NODE, PATH, COPIES, INNER)
+"""The columns that the table adds."""
+
+_ROOT = 1
+_DIGIT_BITS = 4
+_CHILDREN = 1 << _DIGIT_BITS
+_DEPTH_MAX = 15
+"""The depth at which all digits are used: a leaf there grows without bound. Only rows of one hash meet there."""
+_LEAF_ROWS_MIN = 64
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows of nodes: `nodes` are positions in the arrays of nodes at hand. All rows of a node are distinct.
+
+    As the best rows of keys: key after key, the best row first.
+    """
+
+    nodes: Positions
+    paths: Hashes
+    copies: Positions
+    rows: pa.Table
+
+    def only(self, positions: Positions) -> "Kept":
+        """The rows at these positions."""
+        rows = take(self.rows, positions)
+        return Kept(self.nodes[positions], self.paths[positions], self.copies[positions], rows)
+
+    def digits(self, depth: int) -> Positions:
+        """The child, from 0 to 15, in which each row is if its node is of this depth."""
+        return digits(self.paths, depth)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What some rows change: the keys' best rows before and after, and how many bytes were read for it."""
+
+    hashes: Hashes
+    keys: pa.Table
+    before: Kept
+    after: Kept
+    bytes_read: int
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Distinct nodes of one depth: their hashes, keys and numbers (`prefix`), and the positions of their parents."""
+
+    hashes: Hashes
+    prefix: pa.Table
+    groups: Positions
+    numbers: Positions
+    parents: Positions
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The nodes of one depth, the rows of the leaves as they are now, and of inner nodes as they were."""
+
+    depth: int
+    nodes: _Nodes
+    leaves: Kept
+    inner: Kept
+
+
+@dataclass(frozen=True)
+class _Net:
+    """Distinct rows of nodes, how often each was there, and how often it is now."""
+
+    rows: Kept
+    had: Positions
+
+
+@dataclass(frozen=True)
+class RankTree:
+    """The tree below each key. With `trims` it has a root alone, with the best rows of the key: no row is retracted."""
+
+    spec: StateTableSpec
+    keys: tuple[str, ...]
+    order: RowOrder
+    count: int
+    step: str
+    trims: bool
+
+    @property
+    def others(self) -> list[str]:
+        """The columns of a row besides the key's."""
+        return [name for name in self.spec.keys[len(self.keys) :] if name != NODE]
+
+    def grown(self, weighted: WeightedRows, state: State) -> Grown:
+        """Add rows, or retract those with a negative weight. At least one row."""
+        table = state.table(self.spec.name)
+        keys = flatten(weighted.rows.select(list(self.keys)))
+        distinct = key_order(weighted.hashes, keys)
+        firsts = distinct.order[distinct.starts]
+        groups = np.empty(len(weighted.hashes), dtype=np.int64)
+        groups[distinct.order] = np.repeat(np.arange(len(firsts)), distinct.sizes)
+        hashes, keys = weighted.hashes[firsts], take(keys, firsts)
+        rows = flatten(weighted.rows.select(self.others))
+        roots = _Nodes(
+            hashes=_node_hashes(hashes, np.full(len(firsts), _ROOT)),
+            prefix=_with_node(keys, np.full(len(firsts), _ROOT)),
+            groups=np.arange(len(firsts)),
+            numbers=np.full(len(firsts), _ROOT),
+            parents=np.zeros(len(firsts), dtype=np.int64),
+        )
+        more = Kept(groups, value_hashes(rows.columns, weighted.hashes), weighted.weights, rows)
+        return self._grown(table, hashes, keys, roots, more)
+
+    def _grown(self, table: StateTable, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: Kept) -> Grown:
+        levels, bytes_read, before = list[_Level](), 0, None
+        while len(more.nodes):
+            depth = len(levels)
+            found, is_inner = self._found(table, nodes)
+            bytes_read += found.rows.nbytes + more.rows.nbytes
+            if before is None:
+                before = self._best(found)
+            level, below = self._descended(table, depth, nodes, found, is_inner, more)
+            levels.append(level)
+            nodes, more = _children(level, below, hashes, keys)
+        assert before is not None, "there is a row"
+        after: Kept | None = None
+        lower: _Nodes | None = None
+        for level in reversed(levels):
+            after = self._best(level.leaves if lower is None else self._ascended(table, level, lower, after))
+            lower = level.nodes
+        assert after is not None, "there is a level"
+        return Grown(hashes, keys, before, after, bytes_read)
+
+    def _found(self, table: StateTable, nodes: _Nodes) -> tuple[Kept, Mask]:
+        """The rows of the nodes, and which of the nodes are inner ones."""
+        found = table.get_all(nodes.hashes, nodes.prefix)
+        paths, copies = (flat(found.rows.column(name)).to_numpy() for name in (PATH, COPIES))
+        is_inner = np.zeros(len(nodes.hashes), dtype=np.bool_)
+        is_inner[found.asked[mask_of(flat(found.rows.column(INNER)))]] = True
+        return Kept(found.asked, paths.view(np.uint64), copies, found.rows.select(self.others)), is_inner
+
+    def _descended(
+        self, table: StateTable, depth: int, nodes: _Nodes, found: Kept, is_inner: Mask, more: Kept
+    ) -> tuple[_Level, Kept]:
+        """Add rows to the leaves of one depth. Also returns the rows to add below, with the nodes above them."""
+        leaf, at_leaf = (np.flatnonzero(~is_inner[each.nodes]) for each in (found, more))
+        net = _net(found.only(leaf), more.only(at_leaf))
+        self._check(net)
+        if self.trims:
+            net = self._trimmed(net)
+        there = net.rows.only(np.flatnonzero(net.rows.copies > 0))
+        splits = np.bincount(there.nodes, minlength=len(is_inner)) > self.leaf_rows_max
+        if depth == _DEPTH_MAX or self.trims:
+            splits[:] = False
+        keeps = ~splits[net.rows.nodes] & (net.rows.copies > 0)
+        self._delete(table, nodes, net.rows.only(np.flatnonzero((net.had > 0) & ~keeps)))
+        self._put(table, nodes, net.rows.only(np.flatnonzero(keeps & (net.rows.copies != net.had))), inner=False)
+        going = splits[there.nodes]
+        inner = found.only(np.flatnonzero(is_inner[found.nodes]))
+        below = _together([more.only(np.flatnonzero(is_inner[more.nodes])), there.only(np.flatnonzero(going))])
+        return _Level(depth, nodes, there.only(np.flatnonzero(~going)), inner), below
+
+    def _ascended(self, table: StateTable, level: _Level, children: _Nodes, best: Kept | None) -> Kept:
+        """Replace what inner nodes have of these children by the children's best rows.
+
+        Returns all rows that the level's nodes have now.
+        """
+        assert best is not None, "children have been processed"
+        mine = children.parents * _CHILDREN + (children.numbers & (_CHILDREN - 1))
+        replaced = np.isin(level.inner.nodes * _CHILDREN + level.inner.digits(level.depth), mine)
+        old = level.inner.only(np.flatnonzero(replaced))
+        new = Kept(children.parents[best.nodes], best.paths, best.copies, best.rows)
+        net = _net(Kept(old.nodes, old.paths, np.zeros_like(old.copies), old.rows), new, had=old.copies)
+        there = net.rows.copies > 0
+        self._delete(table, level.nodes, net.rows.only(np.flatnonzero(~there)))
+        self._put(table, level.nodes, net.rows.only(np.flatnonzero(there & (net.rows.copies != net.had))), inner=True)
+        return _together([level.leaves, level.inner.only(np.flatnonzero(~replaced)), new])
+
+    @property
+    def leaf_rows_max(self) -> int:
+        """How many rows a leaf may have. Not a part of the state's format: each node has it that it is an inner one."""
+        return max(_LEAF_ROWS_MIN, _CHILDREN * self.count)
+
+    def _best(self, kept: Kept) -> Kept:
+        """The best rows of each node, in their order, the nodes ascending."""
+        return kept.only(self._best_at(kept))
+
+    def _best_at(self, kept: Kept) -> Positions:
+        order = self.order.sorted(kept.nodes, kept.rows)
+        nodes = kept.nodes[order]
+        starts = np.flatnonzero(np.diff(nodes, prepend=-1))
+        places = np.arange(len(nodes)) - np.repeat(starts, np.diff(starts, append=len(nodes)))
+        return order[places < self.count]
+
+    def _trimmed(self, net: _Net) -> _Net:
+        """Rows that are not among the best of their node are gone."""
+        best = self._best_at(net.rows)
+        copies = np.zeros_like(net.rows.copies)
+        copies[best] = net.rows.copies[best]
+        return _Net(replace(net.rows, copies=copies), net.had)
+
+    def _check(self, net: _Net) -> None:
+        wrong = int(np.count_nonzero(net.rows.copies < 0))
+        if wrong:
+            raise CorruptStateError(
+                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
+                f"from the beginning with rollback(0). step={self.step}, keys={', '.join(self.keys)}, rows={wrong}"
+            )
+
+    def _delete(self, table: StateTable, nodes: _Nodes, rows: Kept) -> None:
+        if len(rows.nodes):
+            columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns]
+            table.delete(nodes.hashes[rows.nodes], pa.Table.from_arrays(columns, names=list(self.spec.keys)))
+
+    def _put(self, table: StateTable, nodes: _Nodes, rows: Kept, *, inner: bool) -> None:
+        if len(rows.nodes):
+            added = [rows.paths.view(np.int64), rows.copies, np.full(len(rows.nodes), inner)]
+            columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns, *map(pa.array, added)]
+            table.put(nodes.hashes[rows.nodes], pa.Table.from_arrays(columns, schema=self.spec.schema))
+
+
+def tree_spec(name: str, keys: Sequence[pa.Field], others: Sequence[pa.Field]) -> StateTableSpec:
+    """The state table of a tree of rows with these columns."""
+    node, path, copies = map(whole_number, (NODE, PATH, COPIES))
+    schema = pa.schema([*keys, node, *others, path, copies, pa.field(INNER, pa.bool_(), nullable=False)])
+    return StateTableSpec(name, schema, tuple(schema.names[: len(keys) + 1 + len(others)]))
+
+
+def digits(paths: Hashes, depth: int) -> Positions:
+    """The digit of each path that leads from a node of this depth to its child."""
+    shift = np.uint64(64 - _DIGIT_BITS * (depth + 1))
+    return ((paths >> shift) & np.uint64(_CHILDREN - 1)).astype(np.int64)
+
+
+def _children(level: _Level, below: Kept, hashes: Hashes, keys: pa.Table) -> tuple[_Nodes, Kept]:
+    """The distinct nodes of the next depth that these rows belong to, and the rows with the nodes they belong to.
+
+    `hashes` and `keys` are those of the groups.
+    """
+    numbers = level.nodes.numbers[below.nodes] * _CHILDREN + below.digits(level.depth)
+    # The nodes of a level ascend by group and number, so a parent and a digit are a child.
+    child, first, of_row = np.unique(
+        below.nodes * _CHILDREN + below.digits(level.depth), return_index=True, return_inverse=True
+    )
+    parents = child // _CHILDREN
+    groups, numbers = level.nodes.groups[parents], numbers[first]
+    nodes = _Nodes(
+        _node_hashes(hashes[groups], numbers), _with_node(take(keys, groups), numbers), groups, numbers, parents
+    )
+    return nodes, Kept(of_row, below.paths, below.copies, below.rows)
+
+
+def _net(old: Kept, new: Kept, had: Positions | None = None) -> _Net:
+    """The rows of both, each once, with the sum of its copies. `had`: how often those of `old` were there."""
+    both = _together([old, new])
+    had = np.append(old.copies if had is None else had, np.zeros(len(new.nodes), dtype=np.int64))
+    # Equal rows of a node have one path. Nodes are compared too: those of several keys may have equal rows and paths.
+    columns = pa.Table.from_arrays(
+        [pa.array(both.nodes), *both.rows.columns], names=list(map(str, range(1 + both.rows.num_columns)))
+    )
+    groups = key_order(both.paths, columns)
+    if len(groups.starts) == 0:
+        return _Net(both, had)
+    copies, had = (np.add.reduceat(each[groups.order], groups.starts) for each in (both.copies, had))
+    return _Net(replace(both.only(groups.order[groups.starts]), copies=copies), had)
+
+
+def _together(parts: Sequence[Kept]) -> Kept:
+    return Kept(
+        np.concatenate([part.nodes for part in parts]),
+        np.concatenate([part.paths for part in parts]),
+        np.concatenate([part.copies for part in parts]),
+        stack([part.rows for part in parts]),
+    )
+
+
+def _node_hashes(hashes: Hashes, numbers: Positions) -> Hashes:
+    """The hashes of nodes below keys with these hashes: a node's rows are put under its own."""
+    return subkey_hashes(hashes, [pa.array(numbers)])
+
+
+def _with_node(keys: pa.Table, numbers: Positions) -> pa.Table:
+    return keys.append_column(whole_number(NODE), pa.array(numbers))
