@@ -162,7 +162,7 @@ class Collector:
         last = max(first, bound(newest, self._retired(first, newest, now_ms)))
         following, cut_off, gone = self._subscribed(newest)
         log = max(first, log_bound(last, following))
-        needed, ancestors = self._needed(last, newest)
+        needed, ancestors = self._needed(last, newest, min(following, default=newest.epoch))
         needed |= self._logged(log, last, newest)
         self._pinned()  # finds a damaged pin before anything is removed
         self._release_snapshots(names, newest)
@@ -238,11 +238,13 @@ class Collector:
         except ObjectMissingError:
             return True
 
-    def _needed(self, last: Version, newest: Manifest) -> _Named:
+    def _needed(self, last: Version, newest: Manifest, consumed: Epoch) -> _Named:
         """The files that manifests from `last` on name, and the streams of which they name files.
 
         A manifest that `newest` does not retain may be missing or damaged: no reader can read what it alone names. The
-        numbers below those in use are freed, and a late list still shows them; each may hold a sleeper's manifest.
+        numbers below those in use are freed, and a late list still shows them; each may hold a sleeper's manifest. But
+        subscribers read the change logs of epochs after `consumed`. Another pass, whose bound is higher, removes all
+        else that such a manifest names, perhaps while this one reads it.
         """
         needed, ancestors, seen = set[str](), set[StreamUuid](), set[str]()
         retained = {newest.version, *(entry.version for entry in newest.retained)}
@@ -254,6 +256,7 @@ class Collector:
                 files, others = (set(), set()) if manifest is None else self._named(manifest, seen)
             except CorruptStateError:
                 if version not in retained:
+                    needed |= self._logged(version, Version(version + 1), newest) if version > consumed else set()
                     continue
                 if not self._exists(version):
                     raise _OvertakenError from None  # and what it named is gone too

@@ -1,6 +1,6 @@
 """What a stream keeps for the streams that read it: its change log, from what they have consumed for good."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,12 +9,14 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
 from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
+from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named, log_named
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, FORMAT, UpstreamPosition, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import folder_of, manifest_name, parse_manifest_name, pin_name, subscriber_name
+from dagster_ckpt.storage.chain import indexed_lists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import names_of_pins, write_pin
 from dagster_ckpt.storage.holders.subscribers import read_subscribers, subscribe, unsubscribe
@@ -29,6 +31,7 @@ from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
+from tests.worlds.manifests import PIPELINE
 from tests.worlds.streams import an_edit, an_opening
 
 GRACE_MS = 60_000
@@ -55,13 +58,14 @@ class TwoStreams:
     def chain(self, name: str) -> ManifestChain:
         return ManifestChain(self.store(name), self.clock, PATIENCE)
 
-    def open(self, name: str, from_epoch: int | None = None) -> Manifest:
+    def open(self, name: str, from_epoch: int | None = None, **fields: Any) -> Manifest:
         opening = an_opening(
             self.clock.unique(),
             stream=name,
             retained=RETAINED,
             take_over=Takeover.ALWAYS,
             from_epoch=None if from_epoch is None else Epoch(from_epoch),
+            **fields,
         )
         self.writers[name] = open_stream(self.store(name), opening, self.clock)
         self.writers[name].heartbeat.stop()
@@ -404,3 +408,34 @@ def test_a_damaged_manifest_stops_the_pass_only_where_its_log_is_needed(world: T
     unsubscribe(world.chain(UP), DOWN)
     world.collect()
     assert world.versions[0] == world.newest + 1 - MANIFESTS_KEPT
+
+
+def test_a_change_log_stays_while_another_collector_removes_all_else_of_its_epoch(
+    world: TwoStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_lists, "TAIL_MAX", 4)
+    monkeypatch.setattr(indexed_lists, "MERGED", 2)
+    world.open(UP, pipeline=replace(PIPELINE, tables=(), keys=(), appends=True))
+    world.subscribe(world.commit(UP, 5))
+    world.consume(5)
+    world.commit(UP, MANIFESTS_KEPT)
+    shown = world.writers[UP].manifest
+    world.commit(UP, acks=merging(shown))
+    world.commit(UP, 5)
+    newest = world.writers[UP].manifest
+    retained = [world.chain(UP).read(entry.version) for entry in newest.retained]
+    gone = set(shown.files.index) - {ref for each in retained for ref in each.files.index}
+    assert gone
+    for ref in gone:  # as a pass with a higher bound does
+        world.store(UP).delete(ref.path)
+    world.collect()
+    assert log_named(shown) <= set(world.store(UP).list("changes"))
+
+
+def merging(parent: Manifest) -> tuple[ShardAck, ...]:
+    """The acknowledgements of the next epoch, which merges the newest files of the table."""
+    merged = parent.files.tail[-len(parent.changes) :]
+    assert merged == parent.changes
+    first, *others = an_edit(parent).acks
+    file = replace(first.changes[0], path="table/1/1-9-0-0.parquet", rows=sum(each.rows for each in merged))
+    return (replace(first, files_merged=FilesMerged(tuple(each.path for each in merged), file)), *others)
