@@ -70,7 +70,8 @@ def count(column: str | None = None) -> Aggregation:
 def sum(column: str) -> Aggregation:  # noqa: A001  (agg.sum is the standard name)
     """The total: bigint of integers, double of floats, decimal(p + 10, s) of decimal(p, s).
 
-    A total that does not fit its type is an error that declines the epoch; it never wraps round.
+    A total that does not fit its type is an error that declines the epoch; it never wraps round. Over a table whose
+    rows change, a total of floats is exact and rounded once.
     """
     return Aggregation(Function.SUM, column)
 

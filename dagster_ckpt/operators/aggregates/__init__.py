@@ -4,6 +4,7 @@ Reading order
 
     aggregate       the operator
     side_tables     tables of state beside the row of a group
+    counted_values  the distinct values of a column and how many rows have them, where rows are retracted
     distinct_table  the distinct values of a column, as rows of state
     best_values     the values of a column in their order, where rows are retracted
 """

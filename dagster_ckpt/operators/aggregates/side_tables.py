@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates.best_values import BestValues
+from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
-from dagster_ckpt.operators.shared.accumulators.distinct import NewValues
+from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues, NewValues
 from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -54,6 +55,7 @@ class SideTable(Protocol):
 
 _TABLES: Mapping[type[Accumulator], Callable[[int, tuple[str, ...], pa.Schema, Any], SideTable]] = {
     BestValue: BestValues.of,
+    NewAndGoneValues: CountedValues.of,
     NewValues: DistinctTable.of,
 }
 """The table of each kind of accumulator that needs one, from its number among its kind: part of the table's name."""

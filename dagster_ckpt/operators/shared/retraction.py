@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.operators.shared.accumulators import exact_numbers
 from dagster_ckpt.operators.shared.accumulators.counts import ROWS
+from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT
+from dagster_ckpt.operators.shared.accumulators.lists import lengths
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 
 
@@ -70,8 +73,12 @@ def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], 
 
 
 def _negated(column: pa.Array) -> pa.Array:
+    if column.type == EXACT:
+        return exact_numbers.negated(column)
     return column if pa.types.is_temporal(column.type) else pc.negate_checked(column)
 
 
 def _is_not_zero(column: pa.Array) -> Mask:
+    if column.type == EXACT:
+        return lengths(column) > 0
     return mask_of(pc.not_equal(column, pa.scalar(0, column.type)))

@@ -12,6 +12,7 @@ Kinds
     counts            rows, rows with a value, the greatest event time
     sums              totals
     moments           mean and variance
+    exact_sums        totals of doubles without rounding, from which rows can be retracted
     extremes          the least and the greatest value
     edges             the first and the last value
     settled           the first value, where rows are retracted
@@ -21,5 +22,6 @@ Kinds
 
 Used by these
     lists             lists as columns of state
+    exact_numbers     whole numbers of any size as columns of state
     value_order       any orderable column as whole numbers
 """

@@ -38,7 +38,7 @@ def plan(name: str, aggregation: Aggregation, types: Types, event_time: str | No
     """A `Planner` that keeps all state in the row of the group."""
     if aggregation.column is None:  # a count of rows, which every aggregate keeps
         return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (), lambda state: state[ROWS])
-    return _PLANS[aggregation.function](_Request(name, aggregation, aggregation.column, types, event_time))
+    return _PLANS[aggregation.function](Request(name, aggregation, aggregation.column, types, event_time))
 
 
 def plan_with_tables(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
@@ -50,7 +50,7 @@ def plan_with_tables(name: str, aggregation: Aggregation, types: Types, event_ti
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """An aggregate of a column."""
 
     name: str
@@ -78,24 +78,24 @@ def _counted(name: str, accumulator: Accumulator, result: Callable[[Columns], pa
     return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (accumulator,), result)
 
 
-def _count(request: _Request) -> AggregatePlan:
+def _count(request: Request) -> AggregatePlan:
     return _counted(request.name, request.count, lambda state: state[request.count.name])
 
 
-def _extreme(request: _Request) -> AggregatePlan:
+def _extreme(request: Request) -> AggregatePlan:
     end = End.LEAST if request.aggregation.function is Function.MIN else End.GREATEST
     extreme = Extreme(request.column, request.type, end)
     return AggregatePlan(pa.field(request.name, request.type), (extreme,), lambda state: state[extreme.name])
 
 
-def _edge(request: _Request) -> AggregatePlan:
+def _edge(request: Request) -> AggregatePlan:
     end = End.LEAST if request.aggregation.function is Function.FIRST else End.GREATEST
     edge = Edge(request.column, request.type, request.by, request.types[request.by], end)
     value, _ = edge.names
     return AggregatePlan(pa.field(request.name, edge.type), (edge,), lambda state: state[value])
 
 
-def _collected(request: _Request) -> AggregatePlan:
+def _collected(request: Request) -> AggregatePlan:
     limit = request.aggregation.limit
     assert limit is not None, "checks require it"
     first = FirstValues(request.column, request.type, request.by, request.types[request.by], limit)
@@ -103,19 +103,19 @@ def _collected(request: _Request) -> AggregatePlan:
     return AggregatePlan(first.fields[0].with_name(request.name), (first,), lambda state: state[values])
 
 
-def _distinct(request: _Request) -> AggregatePlan:
+def _distinct(request: Request) -> AggregatePlan:
     distinct = DistinctValues(request.column, request.type)
     return _counted(request.name, distinct, lambda state: output_columns.sizes(state[distinct.name]))
 
 
-def _about_distinct(request: _Request) -> AggregatePlan:
+def _about_distinct(request: Request) -> AggregatePlan:
     error = request.aggregation.error
     assert error is not None, "checks require it"
     sketch = DistinctSketch.within(request.column, error)
     return _counted(request.name, sketch, sketch.result)
 
 
-def _quantile(request: _Request) -> AggregatePlan:
+def _quantile(request: Request) -> AggregatePlan:
     q, accuracy = request.aggregation.q, request.aggregation.accuracy
     assert q is not None, "checks require it"
     assert accuracy is not None, "checks require it"
@@ -129,7 +129,7 @@ def _total(column: str, type_: pa.DataType) -> IntegerSum | FloatSum | DecimalSu
     return FloatSum(column) if pa.types.is_floating(type_) else IntegerSum(column)
 
 
-def _sum(request: _Request) -> AggregatePlan:
+def _sum(request: Request) -> AggregatePlan:
     count, total = request.count, _total(request.column, request.type)
     return AggregatePlan(
         pa.field(request.name, total.fields[0].type),
@@ -138,7 +138,7 @@ def _sum(request: _Request) -> AggregatePlan:
     )
 
 
-def _average(request: _Request) -> AggregatePlan:
+def _average(request: Request) -> AggregatePlan:
     count, type_, double = request.count, request.type, pa.field(request.name, pa.float64())
     if pa.types.is_int64(type_):
         wide = WideSum(request.column)
@@ -159,7 +159,7 @@ def _average(request: _Request) -> AggregatePlan:
     )
 
 
-def _spread(request: _Request) -> AggregatePlan:
+def _spread(request: Request) -> AggregatePlan:
     count, moments = request.count, Moments(request.column)
     _, m2 = moments.names
     result = output_columns.stddev if request.aggregation.function is Function.STDDEV else output_columns.variance
@@ -168,7 +168,7 @@ def _spread(request: _Request) -> AggregatePlan:
     )
 
 
-_PLANS: Mapping[Function, Callable[[_Request], AggregatePlan]] = {
+_PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.COUNT: _count,
     Function.SUM: _sum,
     Function.MIN: _extreme,

@@ -42,11 +42,8 @@ class DistinctValues:
 
 
 @dataclass(frozen=True)
-class NewValues:
-    """The number of distinct values of a column, from rows that are marked as having a new value or not.
-
-    The mark is the boolean column `found`, added to the rows before (`DistinctTable`).
-    """
+class MarkedValues:
+    """The number of rows with a mark, the boolean column `found`."""
 
     column: str
 
@@ -70,6 +67,19 @@ class NewValues:
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (added(old[self.name], new[self.name]),)
+
+
+@dataclass(frozen=True)
+class NewValues(MarkedValues):
+    """The number of distinct values of a column, from rows that are marked as having a new value or not.
+
+    The mark is the boolean column `found`, added to the rows before (`DistinctTable`).
+    """
+
+
+@dataclass(frozen=True)
+class NewAndGoneValues(MarkedValues):
+    """As `NewValues`, where a retracted row is marked if no other row has its value (`CountedValues`)."""
 
 
 def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:

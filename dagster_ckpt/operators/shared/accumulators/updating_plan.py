@@ -1,37 +1,72 @@
 """From a named aggregate to its state and its output, over an input that updates and deletes rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import AggregatePlan, Planner, Types, plan
+from dagster_ckpt.operators.shared.accumulators import exact_sums, output_columns
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import AggregatePlan, Request, Types, plan
+from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues
 from dagster_ckpt.operators.shared.accumulators.edges import Edge
+from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum
 from dagster_ckpt.operators.shared.accumulators.extremes import End, Extreme
 from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 
 
 def plan_updating(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
     """A `Planner` of aggregates that support retraction (`aggregate_checks.check_updating`)."""
-    return _PLANS.get(aggregation.function, plan)(name, aggregation, types, event_time)
+    if aggregation.column is None or aggregation.function not in _PLANS:
+        return plan(name, aggregation, types, event_time)
+    if aggregation.function in (Function.SUM, Function.AVG) and not pa.types.is_floating(types[aggregation.column]):
+        return plan(name, aggregation, types, event_time)
+    return _PLANS[aggregation.function](Request(name, aggregation, aggregation.column, types, event_time))
 
 
-def _first_value(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
+def _total(request: Request) -> AggregatePlan:
+    count, total = request.count, ExactSum((request.column,))
+    result = output_columns.mean if request.aggregation.function is Function.AVG else output_columns.null_if_none
+    return AggregatePlan(
+        pa.field(request.name, pa.float64()),
+        (count, total),
+        lambda state: result(exact_sums.rounded(state[total.name]), state[count.name]),
+    )
+
+
+def _spread(request: Request) -> AggregatePlan:
+    column, count = request.column, request.count
+    total, squares = ExactSum((column,)), ExactSum((column, column))
+    result = exact_sums.stddev if request.aggregation.function is Function.STDDEV else exact_sums.variance
+    return AggregatePlan(
+        pa.field(request.name, pa.float64()),
+        (count, total, squares),
+        lambda state: result(state[total.name], state[squares.name], state[count.name]),
+    )
+
+
+def _first_value(request: Request) -> AggregatePlan:
     """Of the least or greatest value, or of the first or last one by another column."""
-    column, function = aggregation.column, aggregation.function
-    assert column is not None, "checks require it"
+    column, type_, function = request.column, request.type, request.aggregation.function
     end = End.LEAST if function in (Function.MIN, Function.FIRST) else End.GREATEST
     if function in (Function.MIN, Function.MAX):
-        best = BestValue(Extreme(column, types[column], end).name, (column,), types[column], end)
+        best = BestValue(Extreme(column, type_, end).name, (column,), type_, end)
     else:
-        by = aggregation.by or event_time
-        assert by is not None, "checks require an order"
-        value, _ = Edge(column, types[column], by, types[by], end).names
-        best = BestValue(value, (by, column), types[column], end)
-    return AggregatePlan(pa.field(name, best.type), (best,), lambda state: state[best.name])
+        value, _ = Edge(column, type_, request.by, request.types[request.by], end).names
+        best = BestValue(value, (request.by, column), type_, end)
+    return AggregatePlan(pa.field(request.name, best.type), (best,), lambda state: state[best.name])
 
 
-_PLANS: Mapping[Function, Planner] = {
+def _distinct(request: Request) -> AggregatePlan:
+    distinct, field = NewAndGoneValues(request.column), pa.field(request.name, pa.int64(), nullable=False)
+    return AggregatePlan(field, (distinct,), lambda state: state[distinct.name])
+
+
+_PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
+    Function.SUM: _total,
+    Function.AVG: _total,
+    Function.STDDEV: _spread,
+    Function.VARIANCE: _spread,
+    Function.COUNT_DISTINCT: _distinct,
     Function.MIN: _first_value,
     Function.MAX: _first_value,
     Function.FIRST: _first_value,

@@ -9,10 +9,14 @@ from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import sketches
 from dagster_ckpt.operators.shared.checks.updating_checks import check_changes
 
-_TAKEN_BACK = (Function.COUNT, Function.MIN, Function.MAX, Function.FIRST, Function.LAST)
-"""The aggregates that support retraction, whatever their column's type."""
 _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
+_SKETCH = "a sketch cannot forget a value"
+_NO_RETRACTION: Mapping[Function, str] = {
+    Function.COLLECT: "it keeps the first values of a key and forgets the next. Use count, sum, avg or count_distinct",
+    Function.APPROX_COUNT_DISTINCT: f"{_SKETCH}. Use count_distinct",
+    Function.APPROX_QUANTILE: f"{_SKETCH}. Use avg",
+}
 
 
 def check_options(name: str, aggregation: Aggregation) -> None:
@@ -56,22 +60,12 @@ def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, e
             f"leave expire_after out. expire_after_us={expire_after_us}"
         )
     for name, aggregation in aggregations.items():
-        if not _can_take_back(aggregation, schema):
-            type_ = "none" if aggregation.column is None else schema.field(aggregation.column).type
+        if aggregation.function in _NO_RETRACTION:
             raise InvalidPipelineError(
                 "the upstream table updates and deletes rows, and this aggregate does not support retraction: "
-                "use count, min, max, first, last, or sum and avg of integers or decimals (cast floats to a decimal), "
-                f"or aggregate a stream that only appends. aggregate={name}, function={aggregation.function}, "
-                f"column={aggregation.column}, type={type_}"
+                f"{_NO_RETRACTION[aggregation.function]}, or aggregate a stream that only appends. aggregate={name}, "
+                f"function={aggregation.function}, column={aggregation.column}"
             )
-
-
-def _can_take_back(aggregation: Aggregation, schema: pa.Schema) -> bool:
-    if aggregation.function in _TAKEN_BACK:
-        return True
-    if aggregation.function not in (Function.SUM, Function.AVG):
-        return False
-    return not pa.types.is_floating(schema.field(aggregation.column).type)
 
 
 def _check_sketches(where: str) -> None:
