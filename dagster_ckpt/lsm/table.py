@@ -87,8 +87,8 @@ class StateTable(Protocol):
     def touched(self) -> Iterator[Touched]:
         """Every key put or deleted in this epoch, flushed or not, in pieces by ascending hash.
 
-        One piece if nothing was flushed in between. A key is in only one piece. Do not change the table until the last
-        piece was taken.
+        One piece if nothing was flushed in between. All keys of one hash are in one piece. Do not change the
+        table until the last piece was taken.
         """
         ...
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from dagster_ckpt.operators import process
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin
+from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -25,7 +27,9 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
     parameters: Mapping[str, Any] = pipeline.parameters
     read: dict[str, Sequence[InputColumn]] = {name: [(0, name)] for name in pipeline.output.names}
     operator = from_pipeline(pipeline)
-    if isinstance(operator, AppendingJoin):
+    if isinstance(operator, KeptTable):
+        operator = operator.inner
+    if isinstance(operator, AppendingJoin | RegularJoin):
         for column in operator.output.columns:
             sides = enumerate(column.of_sides)
             read[column.field.name] = [(number, name) for number, name in sides if name is not None]

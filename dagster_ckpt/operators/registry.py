@@ -8,6 +8,7 @@ from dagster_ckpt.operators import process
 from dagster_ckpt.operators.aggregates import aggregate
 from dagster_ckpt.operators.joins import appending_join
 from dagster_ckpt.operators.joins.interval import interval_join
+from dagster_ckpt.operators.joins.regular import regular_join
 from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
@@ -24,6 +25,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
     mirror.NAME: mirror.Mirror.from_pipeline,
+    regular_join.NAME: regular_join.RegularJoin.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
     window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
@@ -34,6 +36,7 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
     deduplicate.NAME: deduplicate.COUNTERS,
     interval_join.NAME: appending_join.COUNTERS,
     process.NAME: process.COUNTERS,
+    regular_join.NAME: regular_join.COUNTERS,
     session_aggregate.NAME: session_aggregate.COUNTERS,
     window_aggregate.NAME: window_aggregate.COUNTERS,
     window_join.NAME: appending_join.COUNTERS,

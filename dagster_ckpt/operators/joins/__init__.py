@@ -1,15 +1,16 @@
-"""Joins of two inputs: by key and time interval, or by key and window.
+"""Joins of two inputs: by key alone, by key and time interval, or by key and window.
 
-Reading order. The operators are `interval/interval_join` and `window/window_join`.
+Reading order. The operators are `interval/interval_join`, `window/window_join` and `regular/regular_join`.
 
     join_types       the types of joins, and what each emits
     sides            the two inputs of a join
-    appending_join   what both operators share
+    appending_join   what both joins in time share
     join_checks      what a join may be
     interval/        rows whose times are near each other
     window/          rows in the same window
+    regular/         rows with equal keys, over inputs that append or change
 
-Used by both
+Used by several
     arrivals         the rows that arrived in an epoch
     match_ranges     matches as ranges of rows
     joined_rows      the joined rows
@@ -18,6 +19,7 @@ Used by both
 
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.join_types import JoinType
+from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 
-__all__ = ["IntervalJoin", "JoinType", "WindowedJoin"]
+__all__ = ["IntervalJoin", "JoinType", "RegularJoin", "WindowedJoin"]

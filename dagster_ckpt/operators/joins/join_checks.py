@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
-from dagster_ckpt.operators.joins.sides import Side
+from dagster_ckpt.operators.joins.sides import JoinSide, Side
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import LENGTH_US_MAX
 from dagster_ckpt.operators.shared.late_rows import check_late
@@ -27,7 +27,7 @@ def checked_sides(
     assert len(inputs) == len(keys) == len(event_times) == len(_INPUTS), "a join has two inputs"
     type_ = join_type(how)
     times = [_time(*each) for each in zip(_INPUTS, event_times, inputs, strict=True)]
-    _check_keys(inputs, keys)
+    check_keys(inputs, keys)
     _check_times(inputs, times)
     for source in inputs:
         check_late(late, source.schema)
@@ -79,7 +79,7 @@ def window_of_join(window: object) -> FixedWindow:
     return window_checks.fixed_window(window)
 
 
-def check_names(sides: tuple[Side, Side], how: JoinType, added: Iterable[str], state: Iterable[str]) -> None:
+def check_names(sides: tuple[JoinSide, JoinSide], how: JoinType, added: Iterable[str], state: Iterable[str]) -> None:
     """The names of the output columns are distinct, and none is one of the state's.
 
     `added` are columns that the join adds to the output, `state` those that it adds to its state.
@@ -121,7 +121,8 @@ def _time(input_: str, event_time: str | None, source: InputSpec) -> str:
     return event_time
 
 
-def _check_keys(inputs: Sequence[InputSpec], keys: Sequence[tuple[str, ...]]) -> None:
+def check_keys(inputs: Sequence[InputSpec], keys: Sequence[tuple[str, ...]]) -> None:
+    """Both inputs have keys, equally many and of equal types."""
     left, right = keys
     for input_, key in zip(_INPUTS, keys, strict=True):
         if not key:

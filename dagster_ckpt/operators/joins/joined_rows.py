@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, taken
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
-from dagster_ckpt.operators.joins.sides import Side
+from dagster_ckpt.operators.joins.sides import JoinSide
 
 PAIRS = "pairs"
 """Pairs of rows emitted in the epoch."""
@@ -65,7 +65,7 @@ class Output:
         return pa.Table.from_arrays(list(columns), schema=self.schema)
 
 
-def output_of(left: Side, right: Side, how: JoinType, after_key: Sequence[pa.Field] = ()) -> Output:
+def output_of(left: JoinSide, right: JoinSide, how: JoinType, after_key: Sequence[pa.Field] = ()) -> Output:
     """The output of a join of these sides; `after_key` are additional columns that the rows of both sides have.
 
     Those follow the last key column of the left. A semi or an anti join has only the left's columns.
@@ -93,7 +93,7 @@ def pairs_at_once(lefts: pa.Table, rights: pa.Table, bytes_max: int) -> int:
     return int(min(max(bytes_max / max(1.0, row_bytes), _PAIRS_MIN), _PAIRS_MAX))
 
 
-def _field(field: pa.Field, right: Side, theirs: str | None, how: JoinType) -> pa.Field:
+def _field(field: pa.Field, right: JoinSide, theirs: str | None, how: JoinType) -> pa.Field:
     """A left column as an output field; `theirs` is the right's key column that it is merged with."""
     missing = how.keeps_unmatched(RIGHT) and (theirs is None or right.schema.field(theirs).nullable)
     return field.with_nullable(field.nullable or missing)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,22 @@ from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.shared.accumulators.accumulator import filled
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+
+
+class JoinSide(Protocol):
+    """One input of a join: its number, its key columns, and the columns that the join uses."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,14 @@ class DictTable:
         self.rows = {key: row for key, row in self.rows.items() if row[self.time] >= until_us}
 
     def touched(self) -> Iterator[Touched]:
-        everything = list(self.before)
-        for start in range(0, len(everything), self.piece):
-            keys = everything[start : start + self.piece]
+        everything = sorted(self.before, key=lambda key: self.hashes[key])
+        start = 0
+        while start < len(everything):
+            last = self.hashes[everything[min(start + self.piece, len(everything)) - 1]]
+            keys = [
+                key for key in everything[start:] if self.hashes[key] <= last
+            ]  # all rows of a hash are in one piece
+            start += len(keys)
             hashes = np.array([self.hashes[key] for key in keys], dtype=np.uint64)
             before, now = [self.before[key] for key in keys], [self.rows.get(key) for key in keys]
             yield Touched(hashes, self._found(before), self._found(now))

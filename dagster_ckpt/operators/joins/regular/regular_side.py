@@ -1,0 +1,182 @@
+"""One input of a regular join: its columns, what arrived in an epoch, and its rows by key."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, from_plain, take
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, State
+from dagster_ckpt.lsm.value_hashes import is_hashable
+from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
+from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
+from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shaped
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared import retraction
+from dagster_ckpt.operators.shared.accumulators.counts import ROWS
+from dagster_ckpt.operators.shared.state_columns import ROW, whole_number
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
+
+MORE = "_more"
+"""How many such rows came, less those that went."""
+STATE_COLUMNS = (ROW, ROWS, MORE, ARRIVED)
+
+
+@dataclass(frozen=True)
+class NetRows:
+    """Distinct rows of a side that came (`more` above 0) or went, and the hashes of their keys; each with a `ROW`."""
+
+    hashes: Hashes
+    rows: pa.Table
+    more: Positions
+
+    def only(self, chosen: Positions) -> "NetRows":
+        """Some of them."""
+        return NetRows(self.hashes[chosen], take(self.rows, chosen), self.more[chosen])
+
+
+@dataclass(frozen=True)
+class RegularSide:
+    """One input of a regular join. `schema` has the columns that the join uses, `changes` is whether rows go, too.
+
+    The rows of a key are under its hash, each with a number (`ROW`) and a count. Of an input that changes, an index has
+    the number and the count of each distinct row, so that one that goes is found at once, however many the key has.
+    """
+
+    number: int
+    keys: tuple[str, ...]
+    schema: pa.Schema
+    changes: bool
+
+    @classmethod
+    def of(cls, number: int, source: InputSpec, keys: tuple[str, ...], how: JoinType) -> "RegularSide":
+        """The side of an input; of rows that are never emitted only the key is used."""
+        is_emitted = number == LEFT or how.gives_pairs
+        used = [field for field in source.schema if field.name != CHANGE_TYPE and (is_emitted or field.name in keys)]
+        return cls(number, keys, pa.schema(used), CHANGE_TYPE in source.schema.names)
+
+    @property
+    def name(self) -> str:
+        """The prefix of its state tables' names."""
+        return "left" if self.number == LEFT else "right"
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns of the input that `on_rows` reads."""
+        return (*self.schema.names, CHANGE_TYPE) if self.changes else tuple(self.schema.names)
+
+    @property
+    def arrivals(self) -> StateTableSpec:
+        """The rows that arrived in this epoch, under the hashes of their keys; empty between epochs."""
+        added = [whole_number(MORE), whole_number(ROW), pa.field(ARRIVED, MOMENT, nullable=False)]
+        return StateTableSpec(f"{self.name}_arrivals", pa.schema([*self.schema, *added]), (ROW,), time=ARRIVED)
+
+    @property
+    def tables(self) -> tuple[StateTableSpec, ...]:
+        """The state tables of its rows."""
+        return (self._rows, self._index) if self.changes else (self._rows,)
+
+    def check(self) -> None:
+        """Equal rows can be found. Raises `InvalidPipelineError`."""
+        for field in self.schema:
+            if not is_hashable(field.type):
+                raise InvalidPipelineError(
+                    "a row is taken back by all its columns, and values of this type cannot be looked up: cast "
+                    f"the column, or leave it out. column={field.name}, type={field.type}, input={self.name}"
+                )
+
+    def matchable(self, rows: pa.Table) -> Mask:
+        """Which rows can match: null equals nothing."""
+        return no_nulls(rows, self.keys)
+
+    def put_arrivals(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
+        """Keep rows of the input for `arrived`, with the hashes of their keys."""
+        more = np.ones(rows.num_rows, dtype=np.int64)
+        if self.changes:
+            more[retraction.sides_of(rows)[1]] = -1
+        spec = self.arrivals
+        added = {
+            MORE: pa.array(more),
+            ROW: context.row_numbers(rows.num_rows),
+            ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
+        }
+        state.table(spec.name).put(hashes, shaped(spec.schema, rows, added))
+
+    def arrived(self, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
+        """All rows that arrived in this epoch, in pieces by ascending hash; those of one hash are in one piece."""
+        for touched in state.table(self.arrivals.name).touched():
+            yield touched.hashes, touched.after.rows
+
+    def net(self, hashes: Hashes, rows: pa.Table) -> NetRows:
+        """The net change of arrived rows: a row that came and went is none."""
+        columns = flatten(rows.select(self.schema.names))
+        if not self.changes:
+            return NetRows(hashes, flatten(rows), numbers_of(rows, MORE))
+        groups = key_order(subkey_hashes(hashes, columns.columns), columns)
+        more = np.add.reduceat(numbers_of(rows, MORE)[groups.order], groups.starts) if len(hashes) else groups.starts
+        changed = np.flatnonzero(more)
+        firsts = groups.order[groups.starts[changed]]
+        return NetRows(hashes[firsts], take(rows, firsts), more[changed])
+
+    def of_keys(self, hashes: Hashes, keys: Sequence[pa.Array], state: State) -> FoundAll:
+        """The rows under these distinct keys."""
+        prefix = pa.Table.from_arrays(list(keys), schema=pa.schema([self.schema.field(key) for key in self.keys]))
+        return state.table(self._rows.name).get_all(hashes, prefix)
+
+    def apply(self, net: NetRows, state: State) -> None:
+        """Change the rows of the state. Raises `CorruptStateError` if a row goes that is not there."""
+        if len(net.more) == 0:
+            return
+        if not self.changes:
+            put = shaped(self._rows.schema, net.rows, {ROWS: pa.array(net.more)})
+            absent = Found(np.zeros(len(net.more), dtype=np.bool_), self._rows.schema.empty_table())
+            state.table(self._rows.name).put(net.hashes, put, before=absent)
+            return
+        row_hashes = subkey_hashes(net.hashes, net.rows.select(self.schema.names).columns)
+        index = state.table(self._index.name)
+        found = index.get(row_hashes, net.rows.select(self.schema.names))
+        there = found.present
+        before, numbers = np.zeros(len(there), dtype=np.int64), numbers_of(net.rows, ROW).copy()
+        before[there], numbers[there] = numbers_of(found.rows, ROWS), numbers_of(found.rows, ROW)
+        after = before + net.more
+        if (after < 0).any():
+            raise CorruptStateError(
+                "rows were retracted that were never added, so the state of the join does not fit its input: rebuild "
+                f"it from the beginning with rollback(0). input={self.name}, keys={', '.join(self.keys)}, "
+                f"rows={np.count_nonzero(after < 0)}"
+            )
+        was = shaped(self._rows.schema, net.rows, {ROW: pa.array(numbers), ROWS: pa.array(before)})
+        known = Found(there, take(was, np.flatnonzero(there)))
+        now = {ROW: pa.array(numbers), ROWS: pa.array(after)}
+        kept, gone = np.flatnonzero(after), np.flatnonzero(after == 0)
+        for spec, hashes, its_before in ((self._rows, net.hashes, known), (self._index, row_hashes, found)):
+            table, rows = state.table(spec.name), shaped(spec.schema, net.rows, now)
+            if len(kept):
+                table.put(hashes[kept], take(rows, kept), before=chosen(its_before, kept))
+            if len(gone):
+                keys = take(rows.select(list(spec.keys)), gone)
+                table.delete(hashes[gone], keys, before=chosen(its_before, gone))
+
+    @property
+    def _rows(self) -> StateTableSpec:
+        others = [field for field in self.schema if field.name not in self.keys]
+        keys = [self.schema.field(key) for key in self.keys]
+        schema = pa.schema([*keys, whole_number(ROW), *others, whole_number(ROWS)])
+        return StateTableSpec(f"{self.name}_rows", schema, (*self.keys, ROW))
+
+    @property
+    def _index(self) -> StateTableSpec:
+        schema = pa.schema([*self.schema, whole_number(ROW), whole_number(ROWS)])
+        return StateTableSpec(f"{self.name}_index", schema, tuple(self.schema.names))
+
+
+def counts_of(rows: pa.Table) -> Positions:
+    """How often there is each of the rows of a side's state."""
+    counts: Positions = flat(rows.column(ROWS)).to_numpy()
+    return counts
