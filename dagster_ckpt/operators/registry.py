@@ -14,6 +14,7 @@ from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
 from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
 
@@ -27,6 +28,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     mirror.NAME: mirror.Mirror.from_pipeline,
     regular_join.NAME: regular_join.RegularJoin.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
+    top.NAME: top.Top.from_pipeline,
     window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
 }

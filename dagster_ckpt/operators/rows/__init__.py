@@ -13,4 +13,5 @@ Reading order
 
 Rooms
     current/     the current rows of a table, by key or counted
+    top/         the best rows of each key
 """

@@ -24,11 +24,12 @@ _ROOM_BYTES = 1 << 12
 class BestChange:
     """The best rows of distinct keys before some rows of an epoch and after them.
 
-    `before` and `after` name a key by its position in `keys`.
+    `before`, `after` and `part`, the rows themselves with their weights, name a key by its position in `keys`.
     """
 
     hashes: Hashes
     keys: pa.Table
+    part: Kept
     before: Kept
     after: Kept
 
@@ -68,6 +69,8 @@ class BestRows:
     ) -> Iterator[tuple[WeightedRows, BestChange]]:
         """Add rows, a part at a time, and what each part changes. A key may be in several parts.
 
+        The rows may have more columns than the tree: it adds up those that are equal in its own.
+
         Raises `CorruptStateError` where more rows are retracted than were added: so give rows with their net weight.
         """
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
@@ -79,4 +82,4 @@ class BestRows:
                 grown = self.tree.grown(part, state)
                 batch.learn(len(part.hashes), grown.bytes_read)
                 first += len(part.hashes)
-                yield part, BestChange(grown.hashes, grown.keys, grown.before, grown.after)
+                yield part, BestChange(grown.hashes, grown.keys, grown.part, grown.before, grown.after)

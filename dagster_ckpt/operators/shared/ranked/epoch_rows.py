@@ -1,7 +1,7 @@
 """The rows of one epoch, each with a weight: how often it was added, less how often it was retracted."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, hashes_in, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -35,10 +36,13 @@ class WeightedRows:
         """The rows at these positions."""
         return WeightedRows(self.hashes[positions], take(self.rows, positions), self.weights[positions])
 
-    @property
-    def nbytes(self) -> int:
-        """About how much it holds in memory."""
-        return int(self.rows.nbytes + self.hashes.nbytes + self.weights.nbytes)
+    def summed(self) -> "WeightedRows":
+        """Each distinct row once, with the sum of its weights."""
+        if len(self.hashes) == 0:
+            return self
+        groups = key_order(value_hashes(self.rows.columns, self.hashes), self.rows)
+        distinct = self.only(groups.order[groups.starts])
+        return replace(distinct, weights=np.add.reduceat(self.weights[groups.order], groups.starts))
 
 
 @dataclass(frozen=True)
@@ -60,17 +64,18 @@ class EpochRows:
         if len(rows.hashes) == 0:
             return
         table = state.table(self.spec.name)
-        columns = flatten(rows.rows)
-        hashes = subkey_hashes(rows.hashes, columns.columns[len(self.keys) :])
-        groups = key_order(hashes, columns)
-        firsts = groups.order[groups.starts]
-        weights = np.add.reduceat(rows.weights[groups.order], groups.starts)
-        distinct = take(columns, firsts)
-        found = table.get(hashes[firsts], distinct)
+        summed = replace(rows, rows=flatten(rows.rows)).summed()
+        hashes = subkey_hashes(summed.hashes, summed.rows.columns[len(self.keys) :])
+        found = table.get(hashes, summed.rows)
+        weights = summed.weights.copy()
         weights[found.present] += flat(found.rows.column(WEIGHT)).to_numpy()
-        epoch = pa.array(np.full(len(firsts), context.number, dtype=np.int64)).view(_EPOCHS)
-        put = [*distinct.columns, hash_column(rows.hashes[firsts]), pa.array(weights), epoch]
-        table.put(hashes[firsts], pa.Table.from_arrays(put, schema=self.spec.schema))
+        there = np.flatnonzero((weights != 0) | found.present)
+        if len(there) == 0:
+            return
+        epoch = pa.array(np.full(len(there), context.number, dtype=np.int64)).view(_EPOCHS)
+        added = [hash_column(summed.hashes[there]), pa.array(weights[there]), epoch]
+        put = pa.Table.from_arrays([*take(summed.rows, there).columns, *added], schema=self.spec.schema)
+        table.put(hashes[there], put)
 
     def net(self, state: State, context: EpochContext) -> Iterator[WeightedRows]:
         """The rows whose weight is not 0, each once, in pieces; then the table is empty. Call it once, at the end.

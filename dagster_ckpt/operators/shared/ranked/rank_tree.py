@@ -73,10 +73,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class Grown:
-    """What some rows change: the keys' best rows before and after, and how many bytes were read for it."""
+    """What some rows (`part`) change: the keys' best rows before and after, and how many bytes were read for it."""
 
     hashes: Hashes
     keys: pa.Table
+    part: Kept
     before: Kept
     after: Kept
     bytes_read: int
@@ -148,7 +149,7 @@ class RankTree:
         return self._grown(table, hashes, keys, roots, more)
 
     def _grown(self, table: StateTable, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: Kept) -> Grown:
-        levels, bytes_read, before = list[_Level](), 0, None
+        levels, bytes_read, before, part = list[_Level](), 0, None, more
         while len(more.nodes):
             depth = len(levels)
             found, is_inner = self._found(table, nodes)
@@ -165,7 +166,7 @@ class RankTree:
             after = self._best(level.leaves if lower is None else self._ascended(table, level, lower, after))
             lower = level.nodes
         assert after is not None, "there is a level"
-        return Grown(hashes, keys, before, after, bytes_read)
+        return Grown(hashes, keys, part, before, after, bytes_read)
 
     def _found(self, table: StateTable, nodes: _Nodes) -> tuple[Kept, Mask]:
         """The rows of the nodes, and which of the nodes are inner ones."""
@@ -181,7 +182,7 @@ class RankTree:
         """Add rows to the leaves of one depth. Also returns the rows to add below, with the nodes above them."""
         leaf, at_leaf = (np.flatnonzero(~is_inner[each.nodes]) for each in (found, more))
         net = _net(found.only(leaf), more.only(at_leaf))
-        self._check(net)
+        self.check(net.rows.copies)
         if self.trims:
             net = self._trimmed(net)
         there = net.rows.only(np.flatnonzero(net.rows.copies > 0))
@@ -235,8 +236,9 @@ class RankTree:
         copies[best] = net.rows.copies[best]
         return _Net(replace(net.rows, copies=copies), net.had)
 
-    def _check(self, net: _Net) -> None:
-        wrong = int(np.count_nonzero(net.rows.copies < 0))
+    def check(self, copies: Positions) -> None:
+        """No row is there less than 0 times. Raises `CorruptStateError`."""
+        wrong = int(np.count_nonzero(copies < 0))
         if wrong:
             raise CorruptStateError(
                 "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
