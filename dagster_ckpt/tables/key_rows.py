@@ -11,6 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -48,10 +49,13 @@ def key_rows(
             f"the stream's table has one row and no key: read the table. stream={manifest.stream!r}"
         )
     asked = _asked(keys, replace(spec, keys=visible), manifest.stream)
-    hashes = key_hashes(asked.select(list(pipeline.keys)))
-    below = [name for name in visible if name not in pipeline.keys]
-    if below:  # the windows of a key: a row of state for each
-        hashes = subkey_hashes(hashes, asked.select(below).columns)
+    if isinstance(operator, KeptTable):
+        hashes = operator.hashes(asked)
+    else:
+        hashes = key_hashes(asked.select(list(pipeline.keys)))
+        below = [name for name in visible if name not in pipeline.keys]
+        if below:  # the windows of a key: a row of state for each
+            hashes = subkey_hashes(hashes, asked.select(below).columns)
     if visible != spec.keys:
         asked = asked.add_column(0, spec.schema.field(GROUP), pa.nulls(asked.num_rows, pa.bool_()))
     found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)

@@ -70,7 +70,7 @@ class KeptTable:
         nothing = inserts(self.pipeline.output.empty_table())
         for changes in self.inner.finish(state, context):
             if changes.count:
-                self.rows.change(self._hashes(changes.rows), changes.rows, state, context)
+                self.rows.change(self.hashes(changes.rows), changes.rows, state, context)
             yield nothing
         yield from self.rows.changes(state)
 
@@ -80,8 +80,11 @@ class KeptTable:
     def table(self, state_rows: pa.Table) -> pa.Table:
         return self.rows.table(state_rows)
 
-    def _hashes(self, rows: pa.Table) -> Hashes:
-        """The hashes of rows in the state table: in the shard of their keys, and by the rest of their row key."""
+    def hashes(self, rows: pa.Table) -> Hashes:
+        """The hashes of rows in the state table: in the shard of their keys, and by the rest of their row key.
+
+        `rows` has at least the columns of the row key.
+        """
         hashes = key_hashes(self.inner.shard_keys(rows))
         below = [name for name in self.rows.spec.keys if name not in self.pipeline.keys]
         return subkey_hashes(hashes, rows.select(below).columns) if below else hashes
