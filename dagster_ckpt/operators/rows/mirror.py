@@ -9,8 +9,10 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
@@ -21,16 +23,19 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class Mirror:
-    """The current row of each key of the upstream, whose net changes are the input: see `KeyedRows`."""
+    """The current rows of the upstream, whose net changes are the input: see `KeyedRows` and `CountedRows`."""
 
     pipeline: Pipeline
-    rows: KeyedRows
+    rows: KeyedRows | CountedRows
 
     @classmethod
-    def build(cls, keys: tuple[str, ...], source: InputSpec, where: str | None = None) -> "Mirror":
+    def build(
+        cls, keys: tuple[str, ...], source: InputSpec, where: str | None = None, *, counted: bool = False
+    ) -> "Mirror":
         """Check the operator; raises `InvalidPipelineError`. The output has all columns but `_change_type`.
 
-        `keys` identify the rows of the upstream's table (`updating_checks.row_key`). `where` is the text of the
+        `keys` identify the rows of the upstream's table (`updating_checks.row_key`). If that has rows that may be equal
+        (`counted`), they are any columns by which its rows are sent to their shards. `where` is the text of the
         condition, or None. It is part of the fingerprint, because the kept rows would be wrong under another one. It
         must depend on the values of a row alone.
         """
@@ -38,10 +43,10 @@ class Mirror:
         output = pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
         pipeline_checks.check_columns(output)
         pipeline_checks.check_storable(output)
-        rows = KeyedRows.of(ROWS, output, keys)
+        rows = _counted(keys, output) if counted else KeyedRows.of(ROWS, output, keys)
         pipeline = Pipeline(
             operator=NAME,
-            parameters=updating_checks.parameters(where),
+            parameters=updating_checks.parameters(where) | ({updating_checks.ROW_KEY: None} if counted else {}),
             inputs=(source,),
             keys=keys,
             tables=(rows.spec,),
@@ -53,7 +58,8 @@ class Mirror:
     def from_pipeline(cls, pipeline: Pipeline) -> "Mirror":
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
-        return cls.build(pipeline.keys, pipeline.inputs[0], options.get(updating_checks.WHERE))
+        counted = updating_checks.ROW_KEY in options
+        return cls.build(pipeline.keys, pipeline.inputs[0], options.get(updating_checks.WHERE), counted=counted)
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
@@ -72,6 +78,9 @@ class Mirror:
         return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        if isinstance(self.rows, CountedRows):
+            below = [name for name in self.rows.columns if name not in self.pipeline.keys]
+            hashes = subkey_hashes(hashes, rows.select(below).columns) if below else hashes
         self.rows.change(hashes, rows, state, context)
         return NONE_LATE
 
@@ -83,3 +92,8 @@ class Mirror:
 
     def table(self, state_rows: pa.Table) -> pa.Table:
         return self.rows.table(state_rows)
+
+
+def _counted(keys: tuple[str, ...], output: pa.Schema) -> CountedRows:
+    pipeline_checks.check_keys(keys, output)
+    return CountedRows.of(ROWS, output)

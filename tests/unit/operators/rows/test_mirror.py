@@ -10,8 +10,10 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import from_pipeline
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from tests.unit.operators.changing_streams import TWO_TASKS, Changing, bag_of
 from tests.unit.operators.keyed_streams import Row, Stream, in_any_order, replayed
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)
@@ -70,6 +72,19 @@ def test_what_goes_in_the_epoch_after_takes_what_came_in_the_one_before() -> Non
     one.epoch(batch(("<", "a", 1), (">", "a", 2)))
     assert one.epoch(batch(("-", "a", 2))) == [change("-", "a", 2)]
     assert one.held() == {"rows": 0}
+
+
+@pytest.mark.parametrize("tasks", [(), TWO_TASKS], ids=["dicts", "engine"])
+def test_rows_that_may_be_equal_are_counted(tasks: Any) -> None:
+    counted = Mirror.build(("k",), InputSpec((), SCHEMA), "v > 0", counted=True)
+    assert row_key(counted.pipeline) is None
+    one = Changing(counted, tasks)
+    assert len(one.epoch((0, batch(("+", "a", 1), ("+", "a", 1), ("+", None, 2))))) == 3
+    assert one.epoch((0, batch((">", "a", 5))), (0, batch(("<", "a", 1), ("-", None, 2), ("+", None, 2)))) == [
+        change("+", "a", 5),
+        change("-", "a", 1),
+    ]
+    assert bag_of(one.table()) == bag_of([row("a", 1), row("a", 5), row(None, 2)])
 
 
 def test_a_row_that_goes_and_is_not_there_is_nothing() -> None:
