@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
 from dagster_ckpt.integration.component.destinations import ResolvedDestination
 from dagster_ckpt.integration.component.scaffolder import DeliveryComponentScaffolder
-from dagster_ckpt.integration.component.shared_resources import Checkpoints
+from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints
 from dagster_ckpt.integration.component.streaming_component import ResolvedRecovery
 from dagster_ckpt.integration.component.templates import text, texts, texts_by_name
 from dagster_ckpt.integration.definitions import build_streaming_definitions
@@ -73,13 +73,7 @@ class DeliveryComponent(dg.Component, dg.Model, dg.Resolvable):
     owners: Annotated[list[str], texts("The asset's owners.", examples=[["team:shop"]])] = Field(default_factory=list)
     kinds: Annotated[list[str], texts("Shown beside the kind of the destination.")] = Field(default_factory=list)
 
-    checkpoints: Annotated[
-        Checkpoints | None,
-        dg.Resolver.default(
-            description="The store of the project's streams. Leave it out where the project has the resource.",
-            examples=[{"url": "s3://bucket/checkpoints"}],
-        ),
-    ] = None
+    checkpoints: ProjectCheckpoints = None
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:

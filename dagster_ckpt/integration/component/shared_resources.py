@@ -96,5 +96,12 @@ def _shared(context: dg.ResolutionContext, key: str, make: type[Resource], given
 
 # Any, because Dagster looks into a type that it knows, and a resource has fields that YAML cannot have.
 Checkpoints = Annotated[Any, dg.Resolver(_checkpoints, model_field_type=_CheckpointAttributes)]
+ProjectCheckpoints = Annotated[
+    Checkpoints | None,
+    dg.Resolver.default(
+        description="The store of the project's streams. Leave it out where the project has the resource.",
+        examples=[{"url": "s3://bucket/checkpoints"}],
+    ),
+]
 State = Annotated[Any, dg.Resolver(_state, model_field_type=_StateAttributes)]
 Spark = Annotated[Any, dg.Resolver(_spark, model_field_type=dict[str, Scalar])]

@@ -10,7 +10,7 @@ from dagster_ckpt.integration.asset import streaming_asset
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
 from dagster_ckpt.integration.component.check_schedules import StreamChecks
 from dagster_ckpt.integration.component.scaffolder import StreamingComponentScaffolder
-from dagster_ckpt.integration.component.shared_resources import Checkpoints, Spark, State
+from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, Spark, State
 from dagster_ckpt.integration.component.sources import (
     UPSTREAM,
     Function,
@@ -154,13 +154,7 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
     op_tags: Annotated[dict[str, Scalar], settings("Tags of its op.")] = Field(default_factory=dict)
     checks: StreamChecks = Field(default_factory=list)
 
-    checkpoints: Annotated[
-        Checkpoints | None,
-        dg.Resolver.default(
-            description="The store of the project's streams. Leave it out where the project has the resource.",
-            examples=[{"url": "s3://bucket/checkpoints"}],
-        ),
-    ] = None
+    checkpoints: ProjectCheckpoints = None
     state: Annotated[State | None, dg.Resolver.default(description="The state engine in Spark's Python workers.")] = (
         None
     )
