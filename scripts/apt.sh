@@ -34,6 +34,17 @@ apt_install() {
     fi
 }
 
+# Installs PostgreSQL's server where it is missing.
+need_postgresql() {
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && return
+    if ! may_install; then
+        printf '%s\n' "PostgreSQL is needed. Install it as root: apt-get install postgresql" >&2
+        return 1
+    fi
+    apt_update
+    apt_install postgresql
+}
+
 # Reads the lists of packages.
 apt_update() {
     # One broken source of packages need not stop us: what counts is whether the install works.

@@ -10,14 +10,7 @@ log=.work/deploy.log
 mkdir -p .work
 : >"$log"
 
-if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-    if ! may_install; then
-        printf '%s\n' "The tests of deploy/ need PostgreSQL. Install it as root: apt-get install postgresql" >&2
-        exit 1
-    fi
-    apt_update
-    apt_install postgresql || exit 1
-fi
+need_postgresql || exit 1
 
 if ! "$venv/bin/python" -c 'import dagster_k8s, dagster_postgres, kubernetes_validate' 2>/dev/null; then
     printf '%s\n' "Installing what the tests of deploy/ need into $venv"

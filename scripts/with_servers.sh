@@ -11,14 +11,7 @@ log=.work/servers.log
 mkdir -p .work
 : >"$log"
 
-if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-    if ! may_install; then
-        printf '%s\n' "PostgreSQL is needed. Install it as root: apt-get install postgresql" >&2
-        exit 1
-    fi
-    apt_update
-    apt_install postgresql || exit 1
-fi
+need_postgresql || exit 1
 
 if ! .venv/bin/python -c 'import adbc_driver_postgresql, confluent_kafka, deltalake, psycopg2, pyiceberg' 2>/dev/null; then
     printf '%s\n' "Installing the drivers of the destinations into .venv"
