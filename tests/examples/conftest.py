@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.spark.session import announce_settings
 from tests.dagster.conftest import NOTHING_PRINTED
+from tests.spark.local_spark import local_spark
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -20,18 +20,8 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patched:
         # Spark's workers import the class of a process function, as examples/README.md says.
         patched.setenv("PYTHONPATH", str(EXAMPLES), prepend=os.pathsep)
-        announce_settings(os.environ)
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("OFF")
-        yield spark
-        spark.stop()
+        with local_spark() as spark:
+            yield spark
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
 """Streams that read Kafka, from a broker of this machine: run by `make test-kafka`, which fetches it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.spark.session import announce_settings
 from tests.kafka.cluster import Cluster
 from tests.servers.kafka import JARS, kafka
+from tests.spark.local_spark import local_spark
 from tests.spark.streams import StreamUnderTest
 
 collect_ignore_glob = [] if JARS else ["test_*.py"]
@@ -22,20 +21,8 @@ def jars(*parts: str) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    announce_settings(os.environ)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("dagster-ckpt-tests")
-        .config("spark.jars", jars("connector", "formats"))
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
+    with local_spark({"spark.jars": jars("connector", "formats")}) as spark:
+        yield spark
 
 
 @pytest.fixture(scope="module")

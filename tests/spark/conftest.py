@@ -1,34 +1,21 @@
 """One Spark for all of these tests, started as a stream needs it; each test's streams get a new session."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.spark.session import announce_settings, open_session
+from dagster_ckpt.runtime.spark.session import open_session
+from tests.spark.local_spark import local_spark
 from tests.spark.streams import StreamUnderTest
 
 
 @pytest.fixture(scope="session")
 def spark_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    announce_settings(os.environ)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("dagster-ckpt-tests")
-        # Tests end before a JVM has compiled itself warm: let it not try too hard.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.warehouse.dir", str(warehouse))
-        .config("spark.sql.session.timeZone", "UTC")  # wherever the tests run
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
+    with local_spark({"spark.sql.warehouse.dir": str(warehouse)}) as spark:
+        yield spark
 
 
 @pytest.fixture

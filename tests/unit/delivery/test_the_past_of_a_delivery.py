@@ -34,6 +34,15 @@ def delivered_once(folder: Path, mode: DeliveryMode, retained: int = 20) -> Deli
     return delivering
 
 
+def with_a_part_for_each_carrier(folder: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch) -> Delivering:
+    """A delivery that has delivered nothing yet of a table with a row for each of `CARRIERS`."""
+    monkeypatch.setattr(delivery_rows, "next_part", partial(next_part, rows_max=1))
+    delivering = Delivering(folder, mode=mode)
+    for carrier in CARRIERS:
+        delivering.stream.commit(departures({carrier: [1.0]}))
+    return delivering
+
+
 def commit_and_collect(delivering: Delivering, max_lag: int) -> None:
     """Commit 32 epochs, as the newest 16 manifests always stay, and remove what the stream does not need after them."""
     for carrier in itertools.chain(*[CARRIERS] * 4):
@@ -102,10 +111,7 @@ def test_a_replacement_keeps_the_table_that_it_reads(tmp_path: Path, monkeypatch
 def test_a_snapshot_that_is_gone_halfway_is_replaced_by_the_table_or_stops(
     tmp_path: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_rows, "next_part", partial(next_part, rows_max=1))
-    delivering = Delivering(tmp_path, mode=mode)
-    for carrier in CARRIERS:
-        delivering.stream.commit(departures({carrier: [1.0]}))
+    delivering = with_a_part_for_each_carrier(tmp_path, mode, monkeypatch)
     committed: list[CommittedEpoch] = []
     some = JobHooks(on_commit=committed.append, stop_reason=lambda: "some of it" if len(committed) == 3 else None)
     manifest = delivering.deliver(hooks=some).manifest
@@ -127,10 +133,7 @@ def test_a_snapshot_that_is_gone_halfway_is_replaced_by_the_table_or_stops(
 def test_a_snapshot_goes_on_where_a_run_has_ended(
     tmp_path: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_rows, "next_part", partial(next_part, rows_max=1))
-    delivering = Delivering(tmp_path, mode=mode)
-    for carrier in CARRIERS:
-        delivering.stream.commit(departures({carrier: [1.0]}))
+    delivering = with_a_part_for_each_carrier(tmp_path, mode, monkeypatch)
     committed: list[CommittedEpoch] = []
     for parts in range(1, 4):
         ends = JobHooks(

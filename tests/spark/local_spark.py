@@ -1,0 +1,32 @@
+"""The Spark of tests: two cores of this machine, and as quiet as it can be."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.runtime.spark.session import announce_settings
+
+NO_MORE: Mapping[str, str] = {}
+
+
+@contextmanager
+def local_spark(settings: Mapping[str, str] = NO_MORE) -> Iterator[SparkSession]:
+    """A session with these settings too; it is stopped after the block."""
+    announce_settings(os.environ)
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("dagster-ckpt-tests")
+        # Tests end before a JVM has compiled itself warm: let it not try too hard.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")  # wherever the tests run
+    )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
