@@ -5,41 +5,25 @@ processes are killed, what was late lands, and each stream, started once more an
 itself. In the end a last writer and two collectors find out whether the stream is whole and nothing was left behind.
 """
 
-import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from random import Random
-from typing import Any
 
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.integration.recovery import sensor, stream_status
-from dagster_ckpt.protocol import json_codec, lease
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event
-from dagster_ckpt.protocol.epochs import retention
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.lease import ProcessId
-from dagster_ckpt.protocol.manifest import packing
-from dagster_ckpt.runtime.upstreams import upstreams
 from dagster_ckpt.state.objects import create
-from dagster_ckpt.storage.chain import indexed_lists
-from dagster_ckpt.storage.chain import manifest_chain as chain_module
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders import pins, subscribers
-from dagster_ckpt.storage.leases import heartbeat
-from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.holders import pins
 from dagster_ckpt.storage.operations.collector import Collector
-from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.writer import opening
-from dagster_ckpt.storage.writer import stream_writer as writer_module
-from tests.simulation import decoded
 from tests.simulation.calm import Calm
 from tests.simulation.character import (
     Character,
@@ -55,15 +39,15 @@ from tests.simulation.comeback import Comeback
 from tests.simulation.dagster import Dagster, launch_by_hand
 from tests.simulation.deliveries.database import SimulatedDestination
 from tests.simulation.deliveries.delivering import NAME, delivered, delivery_of
-from tests.simulation.deliveries.delivery_driver import patches
 from tests.simulation.driver import Driver
 from tests.simulation.forking import fork_again_and_again
 from tests.simulation.oracle import BrokenPromiseError, Oracle
+from tests.simulation.patching import patched
 from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
-from tests.simulation.resharding import person_in, reshard_again_and_again
+from tests.simulation.resharding import reshard_again_and_again
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
-from tests.simulation.sensor_daemon import InTurn, evaluate_the_sensor
+from tests.simulation.sensor_daemon import evaluate_the_sensor
 from tests.simulation.store import REFUSES, SimulatedStore, Step, Weather
 from tests.simulation.stream import SimulatedStream
 from tests.simulation.tasks import Create
@@ -194,7 +178,7 @@ class World:
     def run(self) -> Outcome:
         """Let it all happen."""
         rule, why = None, ""
-        with self._patched():
+        with patched(self):
             try:
                 self._let_go_wrong()
                 self._let_recover()
@@ -380,50 +364,6 @@ class World:
 
     def _pause_ms(self) -> int:
         return int(self.chance.choice(self.character.faults.pauses_ms) * (0.5 + self.chance.random()))
-
-    @contextmanager
-    def _patched(self) -> Iterator[None]:
-        """The product's modules with the world's threads, processes and constants.
-
-        What nobody here looks at costs nothing: objects are decoded once, not compressed, and not laid out for people.
-        """
-        log = logging.getLogger("dagster_ckpt")
-        level = log.level
-        values: tuple[tuple[Any, str, object], ...] = (
-            (chain_module, "decode_manifest", decoded.manifest),
-            (chain_module, "decode_nonce", decoded.nonce),
-            (heartbeat, "decode_lease", decoded.lease),
-            (lease, "_FOR_PEOPLE", json_codec._CANONICAL),
-            (packing, "COMPRESSION", 0),
-            (pins, "decode_pin", decoded.a_pin),
-            (retention, "MANIFESTS_KEPT", self.character.kept),
-            (indexed_lists, "TAIL_MAX", self.character.tail_max),
-            (indexed_lists, "MERGED", self.character.merged),
-            (heartbeat, "threading", self.threads),
-            (opening, "is_gone", self.is_gone),
-            (stream_status, "is_gone", self.is_gone),
-            (stream_status, "ManifestChain", self.patient_chain),
-            (sensor, "ThreadPoolExecutor", InTurn),
-            (manual_opening, "this_process", lambda: person_in(self.scheduler.this().process)),
-            (probe, "_proved", set()),
-            (probe, "threading", self.threads),
-            (probe, "RACERS", 2),
-            (probe, "ROUNDS", 1 if self.character.full else 0),
-            (writer_module, "ManifestChain", self.patient_chain),
-            (subscribers, "ManifestChain", self.patient_chain),
-            (upstreams, "ManifestChain", self.patient_chain),
-        )
-        values += tuple(each for stream in self.deliveries for each in patches(self, stream))
-        before = [(where, name, getattr(where, name)) for where, name, _ in values]
-        log.setLevel(logging.CRITICAL)
-        try:
-            for where, name, value in values:
-                setattr(where, name, value)
-            yield
-        finally:
-            for where, name, value in before:
-                setattr(where, name, value)
-            log.setLevel(level)
 
     def patient_chain(self, store: ObjectStore, clock: ProcessClock, patience: Patience | None = None) -> ManifestChain:
         return self.parts.chain(store, clock, self.character.patience)
