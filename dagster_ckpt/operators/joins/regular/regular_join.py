@@ -65,16 +65,18 @@ class RegularJoin(WithoutTable):
         keys: Sequence[tuple[str, ...]],
         how: str = JoinType.INNER,
         row_keys: Sequence[RowKey] = (None, None),
+        wheres: Sequence[str | None] = (None, None),
     ) -> "RegularJoin":
         """Check and plan the operator; raises `InvalidPipelineError`. The keys are compared in pairs.
 
         An input with `_change_type` changes. `inputs` have all columns, `pipeline.inputs` those that `on_rows` reads.
-        `row_keys` identify the rows of an input that changes, where they can be (`updating_checks.row_key`).
+        `row_keys` identify the rows of an input that changes, where they can be (`updating_checks.row_key`). `wheres`
+        are the texts of the conditions that selected its rows: part of the fingerprint, as with `Mirror`.
         """
         type_ = join_checks.join_type(how)
         join_checks.check_keys(inputs, keys)
         left, right = (RegularSide.of(number, inputs[number], keys[number], type_) for number in (LEFT, RIGHT))
-        return cls._built(inputs, (left, right), type_, row_key_of(type_, (left, right), row_keys))
+        return cls._built(inputs, (left, right), type_, row_key_of(type_, (left, right), row_keys), wheres)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "RegularJoin":
@@ -83,11 +85,17 @@ class RegularJoin(WithoutTable):
         how, keys = join_checks.join_type(options["how"]), keys_of_inputs(pipeline)
         left, right = (RegularSide.of(number, pipeline.inputs[number], keys[number], how) for number in (LEFT, RIGHT))
         row_key = options.get(updating_checks.ROW_KEY)
-        return cls._built(pipeline.inputs, (left, right), how, None if row_key is None else tuple(row_key))
+        wheres = options.get(updating_checks.WHERE, (None, None))
+        return cls._built(pipeline.inputs, (left, right), how, None if row_key is None else tuple(row_key), wheres)
 
     @classmethod
     def _built(
-        cls, inputs: Sequence[InputSpec], sides: tuple[RegularSide, RegularSide], how: JoinType, row_key: RowKey
+        cls,
+        inputs: Sequence[InputSpec],
+        sides: tuple[RegularSide, RegularSide],
+        how: JoinType,
+        row_key: RowKey,
+        wheres: Sequence[str | None],
     ) -> "RegularJoin":
         join_checks.check_names(sides, how, (), (*STATE_COLUMNS, *COUNT_COLUMNS, GROUP_OF))
         kept = [side for side in sides if side.number == LEFT or how.gives_pairs]
@@ -100,7 +108,11 @@ class RegularJoin(WithoutTable):
         output = output_of(*sides, how)
         join_checks.check_output(output.schema)
         counts = KeyCounts.of(sides[LEFT], how)
-        options = {} if appends else {updating_checks.ROW_KEY: None if row_key is None else list(row_key)}
+        options: dict[str, object] = {}
+        if not appends:
+            options[updating_checks.ROW_KEY] = None if row_key is None else list(row_key)
+        if any(wheres):
+            options[updating_checks.WHERE] = list(wheres)
         pipeline = Pipeline(
             operator=NAME,
             parameters={KEYS: [list(side.keys) for side in sides], "how": str(how), **options},

@@ -10,7 +10,7 @@ from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, bag_of
+from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, again, bag_of
 from tests.unit.operators.joins.regular.joined_tables import KIND, LEFT, RIGHT_OTHER, TYPES, Joined, regular_join
 
 ON_K = (("k",), ("k",))
@@ -242,6 +242,14 @@ def test_a_row_with_one_partner_at_most_is_updated_in_place() -> None:
         {**pair("a", 1, None), "_change_type": "update_preimage"},
         {**pair("a", 1, 7), "_change_type": "update_postimage"},
     ]
+
+
+def test_conditions_on_the_inputs_are_part_of_the_fingerprint() -> None:
+    inputs = [InputSpec((), schema.append(KIND)) for schema in (L, R)]
+    plain, selected = (RegularJoin.build(inputs, ON_K, "left", wheres=each) for each in ((None, None), (None, "y > 1")))
+    assert "where" not in plain.pipeline.parameters
+    assert selected.pipeline.parameters["where"] == [None, "y > 1"]
+    assert again(selected).pipeline == selected.pipeline
 
 
 def test_columns_come_from_both_inputs() -> None:
