@@ -37,7 +37,7 @@ BESTS = st.builds(
     st.sampled_from(["f desc", "s asc", ["s desc nulls first", "f asc nulls last"], ["f asc", "s desc"]]),
     st.sampled_from(["rows", "rank", "dense_rank"]),
     st.sampled_from([None, "place"]),
-)
+) | st.builds(Best.kept, st.sampled_from(["first", "last"]), st.sampled_from([[], ["f"], ["s", "f"]]))
 WORLDS = st.sampled_from([((), 1 << 20), (ONE_TASK, 1 << 12), (TWO_TASKS, 1 << 28)])
 LEAVES = st.sampled_from([None, 2])
 
@@ -74,7 +74,7 @@ def best_of(rows: Sequence[Row], best: Best, by: Sequence[OrderColumn]) -> list[
 
 
 def wanted(rows: Sequence[Row], best: Best) -> list[Row]:
-    by = order_columns("top", best.by, INPUT)
+    by = order_columns("top", best.by, INPUT) if best.by else []
     keys = {row["k"] for row in rows}
     return [found for key in keys for found in best_of([row for row in rows if row["k"] == key], best, by)]
 

@@ -13,6 +13,7 @@ from dagster_ckpt.lsm.columns import Positions, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
 from dagster_ckpt.operators.shared import retraction
@@ -54,6 +55,15 @@ class Best:
     by: str | Sequence[str]
     ties: str = Ties.ROWS
     rank: str | None = None
+
+    @classmethod
+    def kept(cls, keep: str, by: Sequence[str]) -> "Best":
+        """What deduplication keeps of each key: the row that is first, or last, by these columns; null loses to any.
+
+        Without columns it is the first in the order of all columns: some row, but always the same.
+        """
+        columns = [OrderColumn(name, descending=Keep(keep) is Keep.LAST) for name in by]
+        return cls(1, [column.spelled() for column in columns])
 
 
 @dataclass(frozen=True)
@@ -187,7 +197,7 @@ def _split(keys: tuple[str, ...], schema: pa.Schema) -> tuple[list[pa.Field], li
 
 
 def _order(best: Best, keys: tuple[str, ...], schema: pa.Schema) -> tuple[OrderColumn, ...]:
-    columns = order_columns(NAME, best.by, schema)
+    columns = order_columns(NAME, best.by, schema) if best.by else ()
     for column in columns:
         if column.name in keys:
             raise InvalidPipelineError(

@@ -14,7 +14,9 @@ from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable,
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.row_order import total_codes
 
-_TERM = re.compile(r"(?P<name>`[^`]+`|\S.*?)\s+(?P<way>asc|desc)(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+_TERM = re.compile(
+    r"(?P<name>`(?:[^`]|``)+`|\S.*?)\s+(?P<way>asc|desc)(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
+)
 
 Codes = Callable[[pa.Array], Positions]
 """Whole numbers, one per value, ordered and equal as the values are."""
@@ -30,7 +32,8 @@ class OrderColumn:
 
     def spelled(self) -> str:
         """As `order_columns` reads it."""
-        return f"`{self.name}` {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
+        name = self.name.replace("`", "``")
+        return f"`{name}` {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
 
     def codes(self, column: pa.Array) -> Positions:
         """One number per row, ordered and equal as the values are in this order."""
@@ -98,7 +101,9 @@ def _order_column(step: str, term: object, schema: pa.Schema) -> OrderColumn:
             f"say of each column by which {step} orders rows whether it ascends or descends: 'delay desc' puts the "
             f"greatest first, 'delay asc' the least; 'nulls first' or 'nulls last' may follow. by={term!r}"
         )
-    name = match["name"].strip("`")
+    name = match["name"]
+    if name.startswith("`"):
+        name = name[1:-1].replace("``", "`")
     pipeline_checks.check_column(name, f"{step} by=", schema)
     if not is_orderable(schema.field(name).type):
         raise InvalidPipelineError(

@@ -78,6 +78,17 @@ def test_ties_are_counted_as_sql_counts_them(ties: str, places: list[int], tasks
     assert sorted(each["place"] for each in changes) == places
 
 
+def test_zeros_of_both_signs_tie_and_so_do_nulls() -> None:
+    schema = pa.schema([("k", pa.int64()), ("f", pa.float64()), KIND])
+    operator = Top.build(("k",), InputSpec((), schema), Best(9, "f asc", "dense_rank", "place"), updating=True)
+    values = [0.0, -0.0, None, None, float("nan"), -float("nan"), -1.0]
+    rows = [{"k": 1, "f": value, "_change_type": "insert"} for value in values]
+    changes = Changing(operator).epoch((0, pa.Table.from_pylist(rows, schema=schema)))
+    places = sorted((each["place"], repr(each["f"])) for each in changes)
+    assert [place for place, _ in places] == [1, 1, 2, 3, 3, 4, 4]
+    assert {value for place, value in places if place == 3} == {"0.0", "-0.0"}
+
+
 def test_a_tie_of_many_rows_changes_one_by_one(tasks: Any) -> None:
     one = stream(Best(1, "delay desc", "rank"), tasks=tasks)
     one.epoch(batch(*(("+", "a", number, 9) for number in range(200)), ("+", "a", 500, 8)))
@@ -182,6 +193,22 @@ def test_equal_rows_of_nulls_are_counted() -> None:
     rows = [{"k": 1, "v": None, "_change_type": "insert"}] * 3
     changes = one.epoch((0, pa.Table.from_pylist(rows, schema=schema)))
     assert changes == rows[:2]
+
+
+@pytest.mark.parametrize(("keep", "flights"), [("first", [2, 1, 3]), ("last", [1, 2, 3])])
+def test_deduplication_keeps_the_next_row_when_the_kept_one_is_deleted(keep: str, flights: list[int]) -> None:
+    one = stream(Best.kept(keep, ["delay"]))
+    one.epoch(batch(("+", "a", 1, 9), ("+", "a", 2, 8), ("+", "a", 3, None)))
+    rows = {1: ("a", 1, 9), 2: ("a", 2, 8), 3: ("a", 3, None)}
+    for number, flight in enumerate(flights):
+        assert sum_of(one.changes) == bag_of([row(*rows[flight])])
+        assert len(one.epoch(batch(("-", *rows[flight])))) == (2 if number < len(flights) - 1 else 1)
+
+
+def test_deduplication_without_an_order_keeps_some_row_but_always_the_same() -> None:
+    rows = [("+", "a", 1, 9), ("+", "a", 2, 8), ("+", "a", 3, None)]
+    one, other = stream(Best.kept("first", [])), stream(Best.kept("first", []))
+    assert one.epoch(batch(*rows)) == other.epoch(batch(*rows[::-1])) == [change("+", "a", 2, 8)]
 
 
 def test_a_key_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

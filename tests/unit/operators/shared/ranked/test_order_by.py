@@ -6,7 +6,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
 
 NAN = float("nan")
-SCHEMA = pa.schema([("f", pa.float64()), ("a desc", pa.string()), ("l", pa.list_(pa.int64()))])
+SCHEMA = pa.schema([("f", pa.float64()), ("a desc", pa.string()), ("a`", pa.int8()), ("l", pa.list_(pa.int64()))])
 
 
 def in_order(values: list[object], type_: pa.DataType, by: str) -> list[object]:
@@ -43,10 +43,11 @@ def test_ties_are_broken_by_the_next_column_within_each_group() -> None:
 
 
 def test_what_is_spelled_is_read_again() -> None:
-    columns = order_columns("top", ["`a desc` desc", "f asc"], SCHEMA)
+    columns = order_columns("top", ["`a desc` desc", "f asc", "`a``` asc nulls last"], SCHEMA)
     assert [(each.name, each.descending, each.nulls_first) for each in columns] == [
         ("a desc", True, False),
         ("f", False, True),
+        ("a`", False, False),
     ]
     assert order_columns("top", [each.spelled() for each in columns], SCHEMA) == columns
 
