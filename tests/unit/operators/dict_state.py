@@ -1,5 +1,6 @@
 """A state as plain as can be: a Python dict per table. What the real engine must look like from an operator."""
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -160,7 +161,13 @@ class DictState:
 
 def _key(values: Iterable[object]) -> Key:
     """Values as the engine compares them: floats by their bits, so NaN is like NaN and -0.0 not like 0.0."""
-    return tuple(repr(value) if isinstance(value, float | list | dict) else value for value in values)
+    return tuple(map(_hashable, values))
+
+
+def _hashable(value: object) -> object:
+    if isinstance(value, float):
+        return struct.pack(">d", value)
+    return repr(value) if isinstance(value, list | dict) else value
 
 
 def plain(rows: pa.Table) -> list[Row]:
