@@ -8,7 +8,9 @@ from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
+from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
@@ -36,6 +38,9 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
     elif "aggregates" in parameters:
         for name, one in aggregations_of(parameters).items():
             read[name] = [] if one.column is None else [(0, one.column)]
+    elif pipeline.operator == top.NAME and parameters["rank"] is not None:
+        by = order_columns(top.NAME, parameters["by"], pipeline.inputs[0].schema)
+        read[parameters["rank"]] = [(0, column.name) for column in by]
     if parameters.get("window") is not None:
         times = parameters.get("event_times", [parameters.get("event_time")])
         read[WINDOW_START] = read[WINDOW_END] = list(enumerate(times))

@@ -8,8 +8,10 @@ import pyarrow as pa
 from dagster_ckpt.operators import AppendOnly, agg, process
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
+from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -51,6 +53,13 @@ def test_rows_that_pass_whole_keep_their_columns() -> None:
     assert columns_read(Deduplicate.build(("k",), SOURCE, "first", "at", None).pipeline) == whole
     changes = InputSpec((), ROWS.append(pa.field("_change_type", pa.string())))
     assert columns_read(Mirror.build(("k",), changes, None).pipeline) == whole
+
+
+def test_a_rank_is_made_from_the_columns_that_order_the_rows() -> None:
+    whole = {name: [(0, name)] for name in ROWS.names}
+    ranked = Top.build(("k",), SOURCE, Best(3, ["v desc", "at asc"], "rank", "place"))
+    assert columns_read(as_last_step(ranked).pipeline) == {**whole, "place": [(0, "v"), (0, "at")]}
+    assert columns_read(Top.build(("k",), SOURCE, Best(3, "v desc")).pipeline) == whole
 
 
 def test_columns_of_a_join_are_of_the_side_that_they_come_from_and_a_shared_key_of_both() -> None:
