@@ -114,10 +114,15 @@ def _progress(
             # Only the newest term's: a fenced writer may pin later, which means nothing for the live one.
             snapshot = snapshots.get(newest.term)
             beginning = subscriber.epoch if snapshot is None else snapshot.manifest.epoch
+            # But before that has pinned, a delivery's destination may name a snapshot of an earlier term, which its
+            # manifests do not show yet.
+            pinned = [snapshot] if snapshot else snapshots.values()
             if oldest is not None:
-                read = consumed_by(newest, uuid, beginning)
+                latest = max((pin.manifest.epoch for pin in pinned if pin is not None), default=beginning)
+                read = consumed_by(newest, uuid, latest)
                 # The oldest epoch may be older than this beginning: it begins again if its upstream goes back.
-                return SubscriberProgress(subscriber, min(read, consumed_by(oldest, uuid, beginning)), read)
+                consumed = min(consumed_by(each, uuid, beginning) for each in (newest, oldest))
+                return SubscriberProgress(subscriber, consumed, read)
         raise CorruptStateError(f"the manifest of the oldest retained epoch is missing. store={folder.url}")
     except CorruptStateError as error:
         raise CorruptStateError(

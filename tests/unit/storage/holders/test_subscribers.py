@@ -234,6 +234,19 @@ def test_who_was_cut_off_is_followed_again_once_its_snapshot_is_pinned(world: Tw
     assert world.history.subscribers()[0].kept_from == shown.epoch
 
 
+def test_a_snapshot_of_an_earlier_term_counts_until_the_live_one_has_pinned(world: TwoStreams) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.commit(UP, 60)
+    down, shown = world.writers[DOWN].manifest, world.writers[UP].manifest.retained[-1]
+    write_pin(world.chain(UP), backfill_pin(down.uuid, down.term), shown)
+    world.open(DOWN)
+    world.commit(UP, 40)
+    assert world.collect(max_lag=40).cut_off == ()
+    assert world.versions[0] == shown.version
+    world.commit(UP, 1)
+    assert world.collect(max_lag=40).cut_off == (DOWN,)
+
+
 def test_pins_of_a_fenced_reader_do_not_count_for_the_live_one(world: TwoStreams) -> None:
     begins = world.commit(UP, 5)
     world.subscribe(begins)
