@@ -148,6 +148,8 @@ class Oracle:
             self.counts["snapshots lost"] += is_lost
             if any(reader.needs_pin(name) for reader in self.readers):
                 raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{who.name} deleted {name}")
+            for reader in self.readers:
+                reader.released(name)
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
 

@@ -100,10 +100,13 @@ class ReadingDriver(Driver):
 
     def judged(self, look: Callable[[], None]) -> None:
         """Look for trouble, and whether there may be any."""
+        began_ms = self.world.scheduler.now_ms
         try:
             look()
         except IncompatibleStateError as error:
             mine, at = self.writer.manifest, read_to(self.writer.manifest)
+            if self.stream.oracle.created_ms.get(Version(mine.version + 1), began_ms) < began_ms:
+                raise BrokenPromiseError("who was overtaken is told so", f"{mine.version}: {error}") from error
             if self.stream.oracle.newest == mine and at is not None and "no longer keeps" in str(error):
                 if at.epoch >= self.reading.lost:
                     raise BrokenPromiseError(
@@ -267,6 +270,11 @@ class Reading:
             if self.upstream.newest is not None and self.upstream.newest.epoch == EMPTY:
                 self.lost = max(self.lost, self.upstream.newest.version)  # openings: no epoch lies among them
 
+    def upstream_recreated(self, upstream: Oracle) -> None:
+        """Another stream has the upstream's name and folder now, with files of the same names: it owes nothing yet."""
+        self.upstream = upstream
+        self.beginning, self.term, self.snapshots, self.lost = None, None, {}, Version(0)
+
     def begin_anew(self) -> None:
         """It went back to before all that it had read."""
         self.beginning = None
@@ -310,20 +318,30 @@ class Reading:
 
     def needs_file(self, name: str) -> bool:
         """Whether it is one of a snapshot that is being read, or that it can go back into."""
+        needed = (self.snapshots[term] for term in self._terms_needed() if term in self.snapshots)
+        return any(name in self.upstream.files_of(each) for each in needed if not self.has_lost(each.epoch))
+
+    def released(self, pin: str) -> None:
+        """A pin is removed: a snapshot that was read to its end cannot be read again, though a destination goes back.
+
+        `pin` is the object's name.
+        """
+        for term in self.snapshots.keys() - self._terms_needed():
+            if pin == pin_name(backfill_pin(self.own.uuid, term)):
+                del self.snapshots[term]
+
+    def _terms_needed(self) -> set[Term]:
+        """The terms of the snapshots that it reads, can go back into, or will begin with."""
         newest, terms = self.own.newest, set(self.in_midst().values())
         if newest is not None and read_to(newest) is None and self._has_begun(newest):
             terms.add(newest.term)
-        needed = (self.snapshots[term] for term in terms if term in self.snapshots)
-        return any(name in self.upstream.files_of(each) for each in needed if self._is_promised(each))
+        return terms
 
     def needs_pin(self, name: str) -> bool:
         """Whether it holds a snapshot in whose midst an epoch is that it can go back to."""
         newest, terms = self.own.newest, self.in_midst().values()
         kept = (term for term in terms if term in self.snapshots and not self.has_lost(self.snapshots[term].epoch))
         return newest is not None and name in {pin_name(backfill_pin(newest.uuid, term)) for term in kept}
-
-    def _is_promised(self, snapshot: Manifest) -> bool:
-        return not self.has_lost(snapshot.epoch)
 
     def has_lost(self, epoch: Epoch) -> bool:
         """Whether the log behind that epoch is no longer promised, and with it a snapshot of it."""

@@ -88,7 +88,7 @@ class SimulatedStream:
         self.oracle.counts, self.oracle.readers = before.counts, before.readers
         self.oracle.logged = None if before.logged is None else {}
         for reader in self.oracle.readers:
-            reader.upstream = self.oracle
+            reader.upstream_recreated(self.oracle)
             if isinstance(reader.own, ReadingOracle):
                 reader.own.upstream = self.oracle
         self.world.weather.truths[self.folder] = self.truth

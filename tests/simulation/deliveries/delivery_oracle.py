@@ -195,10 +195,6 @@ class DeliveryReading(Reading):
         # What was freed while it was not promised stays so.
         return None if kept is None else max(kept, Epoch(min(self.lost, len(self.upstream.freed) + 1)))
 
-    def _is_promised(self, snapshot: Manifest) -> bool:
-        # The upstream may have been removed and created again, with files of the same names.
-        return snapshot.uuid == self._uuid() and super()._is_promised(snapshot)
-
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)
         is_foreign = at is not None and at.uuid != self._uuid()
