@@ -10,11 +10,19 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
-from dagster_ckpt.protocol.epochs.upstream import BYTES_A_PART, ROWS_A_PART, Reader, UpstreamPosition, next_part
+from dagster_ckpt.protocol.epochs.upstream import (
+    BYTES_A_PART,
+    ROWS_A_PART,
+    Reader,
+    UpstreamPosition,
+    backfill_pin,
+    next_part,
+)
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.upstream_log import UpstreamLog, snapshot_at
+from dagster_ckpt.storage.holders.pins import find_pin
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
@@ -28,7 +36,7 @@ class Step:
     """The next rows to deliver, and the position after them. `epochs` is the number of epochs that they are from.
 
     `table_rows` is the number of rows that the destination's table then has, None if unknown. If it `replaces`, the
-    rows are the whole table.
+    rows are the whole table. `shown` is the manifest whose table they are read from, None for the change log.
     """
 
     until: UpstreamPosition
@@ -36,6 +44,7 @@ class Step:
     epochs: int = 1
     table_rows: int | None = None
     replaces: bool = False
+    shown: Manifest | None = None
 
 
 def delivered_table(
@@ -91,7 +100,8 @@ class DeliveryRows:
             if snapshot is not None:
                 end = next_part(at, snapshot, reader.term)
                 count = None if end.in_snapshot else self._count(snapshot)
-                return Step(end, self._of_table(snapshot, Share(end.part - 1, end.parts)), 1, count)
+                rows = self._of_table(snapshot, Share(end.part - 1, end.parts))
+                return Step(end, rows, 1, count, shown=snapshot)
         epochs = _bounded(self.log.behind(newest, at, self.epochs_max, until))
         if not epochs:
             return None
@@ -101,7 +111,25 @@ class DeliveryRows:
     def whole(self, shown: Manifest) -> Step:
         """The table that this manifest of the stream shows: what replaces all that the destination has."""
         rows = iter(()) if shown.epoch == EMPTY else self._of_table(shown, Share())
-        return Step(UpstreamPosition(shown.uuid, shown.epoch), rows, 1, shown.table_rows, replaces=True)
+        return Step(UpstreamPosition(shown.uuid, shown.epoch), rows, 1, shown.table_rows, replaces=True, shown=shown)
+
+    def is_kept(self, step: Step, at: UpstreamPosition, reader: Reader) -> bool:
+        """Whether the stream still keeps what the rows of this step, which comes next at `at`, are read from.
+
+        If not, a file that is missing is no damage. A pin goes before the files that it keeps, and so does a manifest.
+        """
+        if step.shown is None:
+            try:
+                self.log.check(step.until)
+                self.log.following(at, 1)
+            except NothingFollowsError:
+                return False
+            return True
+        newest, version = self.log.newest(), step.shown.version
+        if newest.uuid == step.shown.uuid and version in {newest.version, *(each.version for each in newest.retained)}:
+            return True
+        pins = (find_pin(self.chain, name) for name in (reader.pin_at(at), backfill_pin(reader.stream, reader.term)))
+        return any(pin is not None and pin.manifest == step.shown for pin in pins)
 
     @property
     def _upserts(self) -> bool:

@@ -202,7 +202,7 @@ class _Run:
                 return end
             step = self._next(at)
             if step is not None:
-                at = self._apply(session, step)
+                at = self._apply(session, at, step)
                 self._failures = 0
             elif self._job.options.mode is Mode.AVAILABLE_NOW:
                 return JobResult(Ending.INPUT_DONE, self._writer.manifest)
@@ -213,10 +213,13 @@ class _Run:
             return self._rows.following(at, Reader.of(self._writer.manifest), self._until)
         except NothingFollowsError as error:
             # `_begun` of the next session judges why.
-            raise DestinationUnavailableError(
-                f"the stream cannot be followed from the delivered position any more: the delivery opens again. "
-                f"asset={self._job.asset}, stream={self._job.stream}, reason={error}"
-            ) from None
+            raise self._not_followed(error) from None
+
+    def _not_followed(self, reason: Exception) -> DestinationUnavailableError:
+        return DestinationUnavailableError(
+            f"the stream cannot be followed from the delivered position any more: the delivery opens again. "
+            f"asset={self._job.asset}, stream={self._job.stream}, reason={reason}"
+        )
 
     def _begun(self, session: Session) -> UpstreamPosition:
         """Where to go on from the destination's position, recorded in this delivery's manifest and kept for it."""
@@ -230,6 +233,7 @@ class _Run:
         trouble = None if there is None else self._trouble(there)
         judgement = judge(self._job.mode, there, known, trouble)
         if judgement.found is not None:
+            self._writer.check_term()  # a successor has moved the position, and released what follows this one
             _log.warning("%s. asset=%s, position=%s", judgement.found, self._job.asset, session.position)
         match judgement.move:
             case Move.STOP:
@@ -238,19 +242,21 @@ class _Run:
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
                 with self._upstreams.snapshot(self._writer.manifest) as shown:
-                    return self._apply(session, self._rows.whole(shown))
+                    return self._apply(session, there, self._rows.whole(shown))
             case _:
                 return UpstreamPosition(newest.uuid) if there is None else there
 
-    def _apply(self, session: Session, step: Step) -> UpstreamPosition:
-        """One transaction, then the manifest that records it."""
+    def _apply(self, session: Session, at: UpstreamPosition, step: Step) -> UpstreamPosition:
+        """One transaction at that position, then the manifest that records it."""
         began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
         self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
         try:
             session.apply(Transaction(self._there, step.until.encode(), counted, step.replaces))
-        except CorruptStateError:
+        except CorruptStateError as error:
             self._writer.check_term()  # a successor has released the snapshot that this delivery still read
-            raise
+            if self._rows.is_kept(step, at, Reader.of(self._writer.manifest)):
+                raise
+            raise self._not_followed(error) from error  # it took so long that the stream has gone on without it
         self._there = step.until.encode()
         milliseconds = self._clock.monotonic_ms() - began_ms
         commit_ms = self._commit(step.until, counted.count, milliseconds, step.table_rows)

@@ -30,6 +30,11 @@ FOUND_BEFORE = {
     "the oracle added up the relaunches of three runs that a person and a run retry had started": 20204,
     "two creates of a writer were executed again on freed numbers, and it took them for the newest manifests": 22272,
     "the oracle took files of a stream for those of one that was removed before, which had the same names": 900000365,
+    "a collector deleted a change log as it could not read an index object that another had just deleted": 7018,
+    "a delivery that was overtaken blamed the stream, which had released what its successor had read": 4611,
+    "a delivery took the missing files of a snapshot that was cut off as it read them for damage": 7156,
+    "a delivery whose live term had pinned nothing was cut off from the log after an earlier term's snapshot": 16062,
+    "the oracle asked for a snapshot that had been read to its end, as a backup of the destination was amid it": 14042,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

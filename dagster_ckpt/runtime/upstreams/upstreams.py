@@ -12,6 +12,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import (
     CheckpointError,
     CorruptStateError,
+    FencedError,
     IncompatibleStateError,
     InvalidPipelineError,
     StoreUnavailableError,
@@ -201,7 +202,12 @@ class Upstreams:
 
     def _error_of(
         self, trouble: Trouble, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
-    ) -> IncompatibleStateError:
+    ) -> IncompatibleStateError | FencedError:
+        if not self._own.is_newest(manifest):
+            return FencedError(
+                f"another writer took over the stream, so what this one still read of its upstream was released. "
+                f"asset={self._asset}, upstream={upstream.name}, version={manifest.version}"
+            )
         newest = upstream.log.newest()
         helps = f"`{go_back(self._own, self._asset, EMPTY)}` reads the upstream again from its beginning"
         back = self._still_consistent(newest, manifest) if trouble is Trouble.ROLLED_BACK else None

@@ -104,7 +104,7 @@ def begins_at_its_manifest(run: _Run, session: Session) -> UpstreamPosition:
     return begun(run, session)
 
 
-def records_before_it_commits(run: _Run, session: Session, step: Step) -> UpstreamPosition:
+def records_before_it_commits(run: _Run, session: Session, _: UpstreamPosition, step: Step) -> UpstreamPosition:
     """The manifest comes first."""
     run._commit(step.until, 0, 0, step.table_rows)
     session.apply(Transaction(run._there, step.until.encode(), step.rows, step.replaces))

@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.delivery import delivery_rows
-from dagster_ckpt.delivery.destination import DeliveryMode, Transaction
+from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Transaction
 from dagster_ckpt.delivery.judgement import Found, Judgement, Move, judge
-from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition, next_part
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.storage.operations import collector
-from examples.destinations.sqlite_destination import SQLiteSession
+from examples.destinations.sqlite_destination import SQLite, SQLiteSession
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import MadeStream, departures
 
 MODES = pytest.mark.parametrize("mode", list(DeliveryMode))
+REPLACES_FILES = CompactionLimits(depth_min=1, depth_max=1, tier_runs=2, slice_rows_min=1, slice_bytes_min=1)
 CARRIERS = ("UA", "AA", "DL", "B6", "WN", "AS", "HA", "F9")
 
 
@@ -87,9 +88,7 @@ def test_a_log_that_is_gone_is_replaced_by_the_table_or_stops(
 def test_a_replacement_keeps_the_table_that_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "_COARSE_MS", 0)
     delivering = delivered_once(tmp_path, DeliveryMode.UPSERT, retained=1)
-    delivering.stream.limits = CompactionLimits(
-        depth_min=1, depth_max=1, tier_runs=2, slice_rows_min=1, slice_bytes_min=1
-    )
+    delivering.stream.limits = REPLACES_FILES
     commit_and_collect(delivering, max_lag=2)
     shown, apply = delivering.table(), SQLiteSession.apply
 
@@ -105,6 +104,68 @@ def test_a_replacement_keeps_the_table_that_it_reads(tmp_path: Path, monkeypatch
     assert delivering.store.stream("delays").pins() == []
     delivering.deliver()
     assert delivering.delivered() == delivering.table() != shown
+
+
+@MODES
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_cut_off_while_it_is_read_is_judged_again(
+    tmp_path: Path, mode: DeliveryMode, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is gone with the snapshot or the log is no damage of the stream."""
+    monkeypatch.setattr(collector, "_COARSE_MS", 0)
+    delivering = Delivering(tmp_path, mode=mode, retained=1)
+    delivering.stream.limits = REPLACES_FILES
+    for carrier in CARRIERS[:2]:
+        delivering.stream.commit(departures({carrier: [1.0]}))
+    if not first:
+        delivering.deliver()
+        delivering.stream.commit(departures({"UA": [2.0]}))
+    before, apply = [] if first else delivering.delivered(), SQLiteSession.apply
+    tries: list[Transaction] = []
+
+    def slow(session: SQLiteSession, transaction: Transaction) -> None:
+        tries.append(transaction)
+        if len(tries) == 1:
+            commit_and_collect(delivering, max_lag=2)
+        apply(session, transaction)
+
+    monkeypatch.setattr(SQLiteSession, "apply", slow)
+    if mode is DeliveryMode.APPEND and not first:
+        with pytest.raises(IncompatibleStateError, match="no longer keeps the change log after what was delivered"):
+            delivering.deliver()
+        assert delivering.delivered() == before
+        return
+    delivering.deliver()
+    assert len(tries) == 2
+    columns = "carrier, flights" if mode is DeliveryMode.APPEND else "*"
+    assert delivering.delivered(columns) == sorted(
+        (row[:2] if mode is DeliveryMode.APPEND else row for row in delivering.table()), key=repr
+    )
+
+
+@MODES
+def test_an_overtaken_delivery_is_fenced_though_what_it_read_is_gone(
+    tmp_path: Path, mode: DeliveryMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "_COARSE_MS", 0)
+    delivering = delivered_once(tmp_path, mode, retained=1)
+    opened = SQLite.open
+
+    def suspended(destination: SQLite, delivery: str, table: DeliveredTable) -> SQLiteSession:
+        session = opened(destination, delivery, table)
+        monkeypatch.setattr(SQLite, "open", opened)
+        delivering.stream.commit(departures({"UA": [2.0]}))
+        delivering.deliver()  # the successor
+        commit_and_collect(delivering, max_lag=32)
+        return session
+
+    monkeypatch.setattr(SQLite, "open", suspended)
+    with pytest.raises(FencedError):
+        delivering.deliver()
+    assert delivering.store.stream("delays").pins() == []
+    delivering.deliver()
+    if mode is DeliveryMode.UPSERT:
+        assert delivering.delivered() == delivering.table()
 
 
 @MODES

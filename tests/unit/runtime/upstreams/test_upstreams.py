@@ -7,7 +7,13 @@ from itertools import count
 
 import pytest
 
-from dagster_ckpt.errors import CheckpointError, CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import (
+    CheckpointError,
+    CorruptStateError,
+    FencedError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+)
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
@@ -23,7 +29,7 @@ from dagster_ckpt.protocol.object_names import manifest_name, pin_name
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins, write_pin
+from dagster_ckpt.storage.holders.pins import read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -315,6 +321,19 @@ def test_a_cut_off_downstream_gets_the_command_to_start_over(pair: Pair) -> None
         pair.chain("up").store.delete(manifest_name(Version(version)))
     with pytest.raises(IncompatibleStateError, match=r"max_lag\): `.* rollback down --epoch 0` reads"):
         pair.prepare()
+
+
+def test_an_overtaken_writer_is_fenced_though_what_it_read_was_released(pair: Pair) -> None:
+    pair.feed()
+    upstreams, overtaken = pair.prepare(), pair.down
+    pair.read(2, part=1, parts=2)
+    asleep = overtaken.manifest
+    pair.down = pair.opened("down")
+    pair.read(2)
+    remove_pin(pair.chain("up"), backfill_pin(asleep.uuid, asleep.term))
+    with pytest.raises(FencedError, match=f"another writer took over.*upstream=up, version={asleep.version}"):
+        upstreams.check(asleep)
+    overtaken.heartbeat.stop()
 
 
 def test_an_unpinned_snapshot_is_reported(pair: Pair) -> None:
