@@ -145,6 +145,14 @@ def test_a_semi_join_has_a_row_once_and_an_anti_join_the_others() -> None:
         assert "right_rows" not in one.stream.held()
 
 
+def test_all_rows_of_a_key_meet_whatever_comes_beside_them() -> None:
+    one = on_k("inner", piece=1)
+    keys = [f"key {number}" for number in range(20)]
+    one.epoch(*((0, "+", left(key, 1)) for key in keys), *((1, "+", right(key, 1)) for key in keys))
+    changes = one.epoch(*((0, "-", left(key, 1)) for key in keys), *((1, "+", right(key, 2)) for key in keys[10:]))
+    assert bag_of(changes) == bag_of(deleted(pair(key, 1, 1)) for key in keys)
+
+
 @pytest.mark.parametrize("how", TYPES)
 def test_a_join_of_a_table_with_itself(how: str) -> None:
     one = Joined(regular_join(how, schemas=(LEFT, RIGHT_OTHER), keys=(("k",), ("m",))), True)
