@@ -14,6 +14,7 @@ Rooms of operators
     windows/     one row for each key and window or session
     joins/       rows of two inputs that match by key and time
     rows/        whole rows: append, deduplicate, mirror, changes of a table elsewhere
+    sets/        distinct rows, union, intersection and difference
     process/     the user's own operator, vectorised
 
 What they share

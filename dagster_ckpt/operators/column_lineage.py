@@ -9,6 +9,8 @@ from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.top import top
+from dagster_ckpt.operators.sets.set_operation import SetOperation
+from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
@@ -35,6 +37,8 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
         for column in operator.output.columns:
             sides = enumerate(column.of_sides)
             read[column.field.name] = [(number, name) for number, name in sides if name is not None]
+    elif isinstance(operator, UnionAll) or (isinstance(operator, SetOperation) and operator.kind.is_of_both):
+        read = {name: [(0, name), (1, name)] for name in pipeline.output.names}
     elif "aggregates" in parameters:
         for name, one in aggregations_of(parameters).items():
             read[name] = [] if one.column is None else [(0, one.column)]

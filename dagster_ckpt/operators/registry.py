@@ -15,6 +15,7 @@ from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
 from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.top import top
+from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
 
@@ -24,10 +25,13 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     changes_from.NAME: changes_from.ChangesFrom.from_pipeline,
     DELIVERY: append.AppendOnly.from_pipeline,
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
+    distinct.NAME: distinct.Distinct.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
     mirror.NAME: mirror.Mirror.from_pipeline,
     regular_join.NAME: regular_join.RegularJoin.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
+    set_operation.NAME: set_operation.SetOperation.from_pipeline,
+    union_all.NAME: union_all.UnionAll.from_pipeline,
     top.NAME: top.Top.from_pipeline,
     window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
     window_join.NAME: window_join.WindowedJoin.from_pipeline,

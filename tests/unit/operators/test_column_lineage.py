@@ -12,6 +12,8 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
+from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -60,6 +62,15 @@ def test_a_rank_is_made_from_the_columns_that_order_the_rows() -> None:
     ranked = Top.build(("k",), SOURCE, Best(3, ["v desc", "at asc"], "rank", "place"))
     assert columns_read(as_last_step(ranked).pipeline) == {**whole, "place": [(0, "v"), (0, "at")]}
     assert columns_read(Top.build(("k",), SOURCE, Best(3, "v desc")).pipeline) == whole
+
+
+def test_rows_of_a_union_or_an_intersection_are_of_both_inputs() -> None:
+    both = {name: [(0, name), (1, name)] for name in ROWS.names}
+    left = {name: [(0, name)] for name in ROWS.names}
+    assert columns_read(UnionAll.build([SOURCE, SOURCE]).pipeline) == both
+    for kind in Kind:
+        operator = as_last_step(SetOperation.build([SOURCE, SOURCE], kind))
+        assert columns_read(operator.pipeline) == (both if kind.is_of_both else left)
 
 
 def test_columns_of_a_join_are_of_the_side_that_they_come_from_and_a_shared_key_of_both() -> None:

@@ -54,7 +54,7 @@ def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
         field = _field(key, "key", schema)
         if keys.count(key) > 1:
             raise InvalidPipelineError(f"a column can be key only once. key={key}")
-        if not _is_key(field.type):
+        if not is_key(field.type):
             raise InvalidPipelineError(
                 "keys are integers, strings, binary, booleans, dates, timestamps or decimals: cast this column, or "
                 f"choose another. key={key}, type={field.type}"
@@ -162,5 +162,6 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(kinds.is_signed_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal128(type_))
 
 
-def _is_key(type_: pa.DataType) -> bool:
+def is_key(type_: pa.DataType) -> bool:
+    """Whether equal values of this type have equal bytes, so that a key may have it."""
     return is_orderable(type_) and not pa.types.is_floating(type_)

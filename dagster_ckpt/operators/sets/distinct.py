@@ -1,0 +1,99 @@
+"""Each row once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, take
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.sets.counts import Counts
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, wheres_of
+from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+
+NAME = "distinct"
+ROWS = "rows"
+"""The state table: each distinct row, with the number of equal rows if the input updates or deletes rows."""
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The distinct rows of the input. Of an input that only appends, a row is appended when it is first there.
+
+    -0.0 becomes 0.0, as in Spark.
+    """
+
+    pipeline: Pipeline
+    rows: WholeRows
+    counts: Counts | None
+
+    @classmethod
+    def build(cls, source: InputSpec, where: str | None = None) -> "Distinct":
+        """Check the input; raises `InvalidPipelineError`. An input with `_change_type` changes.
+
+        `where` is the text of the condition that selected its rows: part of the fingerprint, as with `Mirror`.
+        """
+        rows = WholeRows.of(NAME, [source], Counts.names(1) if changing(source) else ())
+        counts = Counts.of(ROWS, rows.schema, 1) if changing(source) else None
+        pipeline = Pipeline(
+            operator=NAME,
+            parameters=parameters(rows, [source], rows.row_key, [where], appends=counts is None),
+            inputs=(source,),
+            keys=rows.keys,
+            tables=(StateTableSpec(ROWS, rows.schema, tuple(rows.schema.names)) if counts is None else counts.spec,),
+            output=rows.schema,
+            appends=counts is None,
+        )
+        return cls(pipeline, rows, counts)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "Distinct":
+        """The same operator from its fingerprint."""
+        [where] = wheres_of(pipeline)
+        return cls.build(pipeline.inputs[0], where)
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return (None,)
+
+    @property
+    def horizon_us(self) -> int | None:
+        return None
+
+    @property
+    def logged(self) -> str | None:
+        return None if self.counts is None else ROWS
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return ()
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        net = self.rows.net(hashes, rows)
+        if self.counts is not None:
+            self.counts.add(number, net, state)
+        elif len(net.more):
+            table = state.table(ROWS)
+            found = table.get(net.hashes, net.rows)
+            new = np.flatnonzero(~found.present)
+            if len(new):
+                table.put(net.hashes[new], take(net.rows, new), before=chosen(found, new))
+        return NONE_LATE
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        if self.counts is not None:
+            yield from map(self.changes_of, self.counts.touched(state))
+            return
+        for touched in state.table(ROWS).touched():
+            new = ~touched.before.present[touched.after.present]
+            yield inserts(take(touched.after.rows, np.flatnonzero(new)))
+
+    def changes_of(self, touched: Touched) -> Changes:
+        return changes_of_columns(touched, self.rows.schema.names, self.pipeline.tables[0].keys)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        return state_rows.select(self.rows.schema.names)

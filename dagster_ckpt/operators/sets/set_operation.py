@@ -1,0 +1,140 @@
+"""The rows of the left input that the right one has too, or has not."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.sets.counts import Counts
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, wheres_of
+from dagster_ckpt.operators.shared.net_changes import labelled
+from dagster_ckpt.protocol.change_columns import DELETE, INSERT
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = "set_operation"
+COUNTS = "counts"
+"""The state table: each distinct row of either input, with its count in each."""
+_INPUTS = 2
+
+
+class Kind(StrEnum):
+    """Which rows the output has. A row that the inputs have l and r times is there as often as the comment says."""
+
+    INTERSECT = "intersect"  # once, if l and r are above 0
+    INTERSECT_ALL = "intersect_all"  # min(l, r) times
+    SUBTRACT = "subtract"  # once, if l is above 0 and r is 0
+    EXCEPT_ALL = "except_all"  # max(l - r, 0) times
+
+    @property
+    def is_set(self) -> bool:
+        """Whether no two rows of the output are equal."""
+        return self in (Kind.INTERSECT, Kind.SUBTRACT)
+
+    @property
+    def is_of_both(self) -> bool:
+        """Whether each row of the output is in both inputs."""
+        return self in (Kind.INTERSECT, Kind.INTERSECT_ALL)
+
+    def times(self, counts: Positions) -> Positions:
+        """How often the output has each row, from its counts in the left and the right input."""
+        left, right = counts
+        times: Mapping[Kind, Callable[[], Positions]] = {
+            Kind.INTERSECT: lambda: ((left > 0) & (right > 0)).astype(np.int64),
+            Kind.INTERSECT_ALL: lambda: np.minimum(left, right),
+            Kind.SUBTRACT: lambda: ((left > 0) & (right <= 0)).astype(np.int64),
+            Kind.EXCEPT_ALL: lambda: np.maximum(left - right, 0),
+        }
+        return times[self]()
+
+
+@dataclass(frozen=True)
+class SetOperation(WithoutTable):
+    """Intersection and difference of two inputs as bags (`..._all`) or as sets. -0.0 becomes 0.0, as in Spark.
+
+    An intersection of inputs that only append is append-only.
+    """
+
+    pipeline: Pipeline
+    kind: Kind
+    rows: WholeRows
+    counts: Counts
+
+    @classmethod
+    def build(
+        cls, inputs: Sequence[InputSpec], kind: str, wheres: Sequence[str | None] = (None, None)
+    ) -> "SetOperation":
+        """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
+
+        `wheres` are the texts of the conditions that selected their rows: part of the fingerprint, as with `Mirror`.
+        """
+        assert len(inputs) == _INPUTS, "a set operation has two inputs"
+        if kind not in tuple(Kind):
+            raise InvalidPipelineError(
+                f"there is no such set operation: choose one of {', '.join(Kind)}. kind={kind!r}"
+            )
+        which = Kind(kind)
+        rows = WholeRows.of(kind, inputs, Counts.names(_INPUTS))
+        once = tuple(which.is_set and not changing(source) for source in inputs)
+        counts = Counts.of(COUNTS, rows.schema, _INPUTS, once)
+        grows = which.is_of_both and not any(map(changing, inputs))
+        pipeline = Pipeline(
+            operator=NAME,
+            parameters={
+                "kind": str(kind),
+                **parameters(rows, inputs, rows.row_key if which.is_set else None, wheres, appends=grows),
+            },
+            inputs=tuple(inputs),
+            keys=rows.keys,
+            tables=(counts.spec,),
+            output=rows.schema,
+            appends=grows,
+        )
+        return cls(pipeline, which, rows, counts)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "SetOperation":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline))
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return (None, None)
+
+    @property
+    def horizon_us(self) -> int | None:
+        return None
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return ()
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        self.counts.add(number, self.rows.net(hashes, rows), state)
+        return NONE_LATE
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        yield from map(self._changes, self.counts.touched(state))
+
+    def _changes(self, touched: Touched) -> Changes:
+        sides = (touched.before, touched.after)
+        before, after = (self.kind.times(self.counts.counts_of(side)) for side in sides)
+        more = after - before
+
+        def rows() -> pa.Table:
+            come, gone = np.flatnonzero(more > 0), np.flatnonzero(more < 0)
+            added = self._repeated(touched.after, come, more[come])
+            return labelled([(INSERT, added), (DELETE, self._repeated(touched.before, gone, -more[gone]))])
+
+        return Changes(int(np.abs(more).sum()), rows)
+
+    def _repeated(self, found: Found, at: Positions, times: Positions) -> pa.Table:
+        return repeated(chosen(found, at).rows.select(self.rows.schema.names), times)

@@ -1,0 +1,141 @@
+"""Rows that are found by all their columns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.lsm.value_hashes import is_hashable
+from dagster_ckpt.operators.shared import retraction
+from dagster_ckpt.operators.shared.accumulators import lists
+from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
+from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared.inputs import KEYS
+from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+
+@dataclass(frozen=True)
+class Net:
+    """Distinct rows with their hashes, and by how much the number of each changes: not 0."""
+
+    hashes: Hashes
+    rows: pa.Table
+    more: Positions
+
+
+def _alike(column: pa.Array) -> pa.Array:
+    return or_null(lists.alike(column), known(column))
+
+
+@dataclass(frozen=True)
+class WholeRows:
+    """The rows of inputs with equal columns. `keys` are the columns by whose hash rows are sent to their shard.
+
+    Floats are compared by their bits, which `net` therefore makes `alike`: one zero and one NaN, as in Spark. An
+    operator that compares rows only to take them back leaves them as they are.
+    """
+
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    alike: Callable[[pa.Array], pa.Array] = _alike
+
+    @classmethod
+    def of(cls, step: str, inputs: Sequence[InputSpec], added: Sequence[str]) -> "WholeRows":
+        """Check the inputs of a step, whose state adds the columns `added`. Raises `InvalidPipelineError`."""
+        first, *others = map(_columns, inputs)
+        for other in others:
+            if (other.names, other.types) != (first.names, first.types):
+                raise InvalidPipelineError(
+                    f"{step} needs two inputs with the same columns and types, in the same order: select and cast "
+                    f"them. left={_spelled(first)}, right={_spelled(other)}"
+                )
+        nullable = [any(each.field(at).nullable for each in (first, *others)) for at in range(len(first))]
+        schema = pa.schema([field.with_nullable(null) for field, null in zip(first, nullable, strict=True)])
+        pipeline_checks.check_columns(schema)
+        pipeline_checks.check_storable(schema)
+        expiry_checks.check_names_are_free(schema, list(added))
+        for field in schema:
+            if not is_hashable(field.type):
+                raise InvalidPipelineError(
+                    f"{step} compares whole rows, and values of this type cannot be looked up: cast the column, or "
+                    f"leave it out. column={field.name}, type={field.type}"
+                )
+        keys = tuple(field.name for field in schema if pipeline_checks.is_key(field.type))
+        if not keys:
+            raise InvalidPipelineError(
+                f"{step} sends rows to shards by columns that are integers, strings, binary, booleans, dates, "
+                f"timestamps or decimals: add or cast one. columns={_spelled(schema)}"
+            )
+        return cls(schema, keys)
+
+    @property
+    def row_key(self) -> list[str] | None:
+        """The columns that identify a row besides `keys`, if equal rows are there once; None if some cannot be keys."""
+        return [] if set(self.keys) == set(self.schema.names) else None
+
+    def net(self, hashes: Hashes, rows: pa.Table) -> Net:
+        """Rows with the hashes of their keys; `_change_type`, if there is one, says which are retracted."""
+        signs = np.ones(rows.num_rows, dtype=np.int64)
+        if CHANGE_TYPE in rows.column_names:
+            _, back = retraction.sides_of(rows)
+            signs[back] = -1
+        columns = [self.alike(flat(rows.column(name))) for name in self.schema.names]
+        table = pa.Table.from_arrays(columns, schema=self.schema)
+        if not len(signs):
+            return Net(hashes, table, signs)
+        below = [name for name in self.schema.names if name not in self.keys]
+        hashes = subkey_hashes(hashes, table.select(below).columns) if below else hashes
+        groups = key_order(hashes, table)
+        more = np.add.reduceat(signs[groups.order], groups.starts)
+        changed = np.flatnonzero(more)
+        firsts = groups.order[groups.starts[changed]]
+        return Net(hashes[firsts], take(table, firsts), more[changed])
+
+
+def parameters(
+    rows: WholeRows,
+    inputs: Sequence[InputSpec],
+    row_key: list[str] | None,
+    wheres: Sequence[str | None],
+    *,
+    appends: bool,
+) -> dict[str, object]:
+    """The part of a step's fingerprint that all steps over whole rows have, as plain JSON values."""
+    options: dict[str, object] = {KEYS: [list(rows.keys)] * len(inputs)} if len(inputs) > 1 else {}
+    if not appends:
+        options[updating_checks.ROW_KEY] = row_key
+    if any(wheres):
+        options[updating_checks.WHERE] = list(wheres)
+    return options
+
+
+def wheres_of(pipeline: Pipeline) -> Sequence[str | None]:
+    """The text of the condition on each input, from `parameters`; None for an input without one."""
+    wheres: Any = pipeline.parameters.get(updating_checks.WHERE, [None] * len(pipeline.inputs))
+    return tuple(wheres)
+
+
+def changing(source: InputSpec) -> bool:
+    """Whether the input updates and deletes rows."""
+    return CHANGE_TYPE in source.schema.names
+
+
+def repeated(rows: pa.Table, counts: Positions) -> pa.Table:
+    """Each row as often as its count says."""
+    return rows if (counts == 1).all() else take(flatten(rows), np.repeat(np.arange(len(counts)), counts))
+
+
+def _columns(source: InputSpec) -> pa.Schema:
+    return pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
+
+
+def _spelled(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
