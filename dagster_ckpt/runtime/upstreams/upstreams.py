@@ -155,6 +155,8 @@ class Upstreams:
             try:
                 reads.check(error_text)
             except NothingFollowsError as error:
+                if at.epoch == EMPTY:
+                    continue  # its first snapshot was cut off: the next try pins the newest one
                 raise self._error_of(error.trouble, upstream, at, manifest) from None
             except CorruptStateError as error:
                 helps = reads.remedy(error, restart=go_back(self._own, self._asset, EMPTY))

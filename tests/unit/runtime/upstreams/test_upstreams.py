@@ -323,6 +323,20 @@ def test_a_cut_off_downstream_gets_the_command_to_start_over(pair: Pair) -> None
         pair.prepare()
 
 
+def test_a_first_snapshot_that_was_cut_off_while_it_was_read_is_pinned_again(pair: Pair) -> None:
+    pair.feed(4)
+    upstreams = pair.prepare()
+    upstream = pair.chain("up")
+    remove_pin(upstream, pair.pin)
+    for version in (1, 2, 3):
+        upstream.store.delete(manifest_name(Version(version)))
+    upstreams.diagnose(pair.down.manifest, "CorruptStateError: a file is missing")
+    pair.feed()
+    pair.down = pair.opened("down")
+    pair.prepare()
+    assert pair.pinned() == [(pair.pin, 6)]
+
+
 def test_an_overtaken_writer_is_fenced_though_what_it_read_was_released(pair: Pair) -> None:
     pair.feed()
     upstreams, overtaken = pair.prepare(), pair.down
