@@ -60,9 +60,17 @@ class Best:
     def kept(cls, keep: str, by: Sequence[str]) -> "Best":
         """What deduplication keeps of each key: the row that is first, or last, by these columns; null loses to any.
 
-        Without columns it is the first in the order of all columns: some row, but always the same.
+        Without columns it is the first in the order of all columns: some row, but always the same. Raises
+        `InvalidPipelineError`.
         """
-        columns = [OrderColumn(name, descending=Keep(keep) is Keep.LAST) for name in by]
+        if keep not in tuple(Keep):
+            raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
+        if not by and keep == Keep.LAST:
+            raise InvalidPipelineError(
+                "deduplicate with keep='last' needs an order: name the columns that say which row is the newest, such "
+                "as by='version'. by=None"
+            )
+        columns = [OrderColumn(name, descending=keep == Keep.LAST) for name in by]
         return cls(1, [column.spelled() for column in columns])
 
 

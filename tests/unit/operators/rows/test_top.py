@@ -211,6 +211,12 @@ def test_deduplication_without_an_order_keeps_some_row_but_always_the_same() -> 
     assert one.epoch(batch(*rows)) == other.epoch(batch(*rows[::-1])) == [change("+", "a", 2, 8)]
 
 
+@pytest.mark.parametrize(("keep", "message"), [("newest", "first or the last row"), ("last", "needs an order")])
+def test_deduplication_that_cannot_work_is_refused(keep: str, message: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=message):
+        Best.kept(keep, [])
+
+
 def test_a_key_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     one = stream(Best(3, "delay desc"))
     one.epoch(batch(*(("+", "a", number, number) for number in range(3_000))))
