@@ -97,4 +97,4 @@ def _as_it_is_written(table: StateTableSpec) -> StateTableSpec:
 
 
 def _bare_changes(changes: Changes) -> Changes:
-    return Changes(changes.count, lambda: changes.rows.drop_columns([GROUP]))
+    return replace(changes, make=lambda: changes.rows.drop_columns([GROUP]))

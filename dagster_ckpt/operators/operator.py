@@ -84,10 +84,14 @@ class EpochContext:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of an epoch to the stream's table, or a part of them: `count` rows, built when first read."""
+    """Changes of an epoch to the stream's table, or a part of them: `count` rows, built when first read.
+
+    `more_rows` is how many more rows the table then has, where a row of its state table stands for several; else None.
+    """
 
     count: int
     make: Callable[[], pa.Table]
+    more_rows: int | None = None
 
     @cached_property
     def rows(self) -> pa.Table:

@@ -89,6 +89,7 @@ class Changing:
     changes: list[Row] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     pieces: int = 0
+    more_rows: int = 0
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -168,6 +169,7 @@ class Changing:
         for changes in self.operator.finish(state, context):
             assert changes.count == changes.rows.num_rows
             self.pieces += 1
+            self.more_rows += changes.more_rows or 0
             yield from changes.rows.to_pylist()
             relieve()
 

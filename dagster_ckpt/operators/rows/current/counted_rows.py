@@ -83,7 +83,7 @@ class CountedRows:
             parts = [(INSERT, added, more[come]), (DELETE, removed, -more[gone])]
             return labelled([(kind, self._repeated(found.rows, counts)) for kind, found, counts in parts])
 
-        return Changes(int(np.abs(more).sum()), rows)
+        return Changes(int(np.abs(more).sum()), rows, more_rows=int(more.sum()))
 
     def table(self, state_rows: pa.Table) -> pa.Table:
         """The rows of the table, from those of the state table: each as often as it is there."""

@@ -73,6 +73,7 @@ def test_equal_rows_are_counted_and_leave_one_by_one(tasks: Any) -> None:
     one = stream(BAG, tasks)
     wanted = [change("+", "a", 1), change("+", "a", 1), change("+", None, None)]
     assert bag_of(one.epoch(batch(("+", "a", 1), ("+", "a", 1), ("+", None, None)))) == bag_of(wanted)
+    assert one.more_rows == 3
     assert one.held() == {"table": 2}
     assert bag_of(one.table()) == bag_of([row("a", 1), row("a", 1), row(None, None)])
     assert one.epoch(batch(("-", "a", 1))) == [change("-", "a", 1)]
@@ -80,6 +81,7 @@ def test_equal_rows_are_counted_and_leave_one_by_one(tasks: Any) -> None:
     assert len(one.epoch(batch(("-", "a", 1)), batch(("-", None, None)))) == 2
     assert one.table() == []
     assert one.held() == {"table": 0}
+    assert one.more_rows == 0
 
 
 def test_a_row_that_comes_and_goes_in_one_epoch_is_no_change(tasks: Any) -> None:
