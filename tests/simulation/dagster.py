@@ -298,9 +298,10 @@ class Dagster:
 
         Counted from run to run, not per stream: each run that a person starts begins another row, and a retry by
         Dagster continues the row of its parent. A run that hangs for 15 minutes before it opens uses no attempt either;
-        it is counted here, since worlds have none.
+        it is counted here, since worlds have none. One that left the stream to a live run has ended cleanly.
         """
-        if replaced.closes:
+        record = self.instance.get_run_by_id(replaced.id)
+        if replaced.closes or (record is not None and record.is_success):
             return 0
         is_first = replaced.stream.oracle.counts["epoch"] > replaced.epochs
         return (0 if is_first else replaced.relaunches) + (not replaced.unavailable)

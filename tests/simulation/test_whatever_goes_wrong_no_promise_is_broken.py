@@ -35,6 +35,7 @@ FOUND_BEFORE = {
     "a delivery took the missing files of a snapshot that was cut off as it read them for damage": 7156,
     "a delivery whose live term had pinned nothing was cut off from the log after an earlier term's snapshot": 16062,
     "the oracle asked for a snapshot that had been read to its end, as a backup of the destination was amid it": 14042,
+    "the oracle counted on after a run that had ended cleanly, since it had found the stream live": 102310,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 
