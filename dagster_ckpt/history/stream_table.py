@@ -34,7 +34,7 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
     if name not in {spec.name for spec in manifest.pipeline.tables}:
         raise InvalidPipelineError(
             'the stream keeps no late rows of this input: give its step late="keep", and start the stream over. '
-            f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.inputs)}"
+            f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.source_inputs)}"
         )
     rows = live_rows(retrying(store, clock, PATIENCE), manifest, name)
     return rows.drop_columns([HASH, ROW, LATE_AT])

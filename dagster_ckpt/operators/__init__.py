@@ -6,6 +6,7 @@ is in `shared/`.
     operator        what an operator is
     one_group       the operator of a step without keys
     registry        from the pipeline in a manifest back to its operator
+    output_times    how far behind the watermark a step emits rows
     column_lineage  which input columns the table's columns are made from
     agg             the aggregates that users name: `agg.count()`, `agg.sum("column")`
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -43,17 +43,29 @@ class EpochContext:
     event_times_us: tuple[int | None, ...] = ()
 
     @classmethod
-    def following(cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int) -> "EpochContext":
-        """The context of the epoch that follows a manifest."""
+    def following(
+        cls, shown: Manifest, epoch: Epoch, shards: Sequence[Shard], memory_bytes: int, step: int = 0
+    ) -> "EpochContext":
+        """The context of a step in the epoch that follows a manifest."""
+        pipeline, times_us = shown.pipeline, dict(enumerate(shown.event_times_us))
+        inputs = pipeline.inputs_of_stream(step) if pipeline.before else times_us
         return cls(
             epoch=epoch,
             shards=tuple(shards),
             of=shown.shards,
-            watermark_us=shown.watermark_us,
+            watermark_us=_behind(shown.watermark_us, pipeline.behind_us(step)),
             memory_bytes=memory_bytes,
             forked_at=sum(ancestor.epoch for ancestor in shown.ancestors),
-            event_times_us=shown.event_times_us,
+            event_times_us=tuple(None if each is None else times_us.get(each) for each in inputs),
         )
+
+    def of_earlier_step(self, shown: Manifest, step: int) -> "EpochContext":
+        """The same, for the rows of a step that come from an earlier one.
+
+        That one emits in this epoch what the watermark has made due since it last did. Until then these rows are in
+        time, and until then the step has finished its own.
+        """
+        return replace(self, watermark_us=_behind(shown.harvested_us, shown.pipeline.behind_us(step)))
 
     @property
     def number(self) -> int:
@@ -80,6 +92,10 @@ class EpochContext:
         first = (self.number << _NUMBERS_AN_EPOCH_BITS) + of_a_shard * self.shards[0] + self.counters[_NUMBERED]
         self.counters[_NUMBERED] = rows
         return pa.array(np.arange(first, first + count))
+
+
+def _behind(watermark_us: int | None, behind_us: int) -> int | None:
+    return None if watermark_us is None else watermark_us - behind_us
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class ShardAck:
     None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake of rows waited for it;
     `counters` the operator's counters by name. A task processes its shards together: `milliseconds` is its time for all
     of them, and all counts but `rows_in` are in the ACK of its first shard. `late_rows_by_input` is by input,
-    and empty where no row was late. One task of an append-only stream may also have merged files of the table.
+    and empty where no row was late. One task of an append-only stream may also have merged files of the table. `step`
+    is the number of the step in the pipeline, from 0.
     """
 
     shard: Shard
@@ -56,3 +57,4 @@ class ShardAck:
     files_merged: FilesMerged | None = None
     table_rows: int = 0
     late_rows_by_input: tuple[int, ...] = ()
+    step: int = 0

@@ -41,12 +41,14 @@ class Codec(Generic[T]):
 class Record(Generic[T]):
     """A dataclass and the codec of each of its fields.
 
-    `added` has the fields that older releases did not write, and the JSON to read in place of each.
+    `added` has the fields that older releases did not write, and the JSON to read in place of each. If `sparse`, this
+    release does not write them either where they have that value: an older release reads what has no need of them.
     """
 
     type: type[T]
     fields: Mapping[str, Codec[Any]]
     added: Mapping[str, Json] = field(default_factory=dict)
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         names = [field.name for field in dataclasses.fields(self.type)]  # type: ignore[arg-type]
@@ -59,7 +61,12 @@ class Record(Generic[T]):
         readers = [(name, codec.decode) for name, codec in self.fields.items()]
 
         def encode(value: T) -> Json:
-            return {name: write(getattr(value, name)) for name, write in writers}
+            written = {name: write(getattr(value, name)) for name, write in writers}
+            if self.sparse:
+                return {
+                    name: json for name, json in written.items() if name not in self.added or json != self.added[name]
+                }
+            return written
 
         def decode(value: Json) -> T:
             fields, values = _exactly(self.fields, {**self.added, **_expect(dict, value)}), []

@@ -18,7 +18,8 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.runtime.declared.declared_sources import Reader
-from dagster_ckpt.runtime.declared.stream import Stream, Upstream
+from dagster_ckpt.runtime.declared.step_parts import Upstream
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema

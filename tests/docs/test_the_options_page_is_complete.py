@@ -54,6 +54,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "epoch_checks": epoch_checks,
     "late_rows": late_rows,
     "changes_from": changes_from,
+    "Stream.select": Stream.select,
+    "Stream.with_column": Stream.with_column,
+    "Stream.with_columns": Stream.with_columns,
+    "Stream.transform": Stream.transform,
     "Stream.with_watermark": Stream.with_watermark,
     "Stream.key_by": Stream.key_by,
     "Stream.window": Stream.window,
@@ -152,7 +156,9 @@ def default_of(field: Any) -> str:
 def text_of(node: ast.expr | None) -> str:
     """As it stands in the code, in the words of the page."""
     assert node is not None
-    text = ast.unparse(node).replace("'", '"').replace("AbstractSet[", "Set[").replace('"Stream"', "Stream")
+    text = ast.unparse(node).replace("'", '"').replace("AbstractSet[", "Set[")
+    if isinstance(node, ast.Constant) and re.search("Stream|Column|DataFrame", text):
+        text = text.strip('"')  # a type that is only imported for type checkers
     literal = re.fullmatch(r"Literal\[(.*)\]", text)
     return text if literal is None else literal[1].replace(", ", " | ")
 

@@ -24,7 +24,7 @@ FOR_THE_INTEGRATION = {
         *("pinned_manifests", "read_shown"),
     },
     Snapshot: {"manifest"},
-    Stream: {"code", "flushes", "inputs", "mirrored", "updating"},
+    Stream: {"code", "flushes", "inputs", "mirrored", "sources", "steps", "updating"},
 }
 """Public for the other layers, not for users."""
 

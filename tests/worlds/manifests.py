@@ -131,4 +131,6 @@ def any_record(kind: Any, arguments: tuple[Any, ...] = ()) -> st.SearchStrategy[
     return st.builds(kind, **fields)
 
 
+_SPECIAL[Pipeline, "before"] = st.just(())
+_SPECIAL[Pipeline, "before"] = st.lists(any_record(Pipeline), max_size=2).map(tuple)
 MANIFESTS: st.SearchStrategy[Manifest] = any_record(Manifest)

@@ -62,7 +62,7 @@ def show(
             "columns": _columns(pipeline.output),
             "inputs": [
                 {"sources": [_identity(source) for source in entry.sources], "columns": _columns(entry.schema)}
-                for entry in pipeline.inputs
+                for entry in pipeline.source_inputs
             ],
         },
         "state": [_state(spec, manifest) for spec in pipeline.tables],

@@ -5,19 +5,17 @@ Python, so a function declares them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict
-from pyspark.sql import functions as F
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.component.aggregates import Aggregations
 from dagster_ckpt.integration.component.templates import render_all, text, texts, texts_by_name
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.window_kinds import Window, hopping, session, tumbling
-from dagster_ckpt.runtime.declared.stream import Stream, WindowedStream
+from dagster_ckpt.runtime.declared.stream import Stream, UnreadFrame, WindowedStream
 
 Late = Literal["drop", "keep"]
 OnEnd = Literal["keep", "flush"]
@@ -187,29 +185,7 @@ class Step(dg.Model, dg.Resolvable):
 
 
 def _select(stream: Stream, columns: Sequence[str]) -> Stream:
-    _check_selects(stream, "select")
-    return replace(stream, frame=stream.frame.selectExpr(*columns))
-
-
-def _with_columns(stream: Stream, columns: Mapping[str, str]) -> Stream:
-    _check_selects(stream, "with_columns")
-    frame: Any = stream.frame
-    if isinstance(frame, _UnreadFrame):
-        return stream  # Spark parses the expressions
-    return replace(stream, frame=frame.withColumns({name: F.expr(each) for name, each in columns.items()}))
-
-
-def _check_selects(stream: Stream, step: str) -> None:
-    """Raise `InvalidPipelineError` where the columns can no longer change."""
-    if stream.step is not None:
-        raise InvalidPipelineError(
-            f"{stream.step.name} is the last step of a stream: put {step} before it. step={step}"
-        )
-    if stream.updating:
-        raise InvalidPipelineError(
-            "the upstream's table updates and deletes rows, so its columns must stay: use where or aggregate, or read "
-            f"its change log in a Python function. step={step}"
-        )
+    return stream.select(*columns)
 
 
 def _with_watermark(stream: Stream, given: WatermarkStep) -> Stream:
@@ -235,7 +211,7 @@ def _deduplicate(stream: Stream, given: DeduplicateStep) -> Stream:
 _METHODS: Mapping[str, Callable[[Stream, Any], Unfinished]] = {
     "where": Stream.where,
     "select": _select,
-    "with_columns": _with_columns,
+    "with_columns": Stream.with_columns,
     "with_watermark": _with_watermark,
     "key_by": _keyed,
     "window": _window,
@@ -262,7 +238,7 @@ def apply_steps(stream: Stream, steps: Sequence[Step]) -> Stream:
 
 def check_steps(steps: Sequence[Step]) -> None:
     """Raise `InvalidPipelineError` for what is wrong with the steps, as far as that is known without Spark."""
-    unread: Any = _UnreadFrame()
+    unread: Any = UnreadFrame()
     done = apply_steps(Stream(unread), steps)
     if done.event_time is None and (waiting := next(filter(None, map(_needs_event_time, steps)), None)):
         raise InvalidPipelineError(
@@ -276,13 +252,3 @@ def _needs_event_time(step: Step) -> str | None:
         return "window"
     expiring = step.key_by or step.deduplicate
     return "expire_after" if expiring is not None and expiring.expire_after is not None else None
-
-
-class _UnreadFrame:
-    """Stands for the DataFrame of a source that is not read yet: any condition and any column may be right."""
-
-    def where(self, condition: str) -> "_UnreadFrame":
-        return self
-
-    def selectExpr(self, *columns: str) -> "_UnreadFrame":  # noqa: N802  (Spark's name)
-        return self

@@ -74,7 +74,7 @@ class LateRows:
     def kept(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
         """Those of each input whose late rows the stream keeps."""
         kept = {spec.name for spec in manifest.pipeline.tables}
-        numbers = [number for number in range(len(manifest.pipeline.inputs)) if late_table(number) in kept]
+        numbers = [number for number in range(len(manifest.pipeline.source_inputs)) if late_table(number) in kept]
         return [
             cls(
                 late_key(stream, number),

@@ -17,7 +17,7 @@ _TOPICS: Mapping[str, str] = {
 
 def awaited(pipeline: Pipeline) -> str:
     """The input with which the first epoch comes, of every source of the pipeline."""
-    sources = [source for each in pipeline.inputs for source in each.sources]
+    sources = [source for each in pipeline.source_inputs for source in each.sources]
     return " or ".join(dict.fromkeys(map(_first_of, sources)))
 
 

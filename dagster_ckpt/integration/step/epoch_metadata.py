@@ -94,7 +94,7 @@ def _slowest_shards(manifest: Manifest) -> dg.TableMetadataValue:
 
 def _consumed(manifest: Manifest) -> dict[str, int]:
     """The epoch that was consumed of each upstream; 0 before the first, because a label is always there."""
-    sources = (source for entry in manifest.pipeline.inputs for source in entry.sources)
+    sources = (source for entry in manifest.pipeline.source_inputs for source in entry.sources)
     upstreams = sorted({source.address for source in sources if source.format == FORMAT})
     consumed = {entry.stream: entry.epoch for entry in manifest.consumed}
     return {f"consumed_epoch/{stream}": consumed.get(stream, 0) for stream in upstreams}

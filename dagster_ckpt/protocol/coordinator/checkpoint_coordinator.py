@@ -56,8 +56,8 @@ class CheckpointCoordinator:
     `decline` give the epoch up. Events of another epoch than the one in work change nothing.
     """
 
-    def __init__(self, shards: int, options: CoordinatorOptions, now_ms: int) -> None:
-        self._state = Coordinator(_all(shards), options.remembered)
+    def __init__(self, shards: int, options: CoordinatorOptions, now_ms: int, steps: int = 1) -> None:
+        self._state = Coordinator(_all(shards), options.remembered, steps)
         self._options = options
         self._quiet_since_ms = now_ms
 

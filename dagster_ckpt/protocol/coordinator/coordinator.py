@@ -1,16 +1,16 @@
 """The coordinator of epochs: a pure step machine, `step(state, event) -> (state, effects)`.
 
-One epoch is in work at a time. Every registered shard must ACK it exactly once; then, and only when the job that does
-its work has ended, so that no second reply of a shard can still be in flight, the manifest is created. Until then any
-failure gives the epoch up, and nothing of it is visible. From then on no failure can: the create may have happened, so
-only its outcome counts.
+One epoch is in work at a time. Every registered shard must ACK it exactly once in each step; then, and only when the
+job that does its work has ended, so that no second reply of a shard can still be in flight, the manifest is created.
+Until then any failure gives the epoch up, and nothing of it is visible. From then on no failure can: the create may
+have happened, so only its outcome counts.
 
     phase         event                    next phase    effects
     ------------  -----------------------  ------------  --------------------------------------------------------
     any           Reset                    idle          (an epoch in work is fenced by the new term; not counted)
     any other     Begin                    in progress   Work: each shard is pending
     any other     BeginWithoutWork         in progress   CommitManifest, of ACKs that have nothing in them
-    in progress   ShardAcked, pending      in progress   (the shard is no longer pending)
+    in progress   ShardAcked, pending      in progress   (the shard is no longer pending in that step)
     in progress   ShardAcked, a second     failed        GiveUp: two attempts were mixed, neither can be trusted
     in progress   ShardDeclined            failed        GiveUp
     in progress   TimedOut, Aborted        failed        GiveUp
@@ -55,6 +55,9 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Work,
 )
 
+Part = tuple[int, Shard]
+"""One shard's work in one step."""
+
 
 class Phase(StrEnum):
     """Where the newest epoch that was begun stands."""
@@ -79,14 +82,15 @@ class CompletedEpoch:
 class Coordinator:
     """The state. `retained` is how many completed epochs are remembered, oldest first in `completed`.
 
-    `worked`: the newest epoch is one that tasks work for.
+    `steps` is how many steps each shard works on, `worked`: the newest epoch is one that tasks work for.
     """
 
     shards: frozenset[Shard]
     retained: int
+    steps: int = 1
     phase: Phase = Phase.IDLE
     epoch: Epoch = EMPTY
-    acks: dict[Shard, ShardAck] = field(default_factory=dict)
+    acks: dict[Part, ShardAck] = field(default_factory=dict)
     worked: bool = True
     committing: bool = False
     failure: Failure | None = None
@@ -96,8 +100,15 @@ class Coordinator:
 
     @property
     def pending(self) -> frozenset[Shard]:
-        """The shards that have not ACKed the epoch in work; none where no epoch is."""
-        return self.shards - self.acks.keys() if self.phase is Phase.IN_PROGRESS else frozenset()
+        """The shards that have not ACKed the epoch in work in each step; none where no epoch is."""
+        if self.phase is not Phase.IN_PROGRESS:
+            return frozenset()
+        return frozenset(shard for step, shard in self.parts if (step, shard) not in self.acks)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All that must be ACKed, in order: each shard in each step."""
+        return tuple((step, shard) for step in range(self.steps) for shard in sorted(self.shards))
 
     @property
     def total_bytes(self) -> int:
@@ -117,7 +128,7 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
             begun = _begun(state, epoch)
             return begun, [Work(epoch, begun.shards)]
         case BeginWithoutWork(epoch=epoch):
-            acks = {shard: ShardAck(shard) for shard in sorted(state.shards)}
+            acks = {(step, shard): ShardAck(shard, step=step) for step, shard in state.parts}
             begun = replace(_begun(state, epoch), acks=acks, worked=False, committing=True)
             return begun, [CommitManifest(epoch, tuple(acks.values()))]
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
@@ -176,19 +187,20 @@ def _working(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[E
 
 
 def _acked(state: Coordinator, ack: ShardAck) -> tuple[Coordinator, list[Effect]]:
-    if ack.shard not in state.shards:
+    part = ack.step, ack.shard
+    if ack.shard not in state.shards or ack.step not in range(state.steps):
         return _given_up(state, Failure(FailureKind.DECLINED, "an unknown shard", (ack.shard,), (ack.host,)))
-    if ack.shard in state.acks:
-        hosts = (state.acks[ack.shard].host, ack.host)
+    if part in state.acks:
+        hosts = (state.acks[part].host, ack.host)
         return _given_up(state, Failure(FailureKind.DECLINED, "a shard ACKed twice", (ack.shard,), hosts))
-    return replace(state, acks={**state.acks, ack.shard: ack}), []
+    return replace(state, acks={**state.acks, part: ack}), []
 
 
 def _job_ended(state: Coordinator) -> tuple[Coordinator, list[Effect]]:
     if state.pending:
         silent = tuple(sorted(state.pending))
         return _given_up(state, Failure(FailureKind.DECLINED, "the job ended without a reply from them", silent))
-    acks = tuple(state.acks[shard] for shard in sorted(state.shards))
+    acks = tuple(state.acks[part] for part in state.parts)
     return replace(state, committing=True), [CommitManifest(state.epoch, acks)]
 
 
@@ -204,11 +216,9 @@ def _committing(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, lis
 
 
 def _completed(state: Coordinator) -> Coordinator:
+    acks = state.acks.values()
     entry = CompletedEpoch(
-        state.epoch,
-        state.total_bytes,
-        sum(ack.rows_in for ack in state.acks.values()),
-        sum(ack.rows_out for ack in state.acks.values()),
+        state.epoch, state.total_bytes, sum(ack.rows_in for ack in acks), sum(ack.rows_out for ack in acks)
     )
     return replace(
         state,

@@ -95,7 +95,7 @@ def seen_of(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
 
 def upstreams_of(manifest: Manifest) -> frozenset[str]:
     """The names of the streams that its stream reads."""
-    sources = (source for entry in manifest.pipeline.inputs for source in entry.sources)
+    sources = (source for entry in manifest.pipeline.source_inputs for source in entry.sources)
     return frozenset(source.address for source in sources if source.format == FORMAT)
 
 

@@ -189,29 +189,44 @@ POSITION = Record(
     },
     added={"moved": [], "topics": []},
 ).codec()
-PIPELINE = Record(
-    Pipeline,
-    {
-        "operator": TEXT,
-        "parameters": Codec(_parameters),
-        "inputs": sequence(Record(InputSpec, {"sources": sequence(SOURCE), "schema": SCHEMA}).codec()),
-        "keys": sequence(TEXT),
-        "tables": sequence(
-            Record(
-                StateTableSpec,
-                {
-                    "name": TEXT,
-                    "schema": SCHEMA,
-                    "keys": sequence(TEXT),
-                    "sort": member(SortKind),
-                    "time": optional(TEXT),
-                },
-            ).codec()
-        ),
-        "output": SCHEMA,
-        "appends": BOOLEAN,
-    },
+_INPUT = Record(
+    InputSpec,
+    {"sources": sequence(SOURCE), "schema": SCHEMA, "step": optional(COUNT), "behind_us": COUNT},
+    added={"step": None, "behind_us": 0},
+    sparse=True,
 ).codec()
+_TABLE = Record(
+    StateTableSpec,
+    {"name": TEXT, "schema": SCHEMA, "keys": sequence(TEXT), "sort": member(SortKind), "time": optional(TEXT)},
+).codec()
+
+
+def _pipeline(before: Codec[tuple[Pipeline, ...]]) -> Codec[Pipeline]:
+    """A pipeline, with the codec of the steps before its last."""
+    return Record(
+        Pipeline,
+        {
+            "operator": TEXT,
+            "parameters": Codec(_parameters),
+            "inputs": sequence(_INPUT),
+            "keys": sequence(TEXT),
+            "tables": sequence(_TABLE),
+            "output": SCHEMA,
+            "appends": BOOLEAN,
+            "before": before,
+        },
+        added={"before": []},
+        sparse=True,
+    ).codec()
+
+
+def _none_before(value: Json) -> tuple[Pipeline, ...]:
+    if value != []:
+        raise ValueError("a step has no steps of its own")
+    return ()
+
+
+PIPELINE = _pipeline(sequence(_pipeline(Codec(_none_before, list))))
 
 
 def _encode_shards(shards: tuple[tuple[RunRef, ...], ...]) -> Json:

@@ -214,10 +214,16 @@ class StateTableSpec:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of the pipeline: which sources it reads and the columns it hands to the operator."""
+    """One input of a step: what it reads and the columns it hands to the operator.
+
+    It reads sources, or the changes of an earlier step: that of the number `step`. Their watermark is `behind_us`
+    behind that of the earlier step.
+    """
 
     sources: tuple[SourceIdentity, ...]
     schema: pa.Schema
+    step: int | None = None
+    behind_us: int = 0
 
 
 DELIVERY = "delivery"
@@ -228,9 +234,11 @@ DELIVERY = "delivery"
 class Pipeline:
     """The fingerprint of operator and state: what must stay the same for the state to be readable.
 
-    `operator` is the operator's name and `parameters` its options as plain JSON values: enough to read the stream's
-    table without the user's code (`operators.from_pipeline`). `appends`: the stream's table is append-only, and has all
-    rows of its change logs; otherwise it is made from one of the state tables.
+    It is that of the stream's last step, and has those before it. `operator` is the operator's name and `parameters`
+    its options as plain JSON values: enough to read the stream's table without the user's code
+    (`operators.from_pipeline`). `appends`: the stream's table is append-only, and has all rows of its change logs;
+    otherwise it is made from one of the state tables. `before` are the steps before the last, each behind those that it
+    reads; they have none before themselves.
     """
 
     operator: str
@@ -240,6 +248,40 @@ class Pipeline:
     tables: tuple[StateTableSpec, ...]
     output: pa.Schema
     appends: bool = False
+    before: tuple["Pipeline", ...] = ()
+
+    @property
+    def steps(self) -> tuple["Pipeline", ...]:
+        """All steps, each as a pipeline of its own, the last one behind all others."""
+        return (*self.before, replace(self, before=()))
+
+    @property
+    def source_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs that read sources, of all steps in order: the stream's inputs."""
+        return tuple(each for step in self.steps for each in step.inputs if each.step is None)
+
+    @property
+    def all_tables(self) -> tuple[StateTableSpec, ...]:
+        """The state tables of all steps, under the names that `Manifest.runs` has."""
+        of_steps = enumerate((*self.before, self))
+        return tuple(
+            replace(spec, name=self.stored(number, spec.name)) for number, step in of_steps for spec in step.tables
+        )
+
+    def inputs_of_stream(self, step: int) -> tuple[int | None, ...]:
+        """For each input of a step its number among `source_inputs`; None where it reads an earlier step."""
+        first = sum(each.step is None for before in self.before[:step] for each in before.inputs)
+        numbers = iter(range(first, first + len(self.steps[step].inputs)))
+        return tuple(next(numbers) if each.step is None else None for each in self.steps[step].inputs)
+
+    def behind_us(self, step: int) -> int:
+        """How far a step's watermark is behind the stream's: as far as the slowest of its inputs."""
+        inputs = self.steps[step].inputs
+        return max((self.behind_us(each.step) + each.behind_us for each in inputs if each.step is not None), default=0)
+
+    def stored(self, step: int, table: str) -> str:
+        """The name in `Manifest.runs` of a state table of a step: that of the last step's is its own."""
+        return table if step == len(self.before) else f"{step}.{table}"
 
     @property
     def delivers(self) -> bool:
@@ -417,13 +459,13 @@ class Manifest:
             return counts.table_rows or None
         if self.pipeline.appends:
             return counts.total_rows_out
-        alone = len(self.pipeline.tables) == 1 or counts.total_epochs == 0
+        alone = len(self.pipeline.all_tables) == 1 or counts.total_epochs == 0
         return counts.state_rows if counts.table_rows is None and alone else counts.table_rows
 
     def late_rows_of(self, number: int) -> int | None:
         """The late rows of one input since the stream began. None: older releases counted those of all inputs alone."""
         counts = self.statistics
-        if len(self.pipeline.inputs) == 1 or counts.total_late_rows == 0:
+        if len(self.pipeline.source_inputs) == 1 or counts.total_late_rows == 0:
             return counts.total_late_rows
         each = counts.late_rows_by_input
         return None if each is None or number >= len(each) else each[number]

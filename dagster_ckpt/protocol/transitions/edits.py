@@ -227,7 +227,8 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
 
 def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
     """The next epoch. Its lists may have grown long: `indexed_lists` shortens them before it is created."""
-    assert sorted(ack.shard for ack in edit.acks) == list(range(parent.shards)), "every shard must ACK exactly once"
+    parts = [(step, shard) for step in range(len(parent.pipeline.steps)) for shard in range(parent.shards)]
+    assert sorted((ack.step, ack.shard) for ack in edit.acks) == parts, "every shard must ACK exactly once in each step"
     version, epoch = Version(parent.version + 1), Epoch(parent.version + 1)
     runs = _runs(parent, edit.acks)
     changes = tuple(change for ack in edit.acks for change in ack.changes)
@@ -259,7 +260,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
 
 
 def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
-    return {table.name: ((),) * shards for table in pipeline.tables}
+    return {table.name: ((),) * shards for table in pipeline.all_tables}
 
 
 def _elsewhere(ref: Ref, stream: StreamUuid) -> Ref:

@@ -260,7 +260,7 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )
         return child.epoch in shown and undone
-    same_sources = same_but_for_names(parent.sources, child.sources, sources_of(child.pipeline.inputs))
+    same_sources = same_but_for_names(parent.sources, child.sources, sources_of(child.pipeline.source_inputs))
     return (
         child.kind is ManifestKind.OPEN
         and same_sources
@@ -271,7 +271,7 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
 def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
     """A rollback to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
     to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
-    wanted = sources_of(child.pipeline.inputs)
+    wanted = sources_of(child.pipeline.source_inputs)
     return not to_empty or same_but_for_names(beginnings(parent.sources), child.sources, wanted)
 
 
@@ -290,7 +290,7 @@ def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
         shows_alike(parent.runs.get(spec.name, ()), child.runs.get(spec.name, ()))
         if spec.sort is SortKind.HASH
         else all(is_new(child, run) for run in chain.from_iterable(child.runs.get(spec.name, ())))
-        for spec in child.pipeline.tables
+        for spec in child.pipeline.all_tables
     )
 
 

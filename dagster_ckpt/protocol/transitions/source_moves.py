@@ -6,7 +6,7 @@ of a URL. When a stream is opened, its positions take the identities of the plan
 old address stays as it was written, with a note (`FilesMoved`) of how to read it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
@@ -40,18 +40,22 @@ def successors(
 
 def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipeline:
     """The pipeline that made a state, with its sources spelled as in the pipeline that continues it."""
-    heirs = successors(sources_of(before.inputs), sources_of(after.inputs), moves)
-    inputs = tuple(
-        replace(each, sources=tuple(heirs.get(source, source) for source in each.sources)) for each in before.inputs
+    heirs = successors(sources_of(before.source_inputs), sources_of(after.source_inputs), moves)
+    return _with_heirs(replace(before, before=tuple(_with_heirs(step, heirs) for step in before.before)), heirs)
+
+
+def _with_heirs(step: Pipeline, heirs: Mapping[SourceIdentity, SourceIdentity]) -> Pipeline:
+    inputs = (
+        replace(each, sources=tuple(heirs.get(source, source) for source in each.sources)) for each in step.inputs
     )
-    return replace(before, inputs=inputs)
+    return replace(step, inputs=tuple(inputs))
 
 
 def positions_gone_on(
     positions: Sequence[SourcePosition], pipeline: Pipeline, moves: Moves
 ) -> tuple[SourcePosition, ...]:
     """The positions, under the pipeline's identities for their sources. Unknown sources stay as they are."""
-    heirs = successors([position.source for position in positions], sources_of(pipeline.inputs), moves)
+    heirs = successors([position.source for position in positions], sources_of(pipeline.source_inputs), moves)
     return tuple(
         position if position.source not in heirs else _gone_on(position, heirs[position.source])
         for position in positions

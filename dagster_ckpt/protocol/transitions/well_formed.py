@@ -47,7 +47,7 @@ def shards_are_a_power_of_two(manifest: Manifest) -> bool:
 
 
 def each_table_has_every_shard(manifest: Manifest) -> bool:
-    tables = {table.name for table in manifest.pipeline.tables}
+    tables = {table.name for table in manifest.pipeline.all_tables}
     return manifest.runs.keys() == tables and all(len(runs) == manifest.shards for runs in manifest.runs.values())
 
 

@@ -16,7 +16,8 @@ from dagster_ckpt.runtime.declared.change_formats import (
     Format,
     Wanted,
 )
-from dagster_ckpt.runtime.declared.stream import EventTime, StatefulStep, StepInput, Stream
+from dagster_ckpt.runtime.declared.step_parts import EventTime, StatefulStep, StepInput
+from dagster_ckpt.runtime.declared.stream import Stream
 
 
 def changes_from(  # noqa: PLR0913  (options, by name)

@@ -1,6 +1,7 @@
 """From the user's `Stream` to a checked operator, before anything runs."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -9,10 +10,14 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.output_times import held_back_us
+from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
-from dagster_ckpt.runtime.declared.stream import StepInput, Stream
+from dagster_ckpt.runtime.declared.row_work import origin_of
+from dagster_ckpt.runtime.declared.step_parts import Earlier, StepInput
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.shard_assignment import HASH
 
@@ -28,17 +33,91 @@ COLUMNS_MAX = 4_000
 """So many columns may a stream read of all its inputs, and keep in its table; each within a nested column is one."""
 
 
-def build_operator(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Operator | AppendOnly:
-    """The operator for the stream's steps, with its columns and types checked. Raises `InvalidPipelineError`.
+@dataclass(frozen=True)
+class Dataflow:
+    """The operators of a stream's steps, in the order of `Stream.steps`. `pipeline` is the fingerprint of all."""
 
-    `sources` has, for each input, what it reads.
+    operators: tuple[Operator | AppendOnly, ...]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        *before, last = (operator.pipeline for operator in self.operators)
+        return replace(last, before=tuple(before))
+
+    @property
+    def horizon_us(self) -> int | None:
+        """How far the watermark must pass a row's event time until no step waits for it. None: none ever does."""
+        pipeline = self.pipeline
+        horizons = [
+            pipeline.behind_us(number) + each.horizon_us
+            for number, each in enumerate(self.operators)
+            if not isinstance(each, AppendOnly) and each.horizon_us is not None
+        ]
+        return max(horizons, default=None)
+
+
+def build_dataflow(asset: str, stream: Stream, sources: Sequence[Sequence[SourceIdentity]]) -> Dataflow:
+    """The operators of the stream's steps, with their columns and types checked. Raises `InvalidPipelineError`.
+
+    `sources` has, for each of `stream.sources`, what it reads.
     """
+    steps, reads = stream.steps, iter(sources)
+    operators: list[Operator | AppendOnly] = []
+    for step in steps:
+        inputs = []
+        for each in step.inputs:
+            if each.earlier is None:
+                inputs.append(_input(asset, each, next(reads)))
+                continue
+            number = next(number for number, other in enumerate(steps) if other is each.earlier.stream)
+            spec = _input(asset, each, ())
+            behind_us = _behind_us(asset, each, each.earlier, operators[number])
+            inputs.append(replace(spec, spec=replace(spec.spec, step=number, behind_us=behind_us)))
+        operators.append(_operator(asset, step, inputs))
+    return Dataflow((*operators[:-1], _with_table(asset, operators[-1])))
+
+
+def declared_operator(stream: Stream) -> Operator | AppendOnly:
+    """The operator of the stream's last step, before it is known what is read. Raises `InvalidPipelineError`."""
+    return _operator("", stream, [_input("", each, ()) for each in stream.inputs])
+
+
+def _with_table(asset: str, operator: Operator | AppendOnly) -> Operator | AppendOnly:
+    """The operator as a stream's last step."""
+    if isinstance(operator, AppendOnly):
+        return operator
+    with naming(asset=asset):
+        return as_last_step(operator)
+
+
+def _behind_us(asset: str, stream: Stream, earlier: Earlier, operator: Operator | AppendOnly) -> int:
+    """How far the rows of an earlier step may be behind its watermark."""
+    time = stream.event_time
+    if time is None:
+        return 0
+    if time.idle_after_ms is not None:
+        raise InvalidPipelineError(
+            "rows of an earlier step have the watermark of the sources, so only a source can be idle: leave idle_after "
+            f"out, and give it to the source. asset={asset}, column={time.column}"
+        )
+    if all(each.event_time is None for each in earlier.stream.sources):
+        raise InvalidPipelineError(
+            "the watermark begins at the sources: call with_watermark before the first step too. "
+            f"asset={asset}, column={time.column}"
+        )
+    origin = origin_of(earlier.changes, stream.frame, time.column)
+    with naming(asset=asset):
+        held_us = 0 if origin is None else held_back_us(operator, origin)
+    return held_us + time.delay_ms * 1000
+
+
+def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operator | AppendOnly:
+    """The operator of one step."""
     if stream.keys and stream.step is None:
         raise InvalidPipelineError(
             "keys alone do nothing: call aggregate(...) or another step that keeps state after key_by, or leave key_by "
             f"out. asset={asset}, keys={', '.join(stream.keys)}"
         )
-    inputs = [_input(asset, each, its) for each, its in zip(stream.inputs, sources, strict=True)]
     if stream.step is None:
         with naming(asset=asset):
             append = AppendOnly.build(inputs[0].spec)

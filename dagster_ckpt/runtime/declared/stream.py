@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
@@ -13,16 +12,24 @@ from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
-from dagster_ckpt.operators.rows.changes_from import NAME as CHANGES_FROM
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
-from dagster_ckpt.operators.shared.checks.updating_checks import check_step
+from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema, check_step, row_key
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
-from dagster_ckpt.runtime.declared.row_conditions import check_judges_by_values, fingerprint_of
+from dagster_ckpt.runtime.declared import row_work
+from dagster_ckpt.runtime.declared.step_parts import (
+    Earlier,
+    EventTime,
+    OnEnd,
+    StatefulStep,
+    StepInput,
+    Upstream,
+    Work,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,70 +41,6 @@ _EXPIRING = ("aggregate", "process")
 
 _KEYS_OPTIONAL = ("aggregate", "window")
 """The steps that, without keys, have one group of all rows."""
-
-
-class OnEnd(StrEnum):
-    """What happens to rows that wait for the watermark when an `available_now` run has processed all its input."""
-
-    KEEP = "keep"
-    FLUSH = "flush"
-
-
-@dataclass(frozen=True, slots=True)
-class EventTime:
-    """The column with a row's event time, and how much later than the newest one a row may still come.
-
-    An input without a row for `idle_after_ms` no longer holds the watermark back; None: it always does.
-    """
-
-    column: str
-    delay_ms: int
-    idle_after_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """The upstream of a `Stream` that reads another stream's table.
-
-    `row_key` identifies a row of the table: no column where it has one row, None for a table that only grows
-    (`updating` is False). `where` is the text of the condition that rows must match, None for all.
-    """
-
-    name: str
-    row_key: tuple[str, ...] | None = None
-    where: str | None = None
-
-    @property
-    def updating(self) -> bool:
-        """Whether rows of the table are updated and deleted. The frame then has `_change_type` too."""
-        return self.row_key is not None
-
-
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """One input of a step as its operator sees it. `upstream` is the stream that it reads, None for a source."""
-
-    spec: InputSpec
-    keys: tuple[str, ...]
-    event_time: str | None
-    upstream: Upstream | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StatefulStep:
-    """The stateful step of a stream.
-
-    `name` is the method that made it. `build` makes the operator from its inputs, or raises `InvalidPipelineError`.
-    `compared` are the columns of the first input, besides its keys, that are compared as text. `code` is the user's
-    function.
-    """
-
-    name: str
-    build: Callable[[Sequence[StepInput]], Operator]
-    others: tuple["Stream", ...] = ()
-    compared: tuple[str, ...] = ()
-    on_end: OnEnd = OnEnd.KEEP
-    code: object = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +65,19 @@ class Stream:
     expire_after_us: int | None = None
     step: StatefulStep | None = None
     upstream: Upstream | None = None
+    earlier: Earlier | None = None
+
+    @property
+    def steps(self) -> tuple["Stream", ...]:
+        """The streams that end in a step, each behind those that it reads; this one is the last."""
+        before = (step for each in self.inputs if each.earlier is not None for step in each.earlier.stream.steps)
+        once = {id(step): step for step in (*before, self)}  # a step that two others read is one
+        return tuple(once.values())
+
+    @property
+    def sources(self) -> tuple["Stream", ...]:
+        """The inputs of all steps that read no earlier step, in order."""
+        return tuple(each for step in self.steps for each in step.inputs if each.earlier is None)
 
     @property
     def inputs(self) -> tuple["Stream", ...]:
@@ -130,7 +86,8 @@ class Stream:
 
     @property
     def flushes(self) -> bool:
-        return self.step is not None and self.step.on_end is OnEnd.FLUSH
+        """Whether one of the steps emits at the end of the input what waits for the watermark."""
+        return any(each.step is not None and each.step.on_end is OnEnd.FLUSH for each in self.steps)
 
     @property
     def code(self) -> object:
@@ -143,32 +100,82 @@ class Stream:
 
     def mirrored(self) -> "Stream":
         """The stream as it runs: one that reads an updating table without a stateful step mirrors that table."""
-        if self.step is not None or self.upstream is None or self.upstream.row_key is None or self.keys:
+        if self.step is not None or self.upstream is None or not self.updating or self.keys:
             return self
+        key, counted = self.upstream.row_key, self.upstream.row_key is None
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return _of_groups(rows, lambda keys, spec: Mirror.build(keys, spec, _where(rows)))
+            return _of_groups(rows, lambda keys, spec: Mirror.build(keys, spec, _where(rows), counted=counted))
 
-        return replace(self, keys=self.upstream.row_key, step=StatefulStep("where", build))
+        return replace(
+            self, keys=row_work.key_columns(self.frame) if key is None else key, step=StatefulStep("where", build)
+        )
 
     def where(self, condition: "str | Column") -> "Stream":
         """The rows that match a condition, in Spark's SQL or as a Column. Null is no match.
 
-        If the upstream's table updates rows, a row that no longer matches is deleted here too. The condition must then
-        depend on the row's values alone, so that its result is the same each time.
+        If the rows are those of a table that updates them, a row that no longer matches is deleted here too. The
+        condition must then depend on the row's values alone, so that its result is the same each time.
 
         Raises `InvalidPipelineError` for a condition on an updating table that depends on anything else, such as the
-        time, and after a step that keeps state.
+        time.
         """
-        self._refuse_after_step("where")
-        frame = self.frame.where(condition)
+        return self._worked(lambda rows: rows.where(condition), row_work.text_of_condition(condition))
+
+    def select(self, *columns: "str | Column") -> "Stream":
+        """These columns instead, each a name or an expression in Spark's SQL, or a Column.
+
+            delays.key_by("carrier").aggregate(flights=agg.count()).select("carrier", "flights > 100 AS is_large")
+
+        If the rows are those of a table that updates them, the columns must depend on the row's values alone.
+        """
+        return self._worked(lambda rows: row_work.selected(rows, columns))
+
+    def with_column(self, name: str, column: "str | Column") -> "Stream":
+        """The rows with one more column, or with another in place of the one of that name. Otherwise as `select`.
+
+        delays.with_column("is_late", "dep_delay > 15")
+        """
+        return self.with_columns({name: column})
+
+    def with_columns(self, columns: "Mapping[str, str | Column]") -> "Stream":
+        """As `with_column`, for several columns by name; none of them sees another."""
+        return self._worked(lambda rows: row_work.with_columns(rows, columns))
+
+    def transform(self, function: "Callable[[DataFrame], DataFrame]") -> "Stream":
+        """What a function makes of the rows with Spark's stateless operations. It may be called more than once.
+
+            delays.transform(lambda rows: rows.join(carriers, "carrier", "left"))
+
+        If the rows are those of a table that updates them, they have `_change_type`, which the function keeps as it is,
+        and the result may depend on the row's values alone: no joins.
+        """
+        return self._worked(function)
+
+    def _worked(self, work: Work, text: str | None = None) -> "Stream":
+        """This stream with stateless work on its rows. `text` describes it, None: as Spark's plan does."""
+        if self.step is not None:
+            return behind(self)._worked(work, text)  # noqa: SLF001  (another stream)
+        if isinstance(self.frame, UnreadFrame):
+            return self
+        frame = work(self.frame)
+        earlier = None if self.earlier is None else self.earlier.then(work)
+        if earlier is not None:
+            row_work.check_partitions(self.frame, frame)
         if self.upstream is None or not self.updating:
-            return replace(self, frame=frame)
-        check_judges_by_values(frame, condition)
-        text = fingerprint_of(frame, condition)
-        both = text if self.upstream.where is None else f"({self.upstream.where}) AND ({text})"
-        return replace(self, frame=frame, upstream=replace(self.upstream, where=both))
+            return replace(self, frame=frame, earlier=earlier)
+        described = row_work.text_of_work(self.frame, frame) if text is None else text
+        row_work.check_judges_by_values(self.frame, frame, described)
+        described = row_work.with_zone(self.frame, frame, described)
+        before, key = self.upstream.where, self.upstream.row_key
+        upstream = Upstream(
+            self.upstream.name,
+            key if key is not None and row_work.keeps(self.frame, frame, key) else None,
+            described if before is None else f"({before}) AND ({described})",
+            changes=True,
+        )
+        return replace(self, frame=frame, upstream=upstream, earlier=earlier)
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
         """Declare the column with a row's event time, a timestamp, and how late a row may come.
@@ -178,7 +185,8 @@ class Stream:
         Of several inputs the slowest holds the watermark back; one without a row for `idle_after` is left out until its
         next row. Each step documents what it does with a row without an event time.
         """
-        self._refuse_after_step("with_watermark")
+        if self.step is not None:
+            return behind(self).with_watermark(column, delay, idle_after)
         _refuse_updating(self, "with_watermark")
         if self.event_time is not None:
             raise InvalidPipelineError(
@@ -195,7 +203,8 @@ class Stream:
         A key's state is dropped when that much event time has passed since its last row; None: never. Windows and joins
         know by themselves when they are done with a row.
         """
-        self._refuse_after_step("key_by")
+        if self.step is not None:
+            return behind(self).key_by(*columns, expire_after=expire_after)
         if not columns:
             raise InvalidPipelineError(
                 "key_by needs at least one column; for one row over everything leave key_by out. columns=()"
@@ -381,18 +390,16 @@ class Stream:
 
     def _with_step(self, step: StatefulStep) -> "Stream":
         """This stream with a stateful step. Raises `InvalidPipelineError` where the step is not possible."""
-        self._refuse_after_step(step.name)
+        if self.step is not None:
+            return behind(self)._with_step(step)  # noqa: SLF001  (another stream)
+        others = tuple(behind(each) if each.step is not None else each for each in step.others)
+        step = replace(step, others=others)
         for number, stream in enumerate((self, *step.others)):
             _refuse_updating(stream, step.name)
             if not stream.keys and step.name not in _KEYS_OPTIONAL:
                 which = "" if number == 0 else " of the other stream"
                 raise InvalidPipelineError(
                     f"{step.name} needs key columns: call key_by(column, ...){which} before it. step={step.name}"
-                )
-            if stream.step is not None:
-                raise InvalidPipelineError(
-                    f"a stream has one step that keeps state: save what comes before {step.name} as an asset of its "
-                    f"own. steps={stream.step.name}, {step.name}"
                 )
             if stream.expire_after_us is not None and step.name not in _EXPIRING:
                 raise InvalidPipelineError(
@@ -401,16 +408,22 @@ class Stream:
                 )
         return replace(self, step=step)
 
-    def _refuse_after_step(self, step: str) -> None:
-        if self.step is not None and self.step.name == CHANGES_FROM:
-            raise InvalidPipelineError(
-                f"changes_from makes a table, and {step} works on it in an asset of its own: return what changes_from "
-                f"gives, and call {step} in a stream that reads this asset. step={step}"
-            )
-        if self.step is not None:
-            raise InvalidPipelineError(
-                f"{self.step.name} is the last step of a stream: call {step} before it. step={step}"
-            )
+
+class UnreadFrame:
+    """Stands for the rows of a source that is not read yet: any column may be there."""
+
+
+def behind(stream: Stream) -> Stream:
+    """The stream of a step's changes, for the next step. Its frame only stands for them: it has their columns."""
+    from dagster_ckpt.runtime.declared.pipeline import declared_operator  # it is above this module
+
+    assert stream.step is not None, "only a step has changes"
+    if isinstance(stream.frame, UnreadFrame):
+        return Stream(stream.frame, earlier=Earlier(stream, stream.frame))
+    pipeline = declared_operator(stream).pipeline
+    frame = row_work.stand_in(stream.frame.sparkSession, changes_schema(pipeline))
+    upstream = None if pipeline.appends else Upstream(stream.step.name, row_key(pipeline), changes=True)
+    return Stream(frame, upstream=upstream, earlier=Earlier(stream, frame))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,10 +1,11 @@
 """The driver of an epoch: one micro-batch in, one manifest out, or nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.clock import Clock
@@ -29,13 +30,12 @@ from dagster_ckpt.runtime.driver.job_status import JobProgress
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
 from dagster_ckpt.runtime.driver.watermarks import Watermarks
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, merged
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
-Reply = ShardAck | ShardDecline
 Positions = tuple[SourcePosition, ...]
 
 _FINAL: dict[str, type[CheckpointError]] = {
@@ -61,9 +61,10 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `watermarks` has each input's effect on the watermark. `horizon_us` is the operator's: None where nothing waits for
-    the watermark. `pulse` gets a sign at each step of an epoch. `checked` takes the sources' positions before and after
-    an epoch's tasks, and returns those to commit; it raises where the tasks cannot have read everything in between.
+    `assignments` are those of the steps, `replies` takes the replies of all but the last. `watermarks` has each input's
+    effect on the watermark. `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a
+    sign at each step of an epoch. `checked` takes the sources' positions before and
+    after an epoch's tasks, and returns those to commit; it raises where the tasks cannot have read everything between.
     """
 
     asset: str
@@ -72,7 +73,8 @@ class DriverSetup:
     checkpoint: SparkCheckpoint
     checked: Callable[[Positions, Positions], Positions]
     sources: tuple[Source, ...]
-    assignment: ShardAssignment
+    assignments: tuple[ShardAssignment, ...]
+    replies: Accumulator[list[tuple[Epoch, str]]]
     watermarks: Watermarks
     horizon_us: int | None
     on_commit: Callable[[CommittedEpoch], None]
@@ -230,14 +232,16 @@ class EpochDriver:
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
         on_progress = partial(self._report_progress, epoch, setup.clock.monotonic_ms())
-        self._job = EpochJob(frame, order, setup.assignment, f"dagster-ckpt-{setup.clock.unique()}", on_progress)
+        self._job = EpochJob(
+            frame, order, setup.assignments[-1], setup.replies, f"dagster-ckpt-{setup.clock.unique()}", on_progress
+        )
         try:
             outcome = self._job.run(setup.coordinator.timeout_ms)
         finally:
             self._job = None
             setup.writer.heartbeat.works(None)
         try:
-            return acks_of(setup.coordinator, epoch, outcome, setup.assignment)
+            return acks_of(setup.coordinator, epoch, outcome, setup.assignments)
         except CheckpointError as error:
             raise self._error(outcome, error) from outcome.error
 
@@ -323,7 +327,7 @@ def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
 
 
 def acks_of(
-    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, assignment: ShardAssignment
+    coordinator: CheckpointCoordinator, epoch: Epoch, outcome: JobOutcome, assignments: Sequence[ShardAssignment]
 ) -> tuple[ShardAck, ...]:
     """Report the job's outcome to the coordinator; returns the ACKs to commit. Raises where it gives the epoch up."""
     if outcome.silent is not None:
@@ -334,7 +338,7 @@ def acks_of(
     elif outcome.error is not None:
         coordinator.decline(epoch, None, "", outcome.reason)
     else:
-        for reply in _whole(outcome, assignment):
+        for reply in _whole(outcome, assignments):
             if isinstance(reply, ShardAck):
                 coordinator.ack(epoch, reply)
             else:
@@ -342,11 +346,14 @@ def acks_of(
     return coordinator.end_job(epoch)
 
 
-def _whole(outcome: JobOutcome, assignment: ShardAssignment) -> Iterable[Reply]:
-    """A reply for each shard. Only a shuffled stream's can be missing: each of its shards has one task."""
-    replies = outcome.replies
-    if assignment.tasks is not None and outcome.had_tasks:
-        return replies
-    acks = merged(reply for reply in replies if isinstance(reply, ShardAck))
-    absent = (ShardAck(Shard(shard)) for shard in range(assignment.shards) if shard not in acks)
-    return [*(reply for reply in replies if isinstance(reply, ShardDecline)), *acks.values(), *absent]
+def _whole(outcome: JobOutcome, assignments: Sequence[ShardAssignment]) -> Iterable[Reply]:
+    """A reply for each shard in each step. Only a shuffled step's can be missing: each of its shards has one task."""
+    for step, assignment in enumerate(assignments):
+        replies = [reply for reply in outcome.replies if isinstance(reply, ShardDecline) or reply.step == step]
+        if assignment.tasks is not None and outcome.had_tasks:
+            yield from replies
+            continue
+        acks = merged(reply for reply in replies if isinstance(reply, ShardAck))
+        absent = (ShardAck(Shard(shard), step=step) for shard in range(assignment.shards) if shard not in acks)
+        yield from (reply for reply in replies if isinstance(reply, ShardDecline))
+        yield from (*acks.values(), *absent)

@@ -10,12 +10,13 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply
+from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
@@ -38,7 +39,7 @@ class JobOutcome:
     `had_tasks` is false where Spark concluded from the plan alone that there are no rows, and started no task.
     """
 
-    replies: tuple[ShardAck | ShardDecline, ...] = ()
+    replies: tuple[Reply, ...] = ()
     error: Exception | None = None
     reason: str = ""
     silent: tuple[RunningTask, ...] | None = None
@@ -49,6 +50,8 @@ class JobOutcome:
 class EpochJob:
     """The Spark job that makes one epoch's ACKs. `tag` is unique among the process's jobs.
 
+    `passed_on` takes the replies of all steps but the last while the job runs.
+
     `on_progress` gets the progress every second, the first time after one second and never after `run` has returned.
     """
 
@@ -57,12 +60,14 @@ class EpochJob:
         frame: DataFrame,
         order: EpochOrder,
         assignment: ShardAssignment,
+        passed_on: Accumulator[list[tuple[Epoch, str]]],
         tag: str,
         on_progress: Callable[[JobProgress], None],
     ) -> None:
         self._frame = frame
         self._order = order
         self._assignment = assignment
+        self._passed_on = passed_on
         self._tag = tag
         self._on_progress = on_progress
         self._reporting = threading.Lock()
@@ -76,6 +81,7 @@ class EpochJob:
         watch = threading.Thread(target=self._watch, args=(context, timeout_ms), name=self._tag, daemon=True)
         context.setLocalProperty(ORDER_PROPERTY, self._order.encode())
         context.addJobTag(self._tag)
+        self._passed_on.value.clear()
         watch.start()
         threading.Thread(
             target=self._report_progress, args=(context,), name=f"{self._tag}-progress", daemon=True
@@ -89,7 +95,9 @@ class EpochJob:
             with self._reporting:
                 self._done.set()
             context.removeJobTag(self._tag)
-        return JobOutcome(tuple(decode_reply(row["reply"]) for row in rows), had_tasks=had_tasks)
+        # A task of an epoch that was given up may have replied since the list was cleared.
+        texts = [text for epoch, text in self._passed_on.value if epoch == self._order.epoch]
+        return JobOutcome(tuple(map(decode_reply, (*texts, *(row["reply"] for row in rows)))), had_tasks=had_tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

@@ -1,22 +1,23 @@
 """Checks of a stream before anything is opened or written."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
-from dagster_ckpt.runtime.declared.pipeline import build_operator
+from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
+from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
-from dagster_ckpt.runtime.task.dataflow import shard_replies, union_of
-from dagster_ckpt.runtime.task.epoch_task import TaskSetup
+from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
+from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 
@@ -26,7 +27,7 @@ class CheckedStream:
 
     stream: Stream
     sources: tuple[Source, ...]
-    operator: Operator | AppendOnly
+    dataflow: Dataflow
 
 
 def check_stream(job: StreamJob) -> CheckedStream:
@@ -37,9 +38,10 @@ def check_stream(job: StreamJob) -> CheckedStream:
             f"asset={job.asset}, returned={type(job.stream).__name__}"
         )
     running = job.stream.mirrored()
-    plans = [analysed_plan(job.asset, stream.frame) for stream in running.inputs]
+    inputs = running.sources
+    plans = [analysed_plan(job.asset, stream.frame) for stream in inputs]
     session = running.frame.sparkSession
-    for stream in running.inputs:
+    for stream in inputs:
         # One session that `open_session` made, for all inputs: one query reads them.
         own = stream.frame.sparkSession
         if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
@@ -63,12 +65,40 @@ def check_stream(job: StreamJob) -> CheckedStream:
     together = of_inputs[0]
     if len(plans) > 1:
         # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
-        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in running.inputs])))
+        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in inputs])))
     sources = sources_of(job.asset, session, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
-    operator = build_operator(job.asset, running, identities)
-    _check_plan(job, running, operator.pipeline)
-    return CheckedStream(running, sources, operator)
+    checked = CheckedStream(running, sources, build_dataflow(job.asset, running, identities))
+    _check_plan(job, checked)
+    return checked
+
+
+def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:
+    """The steps in Spark's plan; `setup` makes what the tasks of a step get."""
+    steps = checked.stream.steps
+    read = Counter(each.step for operator in checked.dataflow.operators for each in operator.pipeline.inputs)
+    return tuple(
+        Stage(
+            operator.pipeline,
+            setup(number, step),
+            tuple(_frame_of(each, steps) for each in step.inputs),
+            shared=read[number] > 1,
+        )
+        for number, (step, operator) in enumerate(zip(steps, checked.dataflow.operators, strict=True))
+    )
+
+
+def _frame_of(stream: Stream, steps: Sequence[Stream]) -> Callable[[Sequence[DataFrame]], DataFrame]:
+    earlier = stream.earlier
+    if earlier is None:
+        return lambda _: stream.frame
+    number = next(number for number, step in enumerate(steps) if step is earlier.stream)
+    return lambda changes: earlier.frame_of(changes[number])
+
+
+def event_times_of(step: Stream) -> tuple[str | None, ...]:
+    """The event-time column of each input of a step."""
+    return tuple(None if each.event_time is None else each.event_time.column for each in step.inputs)
 
 
 def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
@@ -76,13 +106,19 @@ def cannot_run(asset: str, error: AnalysisException) -> InvalidPipelineError:
     return InvalidPipelineError(f"Spark cannot run this as a stream. asset={asset}, reason={error}")
 
 
-def _check_plan(job: StreamJob, running: Stream, pipeline: Pipeline) -> None:
+def _check_plan(job: StreamJob, checked: CheckedStream) -> None:
     """Have Spark analyse and check the whole plan that will run; only the shard assignment is a dummy."""
-    layout = ShardAssignment.keyed(1, 1) if pipeline.shuffles else ShardAssignment.unkeyed(1)
-    setup = TaskSetup(job.address, job.folder, layout, tuple(None for _ in running.inputs), code=running.code)
-    frames = [stream.frame for stream in running.inputs]
+
+    def setup(number: int, step: Stream) -> TaskSetup:
+        shuffles = checked.dataflow.operators[number].pipeline.shuffles
+        layout = ShardAssignment.keyed(1, 1) if shuffles else ShardAssignment.unkeyed(1)
+        return TaskSetup(job.address, job.folder, layout, event_times_of(step), code=step.code, step=number)
+
     try:
-        check_streams(shard_replies(frames, pipeline, setup))
+        replies = checked.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
+        frame = shard_replies(stages_of(checked, setup), replies)
+        refuse_stateful_steps(job.asset, analysed_plan(job.asset, frame))  # also between our own
+        check_streams(frame)
     except AnalysisException as error:
         raise cannot_run(job.asset, error) from error
     except Exception as error:

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.clock import Clock
@@ -21,7 +22,6 @@ from dagster_ckpt.errors import (
 )
 from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
@@ -34,7 +34,7 @@ from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream, event_times_of, stages_of
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
@@ -47,8 +47,14 @@ from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
-from dagster_ckpt.runtime.task.dataflow import shard_replies, shard_replies_of_own_epoch
-from dagster_ckpt.runtime.task.epoch_task import TaskSetup
+from dagster_ckpt.runtime.task.dataflow import (
+    Stage,
+    on_batch,
+    rows_of_sources,
+    shard_replies,
+    shard_replies_of_own_epoch,
+)
+from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
@@ -97,7 +103,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
     moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
-    opening = replace(job.opening(checked.operator.pipeline), moves=moves)
+    opening = replace(job.opening(checked.dataflow.pipeline), moves=moves)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
     run = _Run(job, checked, upstreams, hooks, clock, pulse)
@@ -115,7 +121,7 @@ class _Run:
     _root: ObjectStore
     _writer: StreamWriter
     _coordinator: CheckpointCoordinator
-    _assignment: ShardAssignment
+    _stages: tuple[Stage, ...]
     _source_lags: SourceLags
 
     def __init__(
@@ -133,6 +139,7 @@ class _Run:
         self._hooks = hooks
         self._clock = clock
         self._pulse = pulse
+        self._replies = job.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
         self._slow_since: tuple[Epoch, int] | None = None
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = RunEnd(job.options, hooks, clock, pulse)
@@ -153,7 +160,8 @@ class _Run:
             self._topics.committed(self._writer.manifest)
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
-            self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms())
+            steps = len(self._checked.dataflow.operators)
+            self._coordinator = CheckpointCoordinator(shards, coordination, self._clock.monotonic_ms(), steps)
             self._end.opened(self._writer)
             collecting.begin()
             result = self._try()
@@ -251,10 +259,10 @@ class _Run:
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_end(self) -> JobResult:
-        self._assignment = self._assigned()  # once: an epoch without input has the query's tasks
+        self._stages = self._staged()  # once: an epoch without input has the query's tasks
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
-        query = EpochQuery(driver.work)
+        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame), batch_id))
         gauge = LagGauge(
             self._job.asset,
             partial(self._lag, query, checkpoint),
@@ -340,7 +348,7 @@ class _Run:
         return None
 
     def _emit_due(self, driver: EpochDriver) -> None:
-        driver.emit_due(shard_replies_of_own_epoch(self._job.stream.frame.sparkSession, self._task_setup()))
+        driver.emit_due(shard_replies_of_own_epoch(self._session, self._stages, self._replies))
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         return self._end.reason(self._writer.manifest.epoch)
@@ -367,7 +375,6 @@ class _Run:
         )
 
     def _driver_setup(self, checkpoint: SparkCheckpoint) -> DriverSetup:
-        operator = self._checked.operator
         return DriverSetup(
             asset=self._job.asset,
             writer=self._writer,
@@ -375,9 +382,10 @@ class _Run:
             checkpoint=checkpoint,
             checked=self._topics.checked,
             sources=self._checked.sources,
-            assignment=self._assignment,
-            watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.inputs], self._clock),
-            horizon_us=None if isinstance(operator, AppendOnly) else operator.horizon_us,
+            assignments=tuple(stage.setup.assignment for stage in self._stages),
+            replies=self._replies,
+            watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.sources], self._clock),
+            horizon_us=self._checked.dataflow.horizon_us,
             on_commit=self._committed,
             pulse=self._pulse,
             clock=self._clock,
@@ -388,32 +396,46 @@ class _Run:
         self._upstreams.committed(epoch.manifest)
         self._topics.committed(epoch.manifest)
 
-    def _task_setup(self) -> TaskSetup:
-        event_times = [stream.event_time for stream in self._job.stream.inputs]
-        return TaskSetup(
-            address=self._job.address,
-            folder=self._job.folder,
-            assignment=self._assignment,
-            event_times=tuple(None if each is None else each.column for each in event_times),
-            engine=self._job.options.engine,
-            code=self._job.stream.code,
-        )
+    @property
+    def _session(self) -> SparkSession:
+        return self._job.stream.frame.sparkSession
 
-    def _assigned(self) -> ShardAssignment:
-        if not self._checked.operator.pipeline.shuffles:
-            return ShardAssignment.unkeyed(self._writer.manifest.shards)
-        tasks_max = self._job.options.tasks_max or task_slots(self._job.stream.frame.sparkSession)
-        return ShardAssignment.keyed(self._writer.manifest.shards, tasks_max)
+    def _staged(self) -> tuple[Stage, ...]:
+        shards = self._writer.manifest.shards
+        tasks_max = self._job.options.tasks_max or task_slots(self._session)
+        keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
+
+        def setup(number: int, step: Stream) -> TaskSetup:
+            return TaskSetup(
+                address=self._job.address,
+                folder=self._job.folder,
+                assignment=keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed,
+                event_times=event_times_of(step),
+                engine=self._job.options.engine,
+                code=step.code,
+                step=number,
+            )
+
+        return stages_of(self._checked, setup)
+
+    @property
+    def _plans_batches(self) -> bool:
+        """Whether the steps are planned for each micro-batch, and not once with the query."""
+        return any(stage.shared for stage in self._stages)
+
+    def _replies_of(self, frame: DataFrame) -> DataFrame:
+        """The replies of the epoch for a micro-batch of the query."""
+        return shard_replies(on_batch(self._stages, frame), self._replies) if self._plans_batches else frame
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
-        options, pipeline = self._job.options, self._checked.operator.pipeline
-        session = self._job.stream.frame.sparkSession
+        options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]
+        session = self._session
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
-        inputs = [source.schema for source in pipeline.inputs]
-        limit_batches(session, inputs, pipeline.keys, chunk_bytes)
+        inputs = [source.schema for step in steps for source in step.inputs]
+        limit_batches(session, inputs, [key for step in steps for key in step.keys], chunk_bytes)
         plan_wide_rows(session, inputs)
-        replies = shard_replies([stream.frame for stream in self._job.stream.inputs], pipeline, self._task_setup())
-        writer = replies.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)
+        frame = rows_of_sources(self._stages) if self._plans_batches else shard_replies(self._stages, self._replies)
+        writer = frame.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)
         interval_ms = self._coordinator.interval_ms
         if interval_ms is None:
             return writer.trigger(availableNow=True)

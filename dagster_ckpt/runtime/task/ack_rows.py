@@ -25,6 +25,9 @@ class ShardDecline:
     reason: str
 
 
+Reply = ShardAck | ShardDecline
+
+
 _RUNS = Record(ShardRuns, {"table": TEXT, "runs": RUN.columns()}).codec()
 _FILES_MERGED = Record(FilesMerged, {"replaced": sequence(PATH), "file": CHANGE.codec()}).codec()
 _ACK = Record(
@@ -46,21 +49,25 @@ _ACK = Record(
         "files_merged": optional(_FILES_MERGED),
         "table_rows": WHOLE,
         "late_rows_by_input": sequence(COUNT),
+        "step": COUNT,
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
 
 
-def encode_replies(replies: Iterable[ShardAck | ShardDecline]) -> pa.RecordBatch:
+def encode_replies(replies: Iterable[Reply]) -> pa.RecordBatch:
     """The rows of a task's replies."""
-    texts = [
-        json.dumps({"ack": _ACK.encode(reply)} if isinstance(reply, ShardAck) else {"decline": _DECLINE.encode(reply)})
-        for reply in replies
-    ]
-    return pa.record_batch([pa.array(texts, pa.string())], schema=ACK_ROW)
+    return pa.record_batch([pa.array(map(encode_reply, replies), pa.string())], schema=ACK_ROW)
 
 
-def decode_reply(text: str) -> ShardAck | ShardDecline:
+def encode_reply(reply: Reply) -> str:
+    """One reply as text."""
+    return json.dumps(
+        {"ack": _ACK.encode(reply)} if isinstance(reply, ShardAck) else {"decline": _DECLINE.encode(reply)}
+    )
+
+
+def decode_reply(text: str) -> Reply:
     """The reply of one row."""
     [(kind, value)] = json.loads(text).items()
     return _ACK.decode(value) if kind == "ack" else _DECLINE.decode(value)

@@ -1,29 +1,152 @@
 """The user's DataFrames, followed by our tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import count
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.key_hash import SEED
+from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
-from dagster_ckpt.runtime.task.epoch_task import TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.epoch_task import TASK, PassedOn, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 
-def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSetup) -> DataFrame:
+@dataclass(frozen=True)
+class Stage:
+    """One step in Spark's plan. `inputs` makes the frame of each of its inputs from the changes of the steps before.
+
+    An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes.
+    """
+
+    pipeline: Pipeline
+    setup: TaskSetup
+    inputs: tuple[Callable[[Sequence[DataFrame]], DataFrame], ...]
+    shared: bool = False
+
+
+def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]) -> DataFrame:
     """A streaming DataFrame with one row for each shard's reply; collecting a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
+    Its rows are the replies of the last step. Those of the others are in `replies` then.
     """
+    changes: list[DataFrame] = []
+    for stage in stages:
+        rows = _shuffled([each(changes) for each in stage.inputs], stage)
+        changes.append(_done(*rows, stage, is_last=stage is stages[-1], replies=replies))
+    return changes[-1]
+
+
+def rows_of_sources(stages: Sequence[Stage]) -> DataFrame:
+    """The rows of all inputs that read sources, as one streaming DataFrame, for `on_batch`."""
+    rows = [_numbered(each(()), names) for each, names in _source_inputs(stages)]
+    return rows[0] if len(rows) == 1 else union_of(rows)
+
+
+def on_batch(stages: Sequence[Stage], batch: DataFrame) -> list[Stage]:
+    """The stages over a micro-batch of `rows_of_sources`.
+
+    For steps that several others read. In a streaming plan their sources would be read once for each: Spark takes a
+    relation that is there twice for two, and those may not see the same rows. So these steps are planned anew for each
+    micro-batch.
+    """
+    several = len(list(_source_inputs(stages))) > 1
+    numbers = count()
+
+    def of_batch(names: Sequence[str]) -> Callable[[Sequence[DataFrame]], DataFrame]:
+        number = next(numbers)
+        own = f"{columns_of_input(number)}.*"
+        rows = batch.where(F.col(INPUT) == number).select(own) if several else batch
+        return lambda _: rows.toDF(*names)
+
+    return [
+        replace(
+            stage,
+            inputs=tuple(
+                of_batch(source.schema.names) if source.step is None else each
+                for source, each in zip(stage.pipeline.inputs, stage.inputs, strict=True)
+            ),
+        )
+        for stage in stages
+    ]
+
+
+def _source_inputs(
+    stages: Sequence[Stage],
+) -> Iterator[tuple[Callable[[Sequence[DataFrame]], DataFrame], Sequence[str]]]:
+    for stage in stages:
+        for source, each in zip(stage.pipeline.inputs, stage.inputs, strict=True):
+            if source.step is None:
+                yield each, source.schema.names
+
+
+def shard_replies_of_own_epoch(
+    session: SparkSession, stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]
+) -> DataFrame:
+    """A DataFrame with the replies of an epoch without input, which the driver starts by itself."""
+    changes: list[DataFrame] = []
+    for stage in stages:
+        if all(source.step is None for source in stage.pipeline.inputs):
+            tasks = stage.setup.assignment.tasks
+            assert tasks is not None, "nothing waits in an unkeyed stream"
+            rows, columns = session.range(0, tasks, 1, tasks), None
+        else:
+            rows, columns = _shuffled([each(changes) for each in stage.inputs], stage)
+        changes.append(_done(rows, columns, stage, is_last=stage is stages[-1], replies=replies))
+    return changes[-1]
+
+
+def _done(
+    rows: DataFrame,
+    columns: Sequence[str] | None,
+    stage: Stage,
+    *,
+    is_last: bool,
+    replies: Accumulator[list[tuple[Epoch, str]]],
+) -> DataFrame:
+    """The replies of the last step, the changes of any other."""
+    if is_last:
+        return rows.mapInArrow(epoch_task(stage.setup, columns), ACK_ROW_OF_SPARK)
+    schema = changes_schema(stage.pipeline)
+    if not stage.shared:
+        return rows.mapInArrow(epoch_task(stage.setup, columns, PassedOn(schema, replies)), to_spark_schema(schema))
+    work = epoch_task(stage.setup, columns, PassedOn(schema, replies, numbered=True))
+    return _once(rows.mapInArrow(work, to_spark_schema(schema.append(TASK))), stage)
+
+
+def _once(changes: DataFrame, stage: Stage) -> DataFrame:
+    """The changes of a step that several steps read, so that its tasks run once.
+
+    Spark reuses a shuffle for all who read it, if all is the same below it. So nothing may be pushed down from what
+    they do with the rows: no column, as the rows are one struct, and no condition, as none passes another that is not
+    deterministic. Were the tasks run twice nevertheless, the epoch would be declined.
+    """
+    tasks = stage.setup.assignment.tasks
+    assert tasks is not None, "a step has keys, or one group"
+    *names, task = changes.columns
+    numbered = changes.toDF(*(f"_column_{number}" for number in range(len(names))), task)
+    rows = numbered.select(task, F.struct(*numbered.columns[:-1]).alias("row"))
+    shuffled = rows.repartitionById(tasks, F.col(task))
+    return shuffled.withColumn("_part", F.spark_partition_id()).where("_part >= 0").select("row.*").toDF(*names)
+
+
+def _shuffled(inputs: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
+    """The rows of all inputs, those of a task together, and their columns."""
+    pipeline, assignment = stage.pipeline, stage.setup.assignment
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
-    if setup.assignment.tasks is None:
+    if assignment.tasks is None:
         [unkeyed], [unkeyed_names] = rows, names
-        return unkeyed.mapInArrow(epoch_task(setup, unkeyed_names), ACK_ROW_OF_SPARK)
+        return unkeyed, unkeyed_names
     hashed = []
     for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True):
         numbered = dict(zip(its, frame.columns, strict=True))
@@ -31,35 +154,32 @@ def shard_replies(inputs: Sequence[DataFrame], pipeline: Pipeline, setup: TaskSe
     if len(hashed) == 1:
         together, columns = hashed[0], [*names[0], HASH]
     else:
-        together = _union(rows, hashed)
+        # Those of steps first, each with as many partitions as tasks: see `ShardAssignment.shards_of`.
+        order = sorted(range(len(hashed)), key=lambda number: pipeline.inputs[number].step is None)
+        together = _union(rows, hashed, order)
         columns = together.columns
-    shuffled = together.repartitionById(setup.assignment.tasks, F.expr(setup.assignment.partition_in_sql()))
-    return shuffled.mapInArrow(epoch_task(setup, columns), ACK_ROW_OF_SPARK)
-
-
-def shard_replies_of_own_epoch(session: SparkSession, setup: TaskSetup) -> DataFrame:
-    """A DataFrame with the replies of an epoch without input, which the driver starts by itself."""
-    tasks = setup.assignment.tasks
-    assert tasks is not None, "nothing waits in an unkeyed stream"
-    return session.range(0, tasks, 1, tasks).mapInArrow(epoch_task(setup, None), ACK_ROW_OF_SPARK)
+    return together.repartitionById(assignment.tasks, F.expr(assignment.partition_in_sql())), columns
 
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
     """Several inputs in one plan, in the order of `shard_replies`: it has the query's sources."""
     rows = [_numbered(frame, frame.columns) for frame in inputs]
-    return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows])
+    return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows], range(len(rows)))
 
 
-def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all inputs: the input's number, the hash, and a struct per input, null in rows of the others."""
+def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame], order: Sequence[int]) -> DataFrame:
+    """The rows of all inputs: the input's number, the hash, and a struct per input, null in rows of the others.
+
+    The inputs come in this order.
+    """
     types = [frame.schema for frame in rows]
     sides = []
-    for number, frame in enumerate(hashed):
+    for number in order:
         columns = [F.lit(number).cast("int").alias(INPUT), F.col(HASH)]
         for other, type_ in enumerate(types):
             own = F.struct(*type_.names) if other == number else F.lit(None).cast(type_)
             columns.append(own.alias(columns_of_input(other)))
-        sides.append(frame.select(columns))
+        sides.append(hashed[number].select(columns))
     return reduce(DataFrame.union, sides)
 
 

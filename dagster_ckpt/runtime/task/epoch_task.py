@@ -9,16 +9,17 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
 import pyarrow as pa
+from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, encode_replies
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
@@ -29,6 +30,8 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.retrying_store import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
+TASK = pa.field("_task", pa.int32())
+"""The column with the number of the task that a change comes from."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class TaskSetup:
     """What the tasks of every epoch get.
 
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
-    a manifest holds no code.
+    a manifest holds no code. `step` is the number of the tasks' step.
     """
 
     address: StoreAddress
@@ -45,6 +48,40 @@ class TaskSetup:
     event_times: tuple[str | None, ...]
     engine: EngineOptions = field(default_factory=EngineOptions)
     code: object = None
+    step: int = 0
+
+
+class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
+    """The replies of the tasks of all steps but the last, each with its epoch: the rows of those are changes."""
+
+    def zero(self, value: list[tuple[Epoch, str]]) -> list[tuple[Epoch, str]]:
+        return []
+
+    def addInPlace(  # noqa: N802  (Spark's name)
+        self, value1: list[tuple[Epoch, str]], value2: list[tuple[Epoch, str]]
+    ) -> list[tuple[Epoch, str]]:
+        value1.extend(value2)
+        return value1
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """What a step passes on: its changes, with these columns, and its replies, which go past the next step.
+
+    `numbered`: each row also has the number of the task it comes from, as `TASK`.
+    """
+
+    columns: pa.Schema
+    replies: Accumulator[list[tuple[Epoch, str]]]
+    numbered: bool = False
+
+    def batches(self, changes: pa.Table, task: int) -> list[pa.RecordBatch]:
+        """The changes as rows for Spark."""
+        rows = changes.select(self.columns.names).cast(self.columns)
+        if self.numbered:
+            rows = rows.append_column(TASK, pa.array(np.full(rows.num_rows, task, dtype=np.int32)))
+        batches: list[pa.RecordBatch] = rows.to_batches()
+        return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +102,12 @@ class EpochOrder:
 
 
 def epoch_task(
-    setup: TaskSetup, columns: Sequence[str] | None
+    setup: TaskSetup, columns: Sequence[str] | None, passed_on: PassedOn | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
 
     `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
-    passes only make the tasks run.
+    passes only make the tasks run. `passed_on`: another step follows, so the rows out are this step's changes.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,29 +120,53 @@ def epoch_task(
             batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
             for batch in batches
         )
-        yield encode_replies(replies_of(setup, order, context.partitionId(), context.taskAttemptId(), rows))
+        replies: list[Reply] = []
+        for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
+            assert passed_on is not None, "no step is behind the last"
+            yield from passed_on.batches(changes, context.partitionId())
+        if passed_on is None:
+            yield encode_replies(replies)
+        else:
+            passed_on.replies.add([(order.epoch, encode_reply(reply)) for reply in replies])
 
     return work
 
 
-def replies_of(
-    setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
-) -> list[ShardAck | ShardDecline]:
-    """The replies of one task. Any error, short of the death of the process, declines all its shards.
+def worked(
+    setup: TaskSetup,
+    order: EpochOrder,
+    partition: int,
+    attempt: int,
+    batches: Iterator[pa.RecordBatch],
+    replies: list[Reply],
+) -> Iterator[pa.Table]:
+    """Do the work of one task: yields the changes for the next step, and adds a reply for each shard at the end.
 
-    A crash at any point leaves files that no manifest references, under unique names.
+    Any error, short of the death of the process, declines all its shards. A crash at any point leaves files that no
+    manifest references, under unique names.
     """
     shards = setup.assignment.shards_of(partition)
     try:
         work = _begun(setup, order, attempt)
-        operator = from_pipeline(work.manifest.pipeline, setup.code)
+        operator = from_pipeline(work.manifest.pipeline.steps[setup.step], setup.code)
         if isinstance(operator, AppendOnly):
-            return [work.append(operator, partition, batches)]
-        return [*work.transform(operator, shards, batches)]
+            replies.append(work.append(operator, partition, batches))
+        else:
+            yield from work.transform(operator, shards, batches, replies)
     except Exception as error:  # noqa: BLE001  (every error that can be caught becomes a decline)
         kind = type(error).__name__
         reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
-        return [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
+        replies[:] = [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
+
+
+def replies_of(
+    setup: TaskSetup, order: EpochOrder, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
+) -> list[Reply]:
+    """The replies of one task of the last step."""
+    replies: list[Reply] = []
+    for _ in worked(setup, order, partition, attempt, batches, replies):
+        raise AssertionError("no step is behind the last")
+    return replies
 
 
 def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
@@ -125,6 +186,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
         event_times=setup.event_times,
         clock=clock,
         engine=engine_of(setup.engine, store),
+        step=setup.step,
     )
 
 

@@ -42,10 +42,13 @@ class ShardAssignment:
         return cls(shards, None)
 
     def shards_of(self, partition: int) -> tuple[Shard, ...]:
-        """The shards that the task of this partition works on."""
+        """The shards that the task of this partition works on.
+
+        Where the changes of several steps meet in one Spark stage, its partitions are those of one after the other.
+        """
         if self.tasks is None:
             return (Shard(partition % self.shards),)
-        first = partition * self._shards_a_task
+        first = partition % self.tasks * self._shards_a_task
         return tuple(map(Shard, range(first, min(first + self._shards_a_task, self.shards))))
 
     def partition_in_sql(self) -> str:

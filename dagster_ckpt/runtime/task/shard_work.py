@@ -2,12 +2,14 @@
 
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.operators.rows.append import AppendOnly
@@ -16,6 +18,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
+from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.state.committed import append_files, change_log
@@ -29,7 +32,8 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 class ShardWork:
     """What a task works with. `store` is the stream's folder, `manifest` what the epoch builds on.
 
-    `attempt` is unique among all task attempts of this term: it is in the name of every file written here.
+    `step` is the number of the step that the task belongs to, and `event_times` are of its inputs. `attempt` is unique
+    among all task attempts of this term: it is in the name of every file written here.
     """
 
     store: ObjectStore
@@ -41,6 +45,12 @@ class ShardWork:
     event_times: tuple[str | None, ...]
     clock: Clock
     engine: Engine
+    step: int = 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the step's changes are those of the stream's table."""
+        return self.step == len(self.manifest.pipeline.before)
 
     def append(self, operator: AppendOnly, partition: int, batches: Iterable[pa.RecordBatch]) -> ShardAck:
         """Append the rows to the stream's table, one file per chunk. One task of an epoch also merges older files."""
@@ -56,13 +66,14 @@ class ShardWork:
         return ShardAck(
             shard,
             changes=tuple(changes),
-            rows_in=intake.rows,
+            rows_in=0 if self._inputs[0] is None else intake.rows,
             rows_out=intake.rows,
-            event_times_us=intake.event_times_us,
+            event_times_us=self._of_stream(intake.event_times_us),
             milliseconds=intake.busy_ms,
             host=socket.gethostname(),
             merged_rows=0 if merged is None else merged.file.rows,
             files_merged=merged,
+            step=self.step,
         )
 
     def _begin_merge(self, shard: Shard) -> Job[FilesMerged | None] | None:
@@ -85,46 +96,76 @@ class ShardWork:
         )
 
     def transform(
-        self, operator: Operator, shards: Sequence[Shard], batches: Iterable[pa.RecordBatch]
-    ) -> list[ShardAck]:
+        self, operator: Operator, shards: Sequence[Shard], batches: Iterable[pa.RecordBatch], replies: list[Reply]
+    ) -> Iterator[pa.Table]:
         """Run the rows of all shards through a stateful operator. Each shard ACKs, with or without rows.
 
-        The ACK of the first shard has the counts for the task as a whole.
+        Yields the changes for the next step, none in the last one. The ACKs are added to `replies` once all is durable,
+        when everything was yielded; that of the first shard has the counts for the task as a whole.
         """
         intake = Intake(self.event_times, self.clock)
         context = self._context(shards)
-        merging = self._begin_merge(shards[0]) if operator.pipeline.appends and shards[0] == 0 else None
+        merging = (
+            self._begin_merge(shards[0]) if self.is_last and operator.pipeline.appends and shards[0] == 0 else None
+        )
         file = self._file(shards[0], 0)
-        with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged) as state:
+        with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged, self.step) as state:
             state.compact()
             rows_in, late_by_input = self._take_in(operator, state, context, intake, batches)
-            rows_out, changes = self._finish(operator, state, context)
+            finished = _Finished()
+            yield from self._finish(operator, state, context, finished)
             tables = state.flush()
             merged = None if merging is None else merging.result()
-            nothing = tuple(None for _ in self.event_times)
+            nothing = self._of_stream(tuple(None for _ in self.event_times))
             busy_ms, host = intake.busy_ms, socket.gethostname()
             first, *others = (
-                ShardAck(shard, tables[shard], rows_in=rows, event_times_us=nothing, milliseconds=busy_ms, host=host)
+                ShardAck(
+                    shard,
+                    tables[shard],
+                    rows_in=rows,
+                    event_times_us=nothing,
+                    milliseconds=busy_ms,
+                    host=host,
+                    step=self.step,
+                )
                 for shard, rows in zip(shards, rows_in, strict=True)
             )
             whole = replace(
                 first,
-                changes=(*state.log, *changes),
-                rows_out=rows_out,
+                changes=(*state.log, *finished.files) if self.is_last else (),
+                rows_out=finished.rows if self.is_last else 0,
                 late_rows=sum(late_by_input),
-                late_rows_by_input=tuple(late_by_input) if any(late_by_input) else (),
+                late_rows_by_input=self._late_by_input(late_by_input),
                 state_rows=state.metrics.state_rows,
-                event_times_us=intake.event_times_us,
+                event_times_us=self._of_stream(intake.event_times_us),
                 merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
                 stall_ms=state.metrics.stall_ms,
                 counters=tuple((name, context.counters[name]) for name in operator.counters),
                 files_merged=merged,
-                table_rows=state.metrics.table_rows,
+                table_rows=state.metrics.table_rows if self.is_last else 0,
             )
-        return [whole, *others]
+        replies += [whole, *others]
 
     def _context(self, shards: Sequence[Shard]) -> EpochContext:
-        return EpochContext.following(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes)
+        return EpochContext.following(self.manifest, self.epoch, shards, self.engine.budget.soft_bytes, self.step)
+
+    @property
+    def _inputs(self) -> tuple[int | None, ...]:
+        return self.manifest.pipeline.inputs_of_stream(self.step)
+
+    def _of_stream(self, times_us: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """The times of this step's inputs as those of the stream's."""
+        found: list[int | None] = [None] * len(self.manifest.pipeline.source_inputs)
+        for number, time_us in zip(self._inputs, times_us, strict=True):
+            if number is not None:
+                found[number] = time_us
+        return tuple(found)
+
+    def _late_by_input(self, late: Sequence[int]) -> tuple[int, ...]:
+        if not any(late):
+            return ()
+        counts = self._of_stream(tuple(late))
+        return tuple(0 if count is None else count for count in counts)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         return chunks_of(batches, self.engine.budget.chunk_bytes)
@@ -142,12 +183,16 @@ class ShardWork:
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in = np.zeros(len(context.shards), dtype=np.int64)
         late_rows = [0] * len(schemas)
+        passed_on = context.of_earlier_step(self.manifest, self.step)
+        contexts = [passed_on if each is None else context for each in self._inputs]
         for chunk in intake.chunks(self._chunks(batches)):
             for number, hashes, rows in rows_by_input(chunk, schemas):
-                intake.see(number, rows)
-                shards = self.assignment.shards_in(hashes) - np.uint16(context.shards[0])
-                rows_in += np.bincount(shards, minlength=len(rows_in))
-                late = operator.on_rows(number, hashes, rows, state, context)
+                shards = self.assignment.shards_in(hashes)
+                self._check_shards(shards, context)
+                if self._inputs[number] is not None:  # the stream counts the rows that come from outside
+                    intake.see(number, rows)
+                    rows_in += np.bincount(shards - np.uint16(context.shards[0]), minlength=len(rows_in))
+                late = operator.on_rows(number, hashes, rows, state, contexts[number])
                 late_rows[number] += len(late)
                 time = self.event_times[number]
                 if len(late) and time is not None and late_table(number) in kept:
@@ -155,17 +200,30 @@ class ShardWork:
             state.relieve()
         return rows_in.tolist(), late_rows
 
-    def _finish(self, operator: Operator, state: TaskState, context: EpochContext) -> tuple[int, list[ChangeRef]]:
-        """Finish the operator; returns how many rows the change log gets, and the files written for them."""
-        rows_out, files = 0, list[ChangeRef]()
+    def _check_shards(self, shards: npt.NDArray[np.uint16], context: EpochContext) -> None:
+        """Decline the epoch if Spark has brought a row to a task of other shards: their state is not here."""
+        if len(shards) and not context.shards[0] <= shards.min() <= shards.max() <= context.shards[-1]:
+            raise CheckpointDeclinedError(
+                "Spark brought rows to a task that has other shards: leave the partitions of the rows between two "
+                f"steps as they are. step={self.step}, shards_of_task={list(context.shards)}, "
+                f"shards_of_rows={shards.min()}..{shards.max()}"
+            )
+
+    def _finish(
+        self, operator: Operator, state: TaskState, context: EpochContext, finished: "_Finished"
+    ) -> Iterator[pa.Table]:
+        """Finish the operator: write the changes, or yield them for the next step."""
+        files = finished.files
         for changes in operator.finish(state, context):
-            rows_out += changes.count
-            if operator.logged is None:
+            finished.rows += changes.count
+            if not self.is_last:
+                if changes.count:
+                    yield changes.rows
+            elif operator.logged is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
             # A logged table may flush here too: its runs are the change log whenever they are written, since they hold
             # the rows before. `touched` goes on with what it found in memory; the table does not change meanwhile.
             state.relieve()
-        return rows_out, files
 
     def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
         ref = change_log.write(self.store, file, changes.rows)
@@ -174,3 +232,11 @@ class ShardWork:
 
     def _file(self, shard: Shard, number: int) -> FileId:
         return FileId(self.term, self.epoch, shard, self.attempt, number)
+
+
+@dataclass
+class _Finished:
+    """How many rows the step's changes have, and the files written for them."""
+
+    rows: int = 0
+    files: list[ChangeRef] = field(default_factory=list)

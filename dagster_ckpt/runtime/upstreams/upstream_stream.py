@@ -13,7 +13,8 @@ from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, name_of
-from dagster_ckpt.runtime.declared.stream import Stream, Upstream
+from dagster_ckpt.runtime.declared.step_parts import Upstream
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.session import as_active
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, check_spark, key_of

@@ -117,12 +117,12 @@ def _without_timelines(shown: Manifest, shards: int) -> dict[str, RunLists]:
     nothing: RunLists = ((),) * shards
     return {
         spec.name: nothing if spec.sort is SortKind.TIME else with_clips(shown.runs[spec.name], shards)
-        for spec in shown.pipeline.tables
+        for spec in shown.pipeline.all_tables
     }
 
 
 def _timelines(shown: Manifest) -> list[StateTableSpec]:
-    return [spec for spec in shown.pipeline.tables if spec.sort is SortKind.TIME]
+    return [spec for spec in shown.pipeline.all_tables if spec.sort is SortKind.TIME]
 
 
 @dataclass

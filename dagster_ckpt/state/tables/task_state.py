@@ -59,15 +59,16 @@ def open_state(
     file: FileId,
     engine: Engine,
     logged: str | None = None,
+    step: int = 0,
 ) -> "TaskState":
     """The state of adjacent shards as `manifest` shows it, to be changed in the epoch of `file`.
 
     `store` is the stream's folder. New files are named by `file`, with ascending numbers from that one on; no
-    other task may use them. `logged` is the keyed table whose runs are the epoch's change log. Nothing is read before
+    other task may use them. `logged` is the keyed table of that step whose runs are its changes. Nothing is read before
     it is needed: a task without rows in an epoch opens no file.
     """
     assert list(shards) == list(range(shards[0], shards[-1] + 1)), f"a task's shards are adjacent. shards={shards}"
-    return TaskState(store, manifest, shards, file, engine, logged)
+    return TaskState(store, manifest, shards, file, engine, logged, step)
 
 
 class TaskState:
@@ -85,6 +86,7 @@ class TaskState:
         file: FileId,
         engine: Engine,
         logged: str | None,
+        step: int,
     ) -> None:
         self._store = store
         self._manifest = manifest
@@ -92,9 +94,12 @@ class TaskState:
         self._file = file
         self._engine = engine
         self._limits = limits_for(manifest.shards, engine.limits)
-        self._logged = logged
+        pipeline = manifest.pipeline
+        self._logged = None if logged is None else pipeline.stored(step, logged)
         self._writer = RunWriter(store, file, engine)
-        self._specs = {spec.name: spec for spec in manifest.pipeline.tables}
+        self._specs = {
+            spec.name: replace(spec, name=pipeline.stored(step, spec.name)) for spec in pipeline.steps[step].tables
+        }
         self._parts: dict[str, list[_Part]] = {}
         self._log: tuple[ChangeRef, ...] = ()
         self._metrics = StateMetrics()
@@ -162,7 +167,7 @@ class TaskState:
         merged_rows = sum(part.runs.merged_rows for part in self._all_parts())
         self._metrics = replace(self._metrics, merged_rows=merged_rows)
         if self._logged is not None:
-            [part] = self._parts_of(self._specs[self._logged])
+            [part] = self._parts[self._logged]
             self._log = tuple(self._change(ref) for ref in part.runs.log)
         return {shard: tuple(tables) for shard, tables in lists.items()}
 

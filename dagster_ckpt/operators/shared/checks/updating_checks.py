@@ -52,6 +52,13 @@ def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
     return tuple(key for key in keys if key != GROUP)
 
 
+def changes_schema(step: Pipeline) -> pa.Schema:
+    """The columns of a step's changes, as the next step gets them: of one that only appends, its rows."""
+    if step.appends:
+        return step.output
+    return step.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
+
+
 def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) -> None:
     """The step, given by its method's name, can follow an updating upstream. Raises `InvalidPipelineError`.
 

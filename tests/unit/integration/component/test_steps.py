@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from textwrap import dedent
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,7 @@ from dagster_ckpt.integration.component.steps import Step, apply_steps, check_st
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
-from dagster_ckpt.runtime.declared.stream import StepInput, Upstream
+from dagster_ckpt.runtime.declared.step_parts import StepInput
 from tests.unit.integration.component.defs_folder import WARNINGS_OF_DAGSTER
 
 pytestmark = WARNINGS_OF_DAGSTER
@@ -33,6 +33,8 @@ class Frame:
 
     def selectExpr(self, *columns: str) -> "Frame":  # noqa: N802
         return Frame((*self.calls, ("select", columns)))
+
+    columns: ClassVar = ["amount", "user"]
 
 
 def rows() -> Stream:
@@ -191,8 +193,6 @@ def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> No
         ("- key_by: [a]\n- key_by: [b]", "call key_by once.*number=2"),
         ("- key_by: [a]", "keys alone do nothing: add aggregate or deduplicate.*keys=a"),
         ("- aggregate: {}", "an aggregate needs something to compute.*number=1"),
-        ("- aggregate: {n: count()}\n- where: n > 1", "aggregate is the last step of a stream.*step=where, number=2"),
-        ("- aggregate: {n: count()}\n- select: [n]", "aggregate is the last step of a stream.*step=select, number=2"),
         ("- deduplicate: {}", "deduplicate needs key columns.*number=1"),
         ("- window: {tumbling: 1 hour}", "window needs aggregate as the next step"),
         ("- window: {tumbling: 1 hour}\n- where: a > 1", "only aggregate follows window: put where before.*number=2"),
@@ -213,8 +213,7 @@ def test_steps_that_cannot_work_are_refused_before_spark_starts(text: str, error
         check_steps(steps_of(text))
 
 
-@pytest.mark.parametrize("step", [Step(select=["a"]), Step(with_columns={"b": "a"})])
-def test_the_columns_of_an_updating_upstream_stay(step: Step) -> None:
-    upstream = Stream(cast(DataFrame, Frame()), upstream=Upstream("users", ("user",)))
-    with pytest.raises(InvalidPipelineError, match=r"its columns must stay: use where or aggregate.*number=1"):
-        apply_steps(upstream, [step])
+def test_steps_go_on_behind_a_step() -> None:
+    check_steps(
+        steps_of("- key_by: [a]\n- aggregate: {n: count()}\n- where: n > 1\n- select: [n]\n- aggregate: {m: count()}")
+    )

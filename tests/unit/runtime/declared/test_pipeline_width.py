@@ -6,7 +6,7 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from dagster_ckpt import agg
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.pipeline import COLUMNS_MAX, build_operator
+from dagster_ckpt.runtime.declared.pipeline import COLUMNS_MAX, build_dataflow
 from dagster_ckpt.runtime.declared.stream import Stream
 
 
@@ -34,16 +34,16 @@ def test_a_stream_of_too_many_columns_is_refused_with_their_number_and_the_limit
         rf"columns_max={COLUMNS_MAX}$"
     )
     with pytest.raises(InvalidPipelineError, match=said):
-        build_operator("flights", stream_of(types), [[]])
+        build_dataflow("flights", stream_of(types), [[]])
     with pytest.raises(InvalidPipelineError, match=said):
-        build_operator("flights", stream_of(types).key_by("c0").deduplicate(), [[]])
+        build_dataflow("flights", stream_of(types).key_by("c0").deduplicate(), [[]])
 
 
 def test_as_many_columns_as_the_limit_are_taken() -> None:
-    operator = build_operator("flights", stream_of([LongType()] * COLUMNS_MAX), [[]])
-    assert operator.pipeline.output == pa.schema([(f"c{number}", pa.int64()) for number in range(COLUMNS_MAX)])
+    dataflow = build_dataflow("flights", stream_of([LongType()] * COLUMNS_MAX), [[]])
+    assert dataflow.pipeline.output == pa.schema([(f"c{number}", pa.int64()) for number in range(COLUMNS_MAX)])
 
 
 def test_columns_that_no_step_reads_do_not_count() -> None:
     wide = stream_of([LongType()] * (COLUMNS_MAX + 1))
-    build_operator("flights", wide.key_by("c0").aggregate(n=agg.sum("c1")), [[]])
+    build_dataflow("flights", wide.key_by("c0").aggregate(n=agg.sum("c1")), [[]])

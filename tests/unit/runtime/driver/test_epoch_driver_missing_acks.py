@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError
@@ -14,10 +16,11 @@ ONE, OTHER = ShardAck(Shard(0), rows_in=3), ShardAck(Shard(1))
 SHUFFLED = ShardAssignment.keyed(2, tasks_max=2)
 
 
-def acks(outcome: JobOutcome, assignment: ShardAssignment) -> tuple[ShardAck, ...]:
-    coordinator = CheckpointCoordinator(2, CoordinatorOptions(interval_ms=None, timeout_ms=1_000), now_ms=0)
+def acks(outcome: JobOutcome, *assignments: ShardAssignment) -> tuple[ShardAck, ...]:
+    options = CoordinatorOptions(interval_ms=None, timeout_ms=1_000)
+    coordinator = CheckpointCoordinator(2, options, now_ms=0, steps=len(assignments))
     coordinator.begin(EPOCH)
-    return acks_of(coordinator, EPOCH, outcome, assignment)
+    return acks_of(coordinator, EPOCH, outcome, assignments)
 
 
 def test_a_shuffled_job_that_had_tasks_speaks_for_itself() -> None:
@@ -34,6 +37,24 @@ def test_a_shuffled_job_without_tasks_acks_every_shard_empty() -> None:
 
 def test_an_unkeyed_shard_without_a_partition_is_acked_empty() -> None:
     assert acks(JobOutcome((ONE,)), ShardAssignment.unkeyed(2)) == (ONE, OTHER)
+
+
+def test_each_step_speaks_for_itself() -> None:
+    second = [replace(ack, step=1) for ack in (ONE, OTHER)]
+    assert acks(JobOutcome((second[1], OTHER, second[0], ONE)), SHUFFLED, SHUFFLED) == (ONE, OTHER, *second)
+    with pytest.raises(CheckpointDeclinedError, match=r"without a reply.*shards=\[1\]"):
+        acks(JobOutcome((*second, ONE)), SHUFFLED, SHUFFLED)
+    with pytest.raises(CheckpointDeclinedError, match=r"ACKed twice.*shards=\[0\]"):
+        acks(JobOutcome((*second, ONE, ONE, OTHER)), SHUFFLED, SHUFFLED)
+
+
+def test_partitions_of_an_unkeyed_step_before_a_shuffled_one_ack_together() -> None:
+    second = tuple(replace(ack, step=1) for ack in (ONE, OTHER))
+    assert acks(JobOutcome((*second, ONE, ONE)), ShardAssignment.unkeyed(2), SHUFFLED) == (
+        replace(ONE, rows_in=6),
+        OTHER,
+        *second,
+    )
 
 
 def test_a_job_that_timed_out_was_cancelled_or_failed_gives_the_epoch_up() -> None:

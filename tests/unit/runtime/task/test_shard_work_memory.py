@@ -24,6 +24,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.committed import change_runs
@@ -122,7 +123,10 @@ class Stream:
         engine = Engine(SystemClock(), budget=MemoryBudget(limit_bytes))
         assignment, times, clock = ShardAssignment.keyed(len(SHARDS), 1), self.operator.event_times, SystemClock()
         work = ShardWork(self.store, before, epoch, Term(1), next(NUMBERS), assignment, times, clock, engine)
-        acks = work.transform(self.operator, SHARDS, batches)
+        replies: list[Reply] = []
+        for _ in work.transform(self.operator, SHARDS, batches, replies):
+            raise AssertionError("no step is behind this one")
+        acks = [reply for reply in replies if isinstance(reply, ShardAck)]
         assert engine.budget.held_bytes == 0
         runs = {
             spec.name: tuple(next(each.runs for each in ack.tables if each.table == spec.name) for ack in acks)

@@ -1,0 +1,271 @@
+"""Several steps in one epoch: each a stage of one Spark job, all in one manifest."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg, tumbling
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from tests.spark.streams import FAST, StreamUnderTest
+
+
+class Crash(BaseException):
+    """What a process would die of."""
+
+
+def drop(folder: Path, number: int, rows: list[tuple[str, str, int]]) -> None:
+    folder.mkdir(exist_ok=True)
+    table = pa.table(list(map(list, zip(*rows, strict=True))), names=["order", "shop", "amount"])
+    pq.write_table(table, folder / f".{number}.parquet")
+    os.utime(folder / f".{number}.parquet", (number, number))  # Spark reads the oldest first
+    (folder / f".{number}.parquet").rename(folder / f"{number}.parquet")
+
+
+def rows_of(session: SparkSession, folder: Path) -> Stream:
+    reader = session.readStream.schema("order string, shop string, amount long").option("maxFilesPerTrigger", 1)
+    return Stream(reader.parquet(str(folder)))
+
+
+EPOCHS = [
+    [("o1", "a", 5), ("o2", "b", 7), ("o1", "a", 5)],
+    [("o3", "a", 1), ("o4", "c", 2), ("o2", "b", 7)],
+    [("o5", "b", 10), ("o6", "c", 20), ("o7", "d", 3)],
+    [("o8", "d", 4), ("o8", "d", 4), ("o9", "a", 100)],
+]
+
+
+def totals_by_size(session: SparkSession, folder: Path) -> Stream:
+    """How many shops have a total in each class of ten, each order counted once."""
+    return (
+        rows_of(session, folder)
+        .key_by("order")
+        .deduplicate()
+        .key_by("shop")
+        .aggregate(total=agg.sum("amount"))
+        .where("total > 5")
+        .aggregate(shops=agg.count(), all=agg.sum("total"))
+    )
+
+
+def expected(epochs: list[list[tuple[str, str, int]]]) -> list[dict[str, object]]:
+    orders = {order: (shop, amount) for rows in reversed(epochs) for order, shop, amount in reversed(rows)}
+    totals: dict[str, int] = {}
+    for shop, amount in orders.values():
+        totals[shop] = totals.get(shop, 0) + amount
+    large = [total for total in totals.values() if total > 5]
+    return [{"shops": len(large), "all": sum(large)}] if large else []
+
+
+def test_three_steps_are_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+        stream.run(lambda session: totals_by_size(session, folder))
+        manifest = stream.history().manifest()
+        assert stream.rows() == expected(EPOCHS[: number + 1])
+        assert set(manifest.runs) == {"0.rows", "1.groups", "groups"}
+        assert manifest.statistics.total_rows_in == sum(map(len, EPOCHS[: number + 1]))
+    epochs = [each.epoch for each in stream.history().manifest().retained]
+    assert [stream.rows(epoch) for epoch in epochs] == [expected(EPOCHS[: n + 1]) for n in range(len(EPOCHS))]
+
+
+def test_a_crash_and_a_rollback_take_all_steps_back_together(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+
+    def crash(epoch: CommittedEpoch) -> None:
+        if epoch.manifest.statistics.total_epochs == 2:
+            raise Crash
+
+    with pytest.raises(Crash):
+        stream.run(lambda session: totals_by_size(session, folder), hooks=JobHooks(on_commit=crash))
+    second = stream.history().manifest().epoch
+    assert stream.rows() == expected(EPOCHS[:2])
+    stream.run(lambda session: totals_by_size(session, folder))
+    assert stream.rows() == expected(EPOCHS)
+    stream.run(lambda session: totals_by_size(session, folder), FAST, from_epoch=second)
+    assert stream.rows() == expected(EPOCHS)
+
+
+DAY = datetime(2013, 1, 1, tzinfo=UTC)
+SALES = [
+    [(0, "a", 1), (5, "b", 2), (12, "a", 4), (16, "a", 4)],
+    [(21, "b", 8), (22, "a", 16), (9, "a", 1000)],
+    [(31, "b", 32), (44, "a", 64), (3, "b", 1000)],
+    [(65, "a", 128), (61, "b", 256)],
+]
+"""Minute, shop and amount of each row. The watermark is 5 minutes behind: the rows of 1000 are late."""
+
+
+def sold(session: SparkSession, folder: Path) -> Stream:
+    reader = session.readStream.schema("at timestamp, shop string, amount long").option("maxFilesPerTrigger", 1)
+    return Stream(reader.parquet(str(folder))).with_watermark("at", "5 minutes")
+
+
+def drop_sales(folder: Path) -> None:
+    folder.mkdir()
+    for number, rows in enumerate(SALES):
+        at, shop, amount = zip(*rows, strict=True)
+        times = pa.array([DAY + timedelta(minutes=minute) for minute in at], pa.timestamp("us", "UTC"))
+        table = pa.table({"at": times, "shop": shop, "amount": pa.array(amount, pa.int64())})
+        pq.write_table(table, folder / f".{number}.parquet")
+        os.utime(folder / f".{number}.parquet", (number + 1, number + 1))
+        (folder / f".{number}.parquet").rename(folder / f"{number}.parquet")
+
+
+def totals(minutes: int) -> dict[tuple[datetime, str], int]:
+    """The total of each shop in each window of that length, by the window's start."""
+    found: dict[tuple[datetime, str], int] = {}
+    for minute, shop, amount in (row for rows in SALES for row in rows if row[2] != 1000):
+        key = DAY + timedelta(minutes=minute - minute % minutes), shop
+        found[key] = found.get(key, 0) + amount
+    return found
+
+
+@pytest.mark.parametrize("column", ["window_start", "window_end", "began"])
+def test_windows_of_windows_come_out_together(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    """No row of the first windows is late in the second ones, however much comes out at once."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    drop_sales(folder)
+
+    def largest(session: SparkSession) -> Stream:
+        tens = sold(session, folder).key_by("shop").window(tumbling("10 minutes"), on_end="flush")
+        tens_of = tens.aggregate(total=agg.sum("amount")).select("shop", "total", "window_end", "window_start")
+        named = tens_of.select("*", "window_start AS began") if column == "began" else tens_of
+        timed = named.with_watermark(column, "20 minutes" if column == "began" else "0s")
+        return timed.window(tumbling("30 minutes")).aggregate(sum=agg.sum("total"), most=agg.max("total"))
+
+    stream.run(largest)
+    manifest = stream.history().manifest()
+    moved = timedelta(minutes=10) if column == "window_end" else timedelta()
+    found: dict[datetime, list[int]] = {}
+    for (start, _), total in totals(10).items():
+        at = start + moved
+        found.setdefault(at - timedelta(minutes=at.minute % 30), []).append(total)
+    assert stream.rows() == sorted(
+        [
+            {"window_start": start, "window_end": start + timedelta(minutes=30), "sum": sum(all_), "most": max(all_)}
+            for start, all_ in found.items()
+        ],
+        key=repr,
+    )
+    assert manifest.statistics.total_late_rows == 2
+    assert manifest.harvested_us == manifest.watermark_us
+
+
+def test_a_step_that_two_steps_read_works_once(spark: SparkSession, tmp_path: Path) -> None:
+    """One source, one step that two branches read, and a step in which those meet again."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    drop_sales(folder)
+
+    def shares(session: SparkSession) -> Stream:
+        by = ("one", "window_start")
+        by_shop = sold(session, folder).key_by("shop").window(tumbling("10 minutes"), on_end="flush")
+        shops = by_shop.aggregate(total=agg.sum("amount")).with_watermark("window_start", "0s")
+        every = shops.window(tumbling("10 minutes")).aggregate(of=agg.sum("total"))
+        every = every.select("1 AS one", "window_start", "of")
+        return (
+            shops.where("total > 1")
+            .with_column("one", "1")
+            .key_by(*by)
+            .instant_join(every.with_watermark("window_start", "0s").key_by(*by))
+            .select("shop", "window_start", "total", "of")
+        )
+
+    stream.run(shares)
+    of: dict[datetime, int] = {}
+    for (start, _), total in totals(10).items():
+        of[start] = of.get(start, 0) + total
+    expected = [
+        {"shop": shop, "window_start": start, "total": total, "of": of[start]}
+        for (start, shop), total in totals(10).items()
+        if total > 1
+    ]
+    assert stream.rows() == sorted(expected, key=repr)
+    steps = stream.history().manifest().pipeline.steps
+    assert [[each.step for each in step.inputs] for step in steps] == [[None], [0], [0, 1], [2]]
+
+
+def test_spark_may_work_between_steps(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+
+    def classes(session: SparkSession) -> Stream:
+        return (
+            rows_of(session, folder)
+            .key_by("order")
+            .deduplicate()
+            .key_by("shop")
+            .aggregate(total=agg.sum("amount"))
+            .with_column("class", "CAST(total / 10 AS INT)")
+            .transform(lambda changes: changes.withColumnRenamed("total", "money"))
+            .select("class", "money * 2 AS twice")
+            .key_by("class")
+            .aggregate(shops=agg.count(), twice=agg.sum("twice"))
+        )
+
+    stream.run(classes)
+    found: dict[int, list[int]] = {}
+    totals = {"a": 106, "b": 17, "c": 22, "d": 7}
+    for total in totals.values():
+        found.setdefault(total // 10, []).append(2 * total)
+    assert stream.rows() == sorted(
+        [{"class": each, "shops": len(all_), "twice": sum(all_)} for each, all_ in found.items()], key=repr
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        (lambda s: s.select("shop", "rand() AS x"), "may say one thing of a row when it comes"),
+        (lambda s: s.with_column("x", "current_timestamp()"), "may say one thing of a row when it comes"),
+        (lambda s: s.transform(lambda rows: rows.drop("_change_type")), "the next step must know: keep it as it is"),
+        (lambda s: s.transform(lambda rows: rows.groupBy("shop").count()), "the next step must know"),
+        (lambda s: s.transform(lambda rows: rows.crossJoin(rows.select("total"))), "reads more than the row itself"),
+        (lambda s: s.with_column("_change_type", "'insert'"), "keep it as it is"),
+        (lambda s: s.transform(lambda rows: rows.repartition(3)), "leave out repartition"),
+        (lambda s: s.transform(lambda rows: rows.union(rows)), "leave out repartition"),
+    ],
+)
+def test_work_on_changing_rows_follows_from_the_row_alone(
+    spark: SparkSession, tmp_path: Path, work: Callable[[Stream], Stream], error: str
+) -> None:
+    drop(tmp_path / "rows", 0, EPOCHS[0])
+
+    def function(session: SparkSession) -> Stream:
+        shops = rows_of(session, tmp_path / "rows").key_by("shop").aggregate(total=agg.sum("amount"))
+        return work(shops).aggregate(n=agg.count())
+
+    with pytest.raises(InvalidPipelineError, match=error):
+        StreamUnderTest(spark, tmp_path).run(function)
+
+
+def test_rows_that_nothing_identifies_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """A projection of a changing table may have equal rows: its table has each of them."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+
+    def sizes(session: SparkSession) -> Stream:
+        shops = rows_of(session, folder).key_by("shop").aggregate(total=agg.sum("amount"))
+        return shops.select("total > 5 AS is_large", "CAST(total / 100 AS INT) AS hundreds")
+
+    totals: dict[str, int] = {}
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+        stream.run(sizes)
+        for _, shop, amount in rows:
+            totals[shop] = totals.get(shop, 0) + amount
+        expected = [{"is_large": total > 5, "hundreds": total // 100} for total in totals.values()]
+        assert stream.rows() == sorted(expected, key=repr)
+    changes = stream.history().changes(0, stream.history().latest().epoch)
+    assert changes.num_rows > 0
