@@ -258,8 +258,8 @@ class Collector:
                 if version not in retained:
                     needed |= self._logged(version, Version(version + 1), newest) if version > consumed else set()
                     continue
-                if not self._exists(version):
-                    raise _OvertakenError from None  # and what it named is gone too
+                if not self._exists(version) or not self._is_retained(version):
+                    raise _OvertakenError from None  # and what it named is gone too, or all but its change log
                 raise
             needed |= files
             ancestors |= others
@@ -361,6 +361,11 @@ class Collector:
             return self.chain.find(version)
         except CorruptStateError:
             return None
+
+    def _is_retained(self, version: Version) -> bool:
+        """Whether the stream retains it still, however long ago this pass has read the newest manifest."""
+        newest = self.chain.newest()
+        return newest is not None and version in {newest.version, *(entry.version for entry in newest.retained)}
 
     def _exists(self, version: Version) -> bool:
         return self.chain.span().exists(manifest_name(version))

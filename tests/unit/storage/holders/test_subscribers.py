@@ -445,6 +445,32 @@ def test_a_change_log_stays_while_another_collector_removes_all_else_of_its_epoc
     assert log_named(shown) <= set(world.store(UP).list("changes"))
 
 
+def test_a_pass_that_slept_while_epochs_were_retired_takes_no_collected_index_for_damage(
+    world: TwoStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_lists, "TAIL_MAX", 4)
+    monkeypatch.setattr(indexed_lists, "MERGED", 2)
+    world.open(UP, pipeline=replace(PIPELINE, tables=(), keys=(), appends=True))
+    world.subscribe(world.commit(UP, MANIFESTS_KEPT))
+    shown, subscribed = world.writers[UP].manifest, Collector._subscribed
+    slept: list[Manifest] = []
+
+    def sleep(collector: Collector, newest: Manifest) -> Any:
+        if not slept:
+            slept.append(newest)
+            world.commit(UP, 10)
+            kept = {ref for each in world.history.epochs() for ref in world.chain(UP).read(each.version).files.index}
+            gone = set(shown.files.index) - kept
+            assert gone
+            for ref in gone:  # as another pass does
+                world.store(UP).delete(ref.path)
+        return subscribed(collector, newest)
+
+    monkeypatch.setattr(Collector, "_subscribed", sleep)
+    world.collect()
+    assert slept == [shown]
+
+
 def merging(parent: Manifest) -> tuple[ShardAck, ...]:
     """The acknowledgements of the next epoch, which merges the newest files of the table."""
     merged = parent.files.tail[-len(parent.changes) :]
