@@ -36,6 +36,8 @@ FOUND_BEFORE = {
     "a delivery whose live term had pinned nothing was cut off from the log after an earlier term's snapshot": 16062,
     "the oracle asked for a snapshot that had been read to its end, as a backup of the destination was amid it": 14042,
     "the oracle counted on after a run that had ended cleanly, since it had found the stream live": 102310,
+    "a collector that slept since it had read the newest manifest took a collected index object for damage": 201866,
+    "a request of a killed delivery subscribed it again, after a person had unsubscribed it": 201738,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
+from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.epochs.upstream import backfill_pins
 from dagster_ckpt.protocol.object_names import PINS, subscriber_name
@@ -143,6 +144,7 @@ class Delivering:
     chance: Random
     line: Line = field(init=False)
     stream: "SimulatedStream" = field(init=False)
+    former: list[StreamUuid] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         world, character = self.world, self.character
@@ -200,6 +202,17 @@ class Delivering:
         weather.calm = True
         weather.land_all()
         weather.down_until_ms.clear()
+
+    def unsubscribe(self) -> None:
+        """Remove what the stream keeps for deliveries whose folders were removed.
+
+        A request of a killed run may arrive after that: each collector then warns until a person unsubscribes again.
+        """
+        for uuid in self.former:
+            there = list(self.upstream.truth.objects)
+            kept = [name for name in there if name.startswith(f"{PINS}/{backfill_pins(uuid)}")]
+            for name in (*kept, subscriber_name(uuid)):
+                self.upstream.truth.remove(name)
 
     def _now_and_then(self, every_ms: int, happen: Callable[[], None]) -> None:
         def again() -> None:
@@ -295,10 +308,8 @@ class Delivering:
         """
         self._kill()
         if self.oracle.newest is not None:  # else it was never opened
-            uuid, there = self.oracle.uuid, list(self.upstream.truth.objects)
-            kept = [name for name in there if name.startswith(f"{PINS}/{backfill_pins(uuid)}")]
-            for name in (*kept, subscriber_name(uuid)):
-                self.upstream.truth.remove(name)
+            self.former.append(self.oracle.uuid)
+        self.unsubscribe()
         self.stream.begin_again()
         self.database.begin_again()
         self.oracle.counts["deliveries begun again"] += 1
