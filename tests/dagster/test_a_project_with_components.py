@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ type: dagster_ckpt.StreamingComponent
 attributes:
   asset:
     key: delay_by_carrier
+  shards: 2
   source:
     format: parquet
     path: "{{ context.project_root }}/data"
@@ -52,6 +53,7 @@ type: dagster_ckpt.StreamingComponent
 attributes:
   asset:
     key: late_carriers
+  shards: 2
   upstream: delay_by_carrier
   steps:
     - where: mean_delay > 15
@@ -66,6 +68,19 @@ attributes:
       url: "file://{{ context.project_root }}/delivered"
   mode: append
 """
+# Else each step is a process of its own, with its own Spark.
+IN_PROCESS = json.dumps({"execution": {"config": {"in_process": {}}}})
+RUN = """
+import json, sys
+from {command} import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["dg", *words]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
 Dg = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -76,7 +91,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dg(project: Path) -> Dg:
-    """Runs `dg` in the project, which does not see the checkout."""
+    """Runs commands of `dg` in the project, which does not see the checkout, in one process: its start takes long."""
     folder = project.parent
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
     zipfile.ZipFile(wheel).extractall(folder / "installed")
@@ -90,11 +105,10 @@ def dg(project: Path) -> Dg:
         "NO_COLOR": "1",
     }
 
-    def run(*words: str, command: str = "dagster_dg_cli.cli") -> subprocess.CompletedProcess[str]:
+    def run(*commands: Sequence[str], command: str = "dagster_dg_cli.cli") -> subprocess.CompletedProcess[str]:
         there = project if project.exists() else folder
-        program = f"import sys; from {command} import main; sys.argv[0] = 'dg'; main()"
         return subprocess.run(
-            [sys.executable, "-c", program, *words],
+            [sys.executable, "-c", RUN.format(command=command), json.dumps(commands)],
             cwd=there,
             env=environment,
             timeout=600,
@@ -103,7 +117,7 @@ def dg(project: Path) -> Dg:
             check=False,
         )
 
-    made = run("project", project.name, "--no-uv-sync", command="create_dagster.cli")
+    made = run(["project", project.name, "--no-uv-sync"], command="create_dagster.cli")
     assert made.returncode == 0, made.stdout + made.stderr
     return run
 
@@ -114,17 +128,12 @@ def done(ran: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, project: Path) -> None:
-    listed = json.loads(done(dg("list", "components", "--json")))
+    scaffolds = (["scaffold", "defs", COMPONENT, "made_up"], ["scaffold", "defs", DELIVERY, "in_files"])
+    listed, _ = json.JSONDecoder().raw_decode(done(dg(["list", "components", "--json"], *scaffolds)))
     assert {COMPONENT, DELIVERY} <= {each["key"] for each in listed["items"]}
-    done(dg("scaffold", "defs", COMPONENT, "made_up"))
-    done(dg("scaffold", "defs", DELIVERY, "in_files"))
     delays = project / "src" / "shop" / "defs" / "delay_by_carrier" / "defs.yaml"
     delays.parent.mkdir()
     delays.write_text(DELAYS.replace("aggregate", "agregate"))
-    wrong = dg("check", "yaml", str(delays.parent))
-    assert wrong.returncode == 1
-    assert "delay_by_carrier/defs.yaml:15" in wrong.stdout
-    assert "('agregate' was unexpected)" in wrong.stdout
     made_up = project / "src" / "shop" / "defs" / "made_up" / "defs.yaml"
     made_up.write_text(
         made_up.read_text().replace("spark.master: local[2]", "spark.master: local[2]\n    spark.ui.enabled: false")
@@ -132,17 +141,20 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     delivery = project / "src" / "shop" / "defs" / "late_in_files" / "defs.yaml"
     delivery.parent.mkdir()
     delivery.write_text(LATE_IN_FILES.replace("url:", "uri:"))
-    wrong = dg("check", "yaml", str(delivery.parent))
+    wrong = dg(["check", "yaml", str(delays.parent), str(delivery.parent)])
     assert wrong.returncode == 1
+    assert "delay_by_carrier/defs.yaml:16" in wrong.stdout
+    assert "('agregate' was unexpected)" in wrong.stdout
     assert "late_in_files/defs.yaml:8" in wrong.stdout
     delivery.write_text(LATE_IN_FILES)
     delays.write_text(f"{DELAYS}---{LATE}")
-    assert "All definitions loaded successfully" in done(dg("check", "defs"))
     (project / "data").mkdir()
     for number, delay in enumerate([10.0, 20.0]):
         rows = pa.table({"carrier": ["UA", "AA", "UA"], "dep_delay": [delay, None, 30.0]})
         pq.write_table(rows, project / "data" / f"{number}.parquet")
-    done(dg("launch", "--assets", "delay_by_carrier,late_carriers,late_in_files,made_up"))
+    assets = "delay_by_carrier,late_carriers,late_in_files,made_up"
+    ran = done(dg(["check", "defs"], ["launch", "--assets", assets, "--config-json", IN_PROCESS]))
+    assert "All definitions loaded successfully" in ran
     store = CheckpointStore((project / "checkpoints").as_uri())
     of_ua = {"carrier": "UA", "flights": 4, "late": 3, "mean_delay": 22.5}
     assert store.stream("delay_by_carrier").read().to_pylist() == [of_ua]
