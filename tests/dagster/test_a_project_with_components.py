@@ -47,6 +47,7 @@ attributes:
   spark:
     spark.master: local[2]
     spark.ui.enabled: false
+    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 LATE = """
 type: dagster_ckpt.StreamingComponent
@@ -135,9 +136,8 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     delays.parent.mkdir()
     delays.write_text(DELAYS.replace("aggregate", "agregate"))
     made_up = project / "src" / "shop" / "defs" / "made_up" / "defs.yaml"
-    made_up.write_text(
-        made_up.read_text().replace("spark.master: local[2]", "spark.master: local[2]\n    spark.ui.enabled: false")
-    )
+    _, _, spark = DELAYS.partition("  spark:\n")
+    made_up.write_text(made_up.read_text().replace("    spark.master: local[2]\n", spark))
     delivery = project / "src" / "shop" / "defs" / "late_in_files" / "defs.yaml"
     delivery.parent.mkdir()
     delivery.write_text(LATE_IN_FILES.replace("url:", "uri:"))
