@@ -25,8 +25,23 @@ class Function(StrEnum):
     VARIANCE = "variance"
     COUNT_DISTINCT = "count_distinct"
     COLLECT = "collect"
+    COUNT_IF = "count_if"
+    BOOL_AND = "bool_and"
+    BOOL_OR = "bool_or"
+    STDDEV_POP = "stddev_pop"
+    VAR_POP = "var_pop"
+    CORR = "corr"
+    COVAR_POP = "covar_pop"
+    COVAR_SAMP = "covar_samp"
+    REGR_SLOPE = "regr_slope"
+    REGR_INTERCEPT = "regr_intercept"
+    REGR_R2 = "regr_r2"
     APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
+
+
+_MORE = ("limit", "error", "q", "accuracy", "other")
+"""The options that an aggregate may do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,8 @@ class Aggregation:
     """One aggregate of one column, not yet checked against an input. Build it with the functions of this module.
 
     `column` is None for a count of rows; `by` is the column that orders `first`, `last` and `collect`, None for the
-    event time. The other fields are None for functions that do not take them.
+    event time; `other` is the second column of functions of two. The other fields are None for functions that do not
+    take them.
     """
 
     function: Function
@@ -44,10 +60,11 @@ class Aggregation:
     error: float | None = None
     q: float | None = None
     accuracy: int | None = None
+    other: str | None = None
 
     def spelled(self) -> dict[str, object]:
         """The aggregate as plain JSON values. Options that older releases do not know are present only if set."""
-        more = {"limit": self.limit, "error": self.error, "q": self.q, "accuracy": self.accuracy}
+        more = {name: getattr(self, name) for name in _MORE}
         return {
             "function": str(self.function),
             "column": self.column,
@@ -58,7 +75,7 @@ class Aggregation:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Aggregation":
         """The aggregate from the output of `spelled`; other values are ignored."""
-        more = {name: values[name] for name in ("limit", "error", "q", "accuracy") if name in values}
+        more = {name: values[name] for name in _MORE if name in values}
         return cls(Function(values["function"]), values["column"], values["by"], **more)
 
 
@@ -115,6 +132,66 @@ def stddev(column: str) -> Aggregation:
 def variance(column: str) -> Aggregation:
     """The sample variance, a double; null for fewer than two values."""
     return Aggregation(Function.VARIANCE, column)
+
+
+def stddev_pop(column: str) -> Aggregation:
+    """The standard deviation of the population, a double; null without a value."""
+    return Aggregation(Function.STDDEV_POP, column)
+
+
+def var_pop(column: str) -> Aggregation:
+    """The variance of the population, a double; null without a value."""
+    return Aggregation(Function.VAR_POP, column)
+
+
+def corr(column: str, other: str) -> Aggregation:
+    """Pearson's correlation of two number columns, a double; null for fewer than two rows.
+
+    Rows with a null in either column are skipped, here and in the other functions of two columns. Their sums are exact,
+    so the results do not depend on the order of the rows; a key takes about 160 bytes for all of them together. Where
+    either column always has the same value, Spark divides by zero, and this is null.
+    """
+    return Aggregation(Function.CORR, column, other=other)
+
+
+def covar_pop(column: str, other: str) -> Aggregation:
+    """The covariance of the population, a double; null without a row. See `corr`."""
+    return Aggregation(Function.COVAR_POP, column, other=other)
+
+
+def covar_samp(column: str, other: str) -> Aggregation:
+    """The sample covariance, a double; null for fewer than two rows. See `corr`."""
+    return Aggregation(Function.COVAR_SAMP, column, other=other)
+
+
+def regr_slope(column: str, other: str) -> Aggregation:
+    """The slope of the line that fits `column` (y) by `other` (x) best, a double; null if x is always the same."""
+    return Aggregation(Function.REGR_SLOPE, column, other=other)
+
+
+def regr_intercept(column: str, other: str) -> Aggregation:
+    """Where the line that fits `column` (y) by `other` (x) best is at x = 0, a double; null if x is always the same."""
+    return Aggregation(Function.REGR_INTERCEPT, column, other=other)
+
+
+def regr_r2(column: str, other: str) -> Aggregation:
+    """How well that line fits, from 0 to 1, a double; null if x is always the same, 1 if only y is."""
+    return Aggregation(Function.REGR_R2, column, other=other)
+
+
+def count_if(column: str) -> Aggregation:
+    """The number of rows in which a boolean column is true: a bigint, never null."""
+    return Aggregation(Function.COUNT_IF, column)
+
+
+def bool_and(column: str) -> Aggregation:
+    """Whether all values of a boolean column are true."""
+    return Aggregation(Function.BOOL_AND, column)
+
+
+def bool_or(column: str) -> Aggregation:
+    """Whether any value of a boolean column is true."""
+    return Aggregation(Function.BOOL_OR, column)
 
 
 def count_distinct(column: str) -> Aggregation:

@@ -71,6 +71,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Stream.window_join": Stream.window_join,
     "Stream.process": Stream.process,
     "agg.collect": agg.collect,
+    "agg.corr": agg.corr,
     "agg.approx_count_distinct": agg.approx_count_distinct,
     "agg.approx_quantile": agg.approx_quantile,
     "SparkReader": SparkReader.__init__,

@@ -128,6 +128,23 @@ def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None
     assert {row["total"]: row["keys"] for row in chain.down.rows()} == {1: 1, 2: 2}
 
 
+def test_floats_and_distinct_values_are_taken_back_without_a_trace(chain: Chain) -> None:
+    def means(spark: SparkSession) -> Stream:
+        return Stream(chain.read(spark)).key_by("k").aggregate(mean=agg.avg("v"))
+
+    def of_means(spark: SparkSession) -> Stream:
+        return chain.upstream(spark).aggregate(
+            total=agg.sum("mean"), spread=agg.var_pop("mean"), kinds=agg.count_distinct("mean")
+        )
+
+    huge = 2**60
+    for rows in ([("a", huge), ("b", 1), ("b", 2)], [("a", 1 - huge)]):
+        chain.drop(*rows)
+        chain.up.run(means, PATIENT)
+        chain.down.run(of_means, PATIENT)
+    assert chain.down.rows() == [{"total": 0.5 + 1.5, "spread": 0.25, "kinds": 2}], "a sum of doubles would be 0.5"
+
+
 def test_a_sum_over_everything_needs_no_key_and_is_followed_like_any_table(chain: Chain) -> None:
     def total(spark: SparkSession) -> Stream:
         return Stream(chain.read(spark)).aggregate(n=agg.count(), keys=agg.count_distinct("k"), total=agg.sum("v"))

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 
 from dagster_ckpt import agg
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -34,6 +35,9 @@ ARROW = pa.schema(
 FILES, ROWS = 4, 500
 ORDERED = ["number", "big", "x", "price", "day", "at", "flag", "raw"]
 NUMBERS = ["number", "big", "x", "price"]
+SPREADS = ["stddev_pop", "var_pop"]
+PAIRED = ["corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2"]
+BOOLEAN = ["count_if", "bool_and", "bool_or"]
 
 
 def batch(number: int) -> pa.Table:
@@ -122,6 +126,20 @@ def test_sums_means_and_spreads_of_numbers(stream: StreamUnderTest, inbox: Path)
                 assert found == rounded
             else:
                 assert found == pytest.approx(expected, rel=1e-9), (function, name)
+
+
+def test_functions_of_spark_sql_equal_sparks_own(stream: StreamUnderTest, inbox: Path) -> None:
+    aggregates = {
+        **{f"{name}({column})": getattr(agg, name)(column) for name in SPREADS for column in NUMBERS},
+        **{f"{name}(x, {column})": getattr(agg, name)("x", column) for name in PAIRED for column in NUMBERS},
+        **{f"{name}(flag)": getattr(agg, name)("flag") for name in BOOLEAN},
+    }
+    table = work(stream, inbox, ["carrier"], aggregates)
+    frame = stream.spark.read.schema(SCHEMA).parquet(str(inbox)).groupBy("carrier")
+    expected = [row.asDict() for row in frame.agg(*(expr(name).alias(name) for name in aggregates)).collect()]
+    for name in aggregates:
+        wanted = {row["carrier"]: row[name] for row in expected}
+        assert by_key(table, "carrier", name) == pytest.approx(wanted, rel=1e-9), name
 
 
 def test_first_and_last_by_another_column(stream: StreamUnderTest, inbox: Path) -> None:

@@ -12,7 +12,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation, Function
 
 COUNT_ROWS = "count()"
-_OPTIONS = ("by", "limit", "error", "q", "accuracy")
+_OPTIONS = ("other", "by", "limit", "error", "q", "accuracy")
 
 
 def _of(function: str) -> Any:
@@ -32,10 +32,24 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
     last: Annotated[str | None, _of("last")] = None
     stddev: Annotated[str | None, _of("stddev")] = None
     variance: Annotated[str | None, _of("variance")] = None
+    stddev_pop: Annotated[str | None, _of("stddev_pop")] = None
+    var_pop: Annotated[str | None, _of("var_pop")] = None
+    corr: Annotated[str | None, _of("corr")] = None
+    covar_pop: Annotated[str | None, _of("covar_pop")] = None
+    covar_samp: Annotated[str | None, _of("covar_samp")] = None
+    regr_slope: Annotated[str | None, _of("regr_slope")] = None
+    regr_intercept: Annotated[str | None, _of("regr_intercept")] = None
+    regr_r2: Annotated[str | None, _of("regr_r2")] = None
+    count_if: Annotated[str | None, _of("count_if")] = None
+    bool_and: Annotated[str | None, _of("bool_and")] = None
+    bool_or: Annotated[str | None, _of("bool_or")] = None
     count_distinct: Annotated[str | None, _of("count_distinct")] = None
     collect: Annotated[str | None, _of("collect")] = None
     approx_count_distinct: Annotated[str | None, _of("approx_count_distinct")] = None
     approx_quantile: Annotated[str | None, _of("approx_quantile")] = None
+    other: Annotated[
+        str | None, dg.Resolver.default(description="The second column of corr, covar_... and regr_... (there, x).")
+    ] = None
     by: Annotated[
         str | None, dg.Resolver.default(description="The column that orders first, last and collect; else event time.")
     ] = None

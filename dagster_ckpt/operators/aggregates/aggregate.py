@@ -15,7 +15,14 @@ from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.accumulators.accumulator_plan import Planner, plan, plan_with_tables
-from dagster_ckpt.operators.shared.accumulators.counts import LAST_TIME, ROWS, LastTime, ValueCount
+from dagster_ckpt.operators.shared.accumulators.counts import (
+    LAST_TIME,
+    ROWS,
+    LastTime,
+    PairCount,
+    TrueCount,
+    ValueCount,
+)
 from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.shared.accumulators.updating_plan import plan_updating
 from dagster_ckpt.operators.shared.checks import aggregate_checks, expiry_checks, pipeline_checks, updating_checks
@@ -155,7 +162,9 @@ class RunningAggregate:
                 self._settle(hashes, settled, table)
                 yield inserts(self.pipeline.output.empty_table())
         if self.updating:
-            counts = [each.name for each in self.grouped.accumulators if isinstance(each, ValueCount)]
+            counts = [
+                each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
+            ]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
             retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
         for touched in table.touched():

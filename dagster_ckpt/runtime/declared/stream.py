@@ -486,4 +486,4 @@ def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
     """The columns whose values are compared. A count compares none."""
     named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
     valued = [one for one in named if one.function is not Function.COUNT]
-    return tuple(name for one in valued for name in (one.column, one.by) if name is not None)
+    return tuple(name for one in valued for name in (one.column, one.other, one.by) if name is not None)

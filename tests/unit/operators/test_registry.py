@@ -17,6 +17,7 @@ ROWS = pa.table(
         "v": pa.array([3, None, 5, 4, 8], pa.int32()),
         "d": pa.array([1, 2, None, 4, 5]).cast(pa.decimal128(19, 0)),
         "at": pa.array([5, 4, 3, 2, 1], pa.timestamp("us", "UTC")),
+        "b": pa.array([True, False, None, True, True]),
     }
 )
 EVERY = {
@@ -32,6 +33,17 @@ EVERY = {
     "closing": agg.last("k", by="v"),
     "deviation": agg.stddev("v"),
     "spread": agg.variance("d"),
+    "deviation_of_all": agg.stddev_pop("v"),
+    "spread_of_all": agg.var_pop("d"),
+    "correlation": agg.corr("v", "d"),
+    "covariance_of_all": agg.covar_pop("v", "d"),
+    "covariance": agg.covar_samp("v", "d"),
+    "slope": agg.regr_slope("v", "d"),
+    "intercept": agg.regr_intercept("v", "d"),
+    "r2": agg.regr_r2("v", "d"),
+    "true": agg.count_if("b"),
+    "all_true": agg.bool_and("b"),
+    "any_true": agg.bool_or("b"),
     "different": agg.count_distinct("v"),
     "listed": agg.collect("v", 2),
     "about_different": agg.approx_count_distinct("v", 0.1),

@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import output_columns
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator, Columns
 from dagster_ckpt.operators.shared.accumulators.collected import FirstValues
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS, ValueCount
+from dagster_ckpt.operators.shared.accumulators.counts import ROWS, TrueCount, ValueCount
 from dagster_ckpt.operators.shared.accumulators.distinct import DistinctValues, NewValues
 from dagster_ckpt.operators.shared.accumulators.edges import Edge
+from dagster_ckpt.operators.shared.accumulators.exact_sums import Pairs
 from dagster_ckpt.operators.shared.accumulators.extremes import End, Extreme
 from dagster_ckpt.operators.shared.accumulators.moments import Moments
 from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
@@ -160,12 +162,54 @@ def _average(request: Request) -> AggregatePlan:
 
 
 def _spread(request: Request) -> AggregatePlan:
-    count, moments = request.count, Moments(request.column)
+    count, moments, ddof = request.count, Moments(request.column), ddof_of(request)
     _, m2 = moments.names
-    result = output_columns.stddev if request.aggregation.function is Function.STDDEV else output_columns.variance
+    result = output_columns.stddev if is_stddev(request) else output_columns.variance
     return AggregatePlan(
-        pa.field(request.name, pa.float64()), (count, moments), lambda state: result(state[m2], state[count.name])
+        pa.field(request.name, pa.float64()), (count, moments), lambda state: result(state[m2], state[count.name], ddof)
     )
+
+
+def is_stddev(request: Request) -> bool:
+    """Whether a spread is a standard deviation, not a variance."""
+    return request.aggregation.function in (Function.STDDEV, Function.STDDEV_POP)
+
+
+def ddof_of(request: Request) -> int:
+    """0 for the spread of a population, 1 for that of a sample."""
+    return 0 if request.aggregation.function in (Function.STDDEV_POP, Function.VAR_POP) else 1
+
+
+def _count_if(request: Request) -> AggregatePlan:
+    true = TrueCount(request.column)
+    return _counted(request.name, true, lambda state: state[true.name])
+
+
+def _bool(request: Request) -> AggregatePlan:
+    count, true = request.count, TrueCount(request.column)
+    is_and = request.aggregation.function is Function.BOOL_AND
+
+    def result(state: Columns) -> pa.Array:
+        n = state[count.name]
+        return output_columns.null_if_none(pc.greater_equal(state[true.name], n if is_and else pa.scalar(1)), n)
+
+    return AggregatePlan(pa.field(request.name, pa.bool_()), (count, true), result)
+
+
+def _pairs(request: Request) -> AggregatePlan:
+    assert request.aggregation.other is not None, "checks require it"
+    pairs = Pairs(request.column, request.aggregation.other)
+    _, x2 = pairs.squares()
+    both = (pairs.count, *pairs.totals(), pairs.products())
+    results: Mapping[Function, tuple[tuple[Accumulator, ...], Callable[[Columns], pa.Array]]] = {
+        Function.COVAR_POP: (both, lambda state: pairs.covariance(state, 0)),
+        Function.COVAR_SAMP: (both, lambda state: pairs.covariance(state, 1)),
+        Function.CORR: ((*both, *pairs.squares()), pairs.correlation),
+        Function.REGR_SLOPE: ((*both, x2), pairs.slope),
+        Function.REGR_INTERCEPT: ((*both, x2), pairs.intercept),
+        Function.REGR_R2: ((*both, *pairs.squares()), pairs.r2),
+    }
+    return AggregatePlan(pa.field(request.name, pa.float64()), *results[request.aggregation.function])
 
 
 _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
@@ -178,6 +222,17 @@ _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.LAST: _edge,
     Function.STDDEV: _spread,
     Function.VARIANCE: _spread,
+    Function.STDDEV_POP: _spread,
+    Function.VAR_POP: _spread,
+    Function.COUNT_IF: _count_if,
+    Function.BOOL_AND: _bool,
+    Function.BOOL_OR: _bool,
+    Function.CORR: _pairs,
+    Function.COVAR_POP: _pairs,
+    Function.COVAR_SAMP: _pairs,
+    Function.REGR_SLOPE: _pairs,
+    Function.REGR_INTERCEPT: _pairs,
+    Function.REGR_R2: _pairs,
     Function.COUNT_DISTINCT: _distinct,
     Function.COLLECT: _collected,
     Function.APPROX_COUNT_DISTINCT: _about_distinct,

@@ -1,11 +1,13 @@
 """Counts: rows, rows with a value, and the greatest event time."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.lsm.columns import mask_of
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled, known
 
 ROWS = "_rows"
@@ -47,6 +49,52 @@ class ValueCount:
         if column.null_count == 0:
             return (pa.array(rows.sizes),)
         return (pa.array(np.add.reduceat(known(column).astype(np.int64), rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (added(old[self.name], new[self.name]),)
+
+
+@dataclass(frozen=True)
+class PairCount:
+    """The rows of a key that have a value in both columns."""
+
+    columns: tuple[str, str]
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_n({json.dumps(self.columns)})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        both = np.logical_and(*(known(rows.columns[name]) for name in self.columns))
+        return (pa.array(np.add.reduceat(both.astype(np.int64), rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (added(old[self.name], new[self.name]),)
+
+
+@dataclass(frozen=True)
+class TrueCount:
+    """The rows of a key in which a boolean column is true."""
+
+    column: str
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_n_true({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        is_true = mask_of(filled(rows.columns[self.column], False))
+        return (pa.array(np.add.reduceat(is_true.astype(np.int64), rows.starts)),)
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (added(old[self.name], new[self.name]),)

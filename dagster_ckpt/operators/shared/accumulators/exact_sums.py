@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
 from dagster_ckpt.operators.shared.accumulators import exact_numbers
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, known, or_null
+from dagster_ckpt.operators.shared.accumulators.counts import PairCount
 from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT, Doubles, Whole
 
 
@@ -68,6 +69,83 @@ def stddev(total: pa.Array, squares: pa.Array, count: pa.Array, ddof: int = 1) -
     return pc.sqrt(variance(total, squares, count, ddof))
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """The exact sums of two number columns y and x, over the rows that have both, and what is computed from them."""
+
+    y: str
+    x: str
+
+    @property
+    def count(self) -> PairCount:
+        """How many rows have both."""
+        return PairCount((self.y, self.x))
+
+    def totals(self) -> tuple[ExactSum, ExactSum]:
+        """Of y and of x."""
+        return ExactSum((self.y,), (self.x,)), ExactSum((self.x,), (self.y,))
+
+    def squares(self) -> tuple[ExactSum, ExactSum]:
+        """Of y and of x."""
+        return ExactSum((self.y, self.y), (self.x,)), ExactSum((self.x, self.x), (self.y,))
+
+    def products(self) -> ExactSum:
+        """Of y times x."""
+        return ExactSum((self.y, self.x))
+
+    def covariance(self, state: Columns, ddof: int) -> pa.Array:
+        """Of a sample (`ddof` 1) or of the population (0), a double; null for `ddof` rows or fewer."""
+        n = self._n(state)
+        return or_null(pa.array(self._of_both(state) / np.maximum(n - ddof, 1)), n > ddof)
+
+    def correlation(self, state: Columns) -> pa.Array:
+        """Pearson's, a double; null for fewer than two rows, and where y or x is always the same."""
+        y2, x2 = (self._around_mean(at, state) for at in (0, 1))
+        return or_null(pa.array(self._correlation(state, y2, x2)), (self._n(state) > 1) & (y2 != 0) & (x2 != 0))
+
+    def slope(self, state: Columns) -> pa.Array:
+        """Of the line that fits y by x best, a double; null where x is always the same."""
+        slope, is_line = self._slope(state)
+        return or_null(pa.array(slope), is_line)
+
+    def intercept(self, state: Columns) -> pa.Array:
+        """Where that line is at x = 0, a double; null where x is always the same."""
+        slope, is_line = self._slope(state)
+        n = np.maximum(self._n(state), 1)
+        y, x = (rounded(state[total.name]).to_numpy() / n for total in self.totals())
+        with np.errstate(invalid="ignore"):
+            return or_null(pa.array(y - slope * x), is_line)
+
+    def r2(self, state: Columns) -> pa.Array:
+        """How well that line fits, a double; null where x is always the same, 1 where only y is."""
+        y2, x2 = (self._around_mean(at, state) for at in (0, 1))
+        found = np.where(y2 == 0, 1.0, self._correlation(state, y2, x2) ** 2)
+        return or_null(pa.array(found), (self._n(state) > 1) & (x2 != 0))
+
+    def _correlation(self, state: Columns, y2: Doubles, x2: Doubles) -> Doubles:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Doubles = self._of_both(state) / _root_of_product(y2, x2)
+        return found
+
+    def _slope(self, state: Columns) -> tuple[Doubles, Mask]:
+        x2 = self._around_mean(1, state)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._of_both(state) / x2, (self._n(state) > 1) & (x2 != 0)
+
+    def _n(self, state: Columns) -> Positions:
+        n: Positions = state[self.count.name].to_numpy()
+        return n
+
+    def _of_both(self, state: Columns) -> Doubles:
+        y, x = (state[total.name] for total in self.totals())
+        return _moment((y, x), state[self.products().name], self._n(state))
+
+    def _around_mean(self, at: int, state: Columns) -> Doubles:
+        """The sum of squared distances from the mean, of y (0) or x (1)."""
+        total = state[self.totals()[at].name]
+        return _moment((total, total), state[self.squares()[at].name], self._n(state))
+
+
 def _moment(totals: tuple[pa.Array, pa.Array], products: pa.Array, n: Positions) -> Doubles:
     """The sum of (x - mean of x) * (y - mean of y), to the last bits; NaN where a value is not finite."""
     found = np.zeros(len(n))
@@ -77,6 +155,14 @@ def _moment(totals: tuple[pa.Array, pa.Array], products: pa.Array, n: Positions)
     strange = [counts > 0 for column in (*totals, products) for counts in exact_numbers.not_finite(column)]
     found[np.logical_or.reduce(strange)] = np.nan
     return found
+
+
+def _root_of_product(left: Doubles, right: Doubles) -> Doubles:
+    """The square root of the product, which may be too large or too small for a double: x for two equal x."""
+    (left, left_bits), (right, right_bits) = np.frexp(left), np.frexp(right)
+    bits = left_bits + right_bits
+    root: Doubles = np.ldexp(np.sqrt(left * right * (1 + bits % 2)), (bits - bits % 2) // 2)
+    return root
 
 
 def _all_known(rows: GroupedRows, names: tuple[str, ...]) -> Mask:

@@ -42,7 +42,7 @@ class GroupedState:
         types = {field.name: field.type for field in schema}
         plans = tuple(planner(name, one, types, event_time) for name, one in aggregations.items())
         needed = (RowCount(), *(one for each in plans for one in each.accumulators), *also)
-        named = [name for one in aggregations.values() for name in (one.column, one.by)]
+        named = [name for one in aggregations.values() for name in (one.column, one.other, one.by)]
         values = tuple(dict.fromkeys(name for name in (*named, event_time) if name is not None))
         return cls(plans, tuple(dict.fromkeys(needed)), values)
 

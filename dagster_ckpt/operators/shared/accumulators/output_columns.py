@@ -50,16 +50,16 @@ def decimal_mean(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> 
     return null_if_none(rounded, count)
 
 
-def variance(m2: pa.Array, count: pa.Array) -> pa.Array:
-    """The sample variance, a double; null also for a single value."""
+def variance(m2: pa.Array, count: pa.Array, ddof: int = 1) -> pa.Array:
+    """The variance, a double: of a sample (`ddof` 1) or of the population (0); null for `ddof` values or fewer."""
     n = count.to_numpy()
     # Rounding can leave M2 slightly below 0. numpy's maximum keeps NaN, unlike Arrow's.
-    return or_null(pa.array(np.maximum(m2.to_numpy(), 0.0) / np.maximum(n - 1, 1)), n > 1)
+    return or_null(pa.array(np.maximum(m2.to_numpy(), 0.0) / np.maximum(n - ddof, 1)), n > ddof)
 
 
-def stddev(m2: pa.Array, count: pa.Array) -> pa.Array:
-    """The sample standard deviation, a double; null also for a single value."""
-    return pc.sqrt(variance(m2, count))
+def stddev(m2: pa.Array, count: pa.Array, ddof: int = 1) -> pa.Array:
+    """The square root of `variance`."""
+    return pc.sqrt(variance(m2, count, ddof))
 
 
 def sizes(lists: pa.Array) -> pa.Array:

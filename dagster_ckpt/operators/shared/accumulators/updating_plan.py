@@ -6,7 +6,14 @@ import pyarrow as pa
 
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import exact_sums, output_columns
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import AggregatePlan, Request, Types, plan
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import (
+    AggregatePlan,
+    Request,
+    Types,
+    ddof_of,
+    is_stddev,
+    plan,
+)
 from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues
 from dagster_ckpt.operators.shared.accumulators.edges import Edge
 from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum
@@ -35,12 +42,12 @@ def _total(request: Request) -> AggregatePlan:
 
 def _spread(request: Request) -> AggregatePlan:
     column, count = request.column, request.count
-    total, squares = ExactSum((column,)), ExactSum((column, column))
-    result = exact_sums.stddev if request.aggregation.function is Function.STDDEV else exact_sums.variance
+    total, squares, ddof = ExactSum((column,)), ExactSum((column, column)), ddof_of(request)
+    result = exact_sums.stddev if is_stddev(request) else exact_sums.variance
     return AggregatePlan(
         pa.field(request.name, pa.float64()),
         (count, total, squares),
-        lambda state: result(state[total.name], state[squares.name], state[count.name]),
+        lambda state: result(state[total.name], state[squares.name], state[count.name], ddof),
     )
 
 
@@ -66,6 +73,8 @@ _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.AVG: _total,
     Function.STDDEV: _spread,
     Function.VARIANCE: _spread,
+    Function.STDDEV_POP: _spread,
+    Function.VAR_POP: _spread,
     Function.COUNT_DISTINCT: _distinct,
     Function.MIN: _first_value,
     Function.MAX: _first_value,

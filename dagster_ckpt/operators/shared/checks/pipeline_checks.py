@@ -10,7 +10,25 @@ from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
 from dagster_ckpt.operators.shared.checks.aggregate_checks import check_options
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
-_NUMERIC = (Function.SUM, Function.AVG, Function.STDDEV, Function.VARIANCE, Function.APPROX_QUANTILE)
+_PAIRS = (
+    Function.CORR,
+    Function.COVAR_POP,
+    Function.COVAR_SAMP,
+    Function.REGR_SLOPE,
+    Function.REGR_INTERCEPT,
+    Function.REGR_R2,
+)
+_NUMERIC = (
+    Function.SUM,
+    Function.AVG,
+    Function.STDDEV,
+    Function.VARIANCE,
+    Function.STDDEV_POP,
+    Function.VAR_POP,
+    Function.APPROX_QUANTILE,
+    *_PAIRS,
+)
+_BOOLEAN = (Function.COUNT_IF, Function.BOOL_AND, Function.BOOL_OR)
 _ORDERED = (
     Function.MIN,
     Function.MAX,
@@ -111,9 +129,16 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
             raise InvalidPipelineError(f"only count() goes without a column. aggregate={name}, function={function}")
         return
     type_ = _field(column, f"aggregate {name}", schema).type
-    if function in _NUMERIC and not _is_number(type_):
+    for each in (column, aggregation.other) if function in _PAIRS else (column,):
+        its_type = _field(each, f"aggregate {name}", schema).type
+        if function in _NUMERIC and not _is_number(its_type):
+            raise InvalidPipelineError(
+                f"{function} needs numbers: cast the column, or choose another. "
+                f"aggregate={name}, column={each}, type={its_type}"
+            )
+    if function in _BOOLEAN and not pa.types.is_boolean(type_):
         raise InvalidPipelineError(
-            f"{function} needs numbers: cast the column, or choose another. "
+            f"{function} needs a boolean column: make one before the step, such as `x > 1`. "
             f"aggregate={name}, column={column}, type={type_}"
         )
     if function in _ORDERED and not is_orderable(type_):
@@ -138,7 +163,7 @@ def _check_by(name: str, aggregation: Aggregation, schema: pa.Schema, event_time
         raise InvalidPipelineError(f"by= needs values that have an order. aggregate={name}, by={by}, type={type_}")
 
 
-def _field(name: str, use: str, schema: pa.Schema) -> pa.Field:
+def _field(name: str | None, use: str, schema: pa.Schema) -> pa.Field:
     if not isinstance(name, str):
         raise InvalidPipelineError(f"name the column with a string. use={use}, got={name!r}")
     if schema.names.count(name) > 1:

@@ -18,6 +18,7 @@ SCHEMA = pa.schema(
         ("v", pa.int32()),
         ("d", pa.decimal128(19, 0)),
         ("at", pa.timestamp("us", "UTC")),
+        ("b", pa.bool_()),
     ]
 )
 SEEDS = range(60)
@@ -27,6 +28,7 @@ INPUT: list[Row] = [
         "v": None if seed % 7 == 0 else seed * seed % 23,
         "d": None if seed % 5 == 0 else seed * 31 % 17,
         "at": seed * 37 % 97,
+        "b": [True, True, True, False, None][seed % 5],
     }
     for seed in SEEDS
 ]

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.accumulators import exact_numbers
 from dagster_ckpt.operators.shared.accumulators.accumulator import GroupedRows
 from dagster_ckpt.operators.shared.accumulators.exact_numbers import Whole
 from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum, rounded, stddev, variance
+from tests.unit.operators.streams import aggregated
 from tests.worlds.examples import examples
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
@@ -147,3 +150,69 @@ def test_variances_by_hand(values: list[float], wanted: float | None) -> None:
     else:
         assert found == pytest.approx(wanted, rel=1e-15)
         assert spread == pytest.approx(wanted**0.5, rel=1e-15)
+
+
+PAIRS_BY_HAND: dict[str, list[tuple[float | None, float | None]]] = {
+    "line": [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (None, 9.0), (7.0, None)],
+    "one": [(1.0, 2.0)],
+    "same_x": [(1.0, 5.0), (2.0, 5.0)],
+    "same_y": [(5.0, 1.0), (5.0, 2.0)],
+    "none": [(None, 1.0), (1.0, None)],
+    "nan": [(nan, 1.0), (2.0, 3.0)],
+    "infinite": [(inf, 1.0), (2.0, 3.0)],
+}
+WANTED_OF_PAIRS = {  # as Spark has them; only the correlation with a constant is an error there
+    "line": (8 / 3, 4.0, 1.0, 1.0, -1.0, 1.0),
+    "one": (0.0, None, None, None, None, None),
+    "same_x": (0.0, 0.0, None, None, None, None),
+    "same_y": (0.0, 0.0, None, 0.0, 5.0, 1.0),
+    "none": (None, None, None, None, None, None),
+    "nan": (nan, nan, nan, nan, nan, nan),
+    "infinite": (nan, nan, nan, nan, nan, nan),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS_BY_HAND)
+def test_functions_of_two_columns_by_hand(name: str) -> None:
+    values = PAIRS_BY_HAND[name]
+    table = pa.table({"k": ["a"] * len(values), "y": [y for y, _ in values], "x": [x for _, x in values]})
+    table = table.cast(pa.schema([("k", pa.string()), ("y", pa.float64()), ("x", pa.float64())]))
+    makes = (agg.covar_pop, agg.covar_samp, agg.corr, agg.regr_slope, agg.regr_intercept, agg.regr_r2)
+    found = [aggregated(table, made=make("y", "x"))["a"] for make in makes]
+    assert list(map(repr, found)) == list(map(repr, WANTED_OF_PAIRS[name]))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([True, None, True], (2, True, True)),
+        ([True, False, None], (1, False, True)),
+        ([False, False], (0, False, False)),
+        ([None, None], (0, None, None)),
+    ],
+)
+def test_functions_of_booleans_by_hand(values: list[bool | None], wanted: tuple[int, bool | None, bool | None]) -> None:
+    table = pa.table({"k": ["a"] * len(values), "b": pa.array(values, pa.bool_())})
+    found = tuple(aggregated(table, made=make("b"))["a"] for make in (agg.count_if, agg.bool_and, agg.bool_or))
+    assert found == wanted
+
+
+def test_spreads_of_a_population_by_hand() -> None:
+    table = pa.table({"k": ["a", "a", "a", "b"], "v": pa.array([1, 2, 6, 5], pa.int32())})
+    assert aggregated(table, made=agg.var_pop("v")) == {"a": pytest.approx(14 / 3), "b": 0.0}
+    assert aggregated(table, made=agg.stddev_pop("v")) == {"a": pytest.approx((14 / 3) ** 0.5), "b": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "message"),
+    [
+        (agg.corr("v", "k"), "corr needs numbers: .*column=k, type=string"),
+        (agg.regr_r2("k", "v"), "regr_r2 needs numbers: .*column=k, type=string"),
+        (agg.covar_pop("v", "w"), "the input has no such column.*column=w"),
+        (agg.count_if("v"), "count_if needs a boolean column: .*column=v, type=int32"),
+    ],
+)
+def test_columns_of_another_type_are_refused(aggregation: agg.Aggregation, message: str) -> None:
+    table = pa.table({"k": ["a"], "v": pa.array([1], pa.int32())})
+    with pytest.raises(InvalidPipelineError, match=message):
+        aggregated(table, made=aggregation)
