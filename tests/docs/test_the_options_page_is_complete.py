@@ -65,6 +65,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "hopping": hopping,
     "session": session,
     "Stream.deduplicate": Stream.deduplicate,
+    "Stream.top": Stream.top,
     "Stream.join": Stream.join,
     "Stream.interval_join": Stream.interval_join,
     "Stream.instant_join": Stream.instant_join,

@@ -14,7 +14,9 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
-from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema, check_step, row_key
+from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
+from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema, check_keys_stay, check_step, row_key
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -39,7 +41,7 @@ _EXPIRING = ("aggregate", "process")
 """The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
 
 
-_KEYS_OPTIONAL = ("aggregate", "window")
+_KEYS_OPTIONAL = ("aggregate", "top", "window")
 """The steps that, without keys, have one group of all rows."""
 
 
@@ -351,6 +353,9 @@ class Stream:
     ) -> "Stream":
         """One row of each key: the first one, or the newest by event time (`keep="last"`).
 
+        If the rows are those of a table that updates and deletes them, the next row takes the place of one that is
+        gone; the order is `by`, since such rows have no event time.
+
             customers.key_by("id").deduplicate(keep="last", by="version")
 
         `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
@@ -364,9 +369,40 @@ class Stream:
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
+            if rows.upstream is not None and rows.upstream.updating:
+                check_keys_stay(expire_after_us)
+                check_expiry("deduplicate", None, late, None, rows.spec.schema)
+                return _top(rows, Best.kept(keep, order))
             return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
 
         return self._with_step(StatefulStep("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
+
+    def top(
+        self,
+        n: int,
+        by: str | Sequence[str],
+        *,
+        ties: Literal["rows", "rank", "dense_rank"] = "rows",
+        rank: str | None = None,
+    ) -> "Stream":
+        """The first `n` rows of each key in an order, or of all rows without `key_by`.
+
+            flights.key_by("carrier").top(3, by="dep_delay desc", rank="place")
+
+        `by` is spelled as after ORDER BY in Spark's SQL, a text for each column: `asc` or `desc`, which is never left
+        out, then `nulls first` or `nulls last`. Rows that tie are ordered by their other columns. With `ties="rank"`
+        they have one rank, as in SQL, and there may be more than `n`; with `"dense_rank"` ranks have no gaps. `rank`
+        names a column to have the rank in. When a row goes, the next one comes up.
+        """
+        best = Best(n, by, ties, rank)
+        if not by:
+            raise InvalidPipelineError(f"top needs an order: by='delay desc', or a list of these. by={by!r}")
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return _top(rows, best)
+
+        return self._with_step(StatefulStep("top", build))
 
     def process(
         self,
@@ -458,11 +494,20 @@ def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Op
     return build(rows.keys, rows.spec) if rows.keys else OneGroup.build(rows.spec, build)
 
 
+def _top(rows: StepInput, best: Best) -> Operator:
+    upstream = rows.upstream
+    key, updating = (None, False) if upstream is None else (upstream.row_key, upstream.updating)
+    return _of_groups(
+        rows,
+        lambda keys, spec: Top.build(keys, spec, best, input_key=key, updating=updating, where=_where(rows)),
+    )
+
+
 def _refuse_updating(stream: Stream, step: str) -> None:
     """Raise `InvalidPipelineError` where the step cannot follow the changes of an updating upstream."""
     if stream.upstream is not None and stream.updating:
         with naming(upstream=stream.upstream.name):
-            check_step(step, stream.keys, stream.upstream.row_key or ())
+            check_step(step, stream.keys, stream.upstream.row_key)
 
 
 def _where(rows: StepInput) -> str | None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import sketches
-from dagster_ckpt.operators.shared.checks.updating_checks import check_changes
+from dagster_ckpt.operators.shared.checks.updating_checks import check_changes, check_keys_stay
 
 _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
@@ -54,11 +54,7 @@ def check_options(name: str, aggregation: Aggregation) -> None:
 def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, expire_after_us: int | None) -> None:
     """The input has the kind of each row, keys do not expire, and all aggregates support retraction."""
     check_changes(schema)
-    if expire_after_us is not None:
-        raise InvalidPipelineError(
-            "the upstream table updates and deletes rows, and rows of an expired key could not be retracted: "
-            f"leave expire_after out. expire_after_us={expire_after_us}"
-        )
+    check_keys_stay(expire_after_us)
     for name, aggregation in aggregations.items():
         if aggregation.function in _NO_RETRACTION:
             raise InvalidPipelineError(

@@ -17,7 +17,7 @@ WHERE = "where"
 ROW_KEY = "row_key"
 """The parameter of an operator without a table: columns that, with its keys, identify a row of the output, or None."""
 
-_TAKES_BACK = "aggregate"
+_TAKE_BACK = ("aggregate", "top")
 _DEDUPLICATE = "deduplicate"
 _JOIN = "a row that was joined could not be retracted"
 _WHY: Mapping[str, str] = {
@@ -28,7 +28,6 @@ _WHY: Mapping[str, str] = {
     "instant_join": _JOIN,
     "window_join": _JOIN,
     "process": "a process function receives added rows alone",
-    _DEDUPLICATE: "if the kept row of a key is deleted, the next one is unknown",
 }
 _WHY_ELSE = "this step could not retract its results"
 
@@ -59,23 +58,35 @@ def changes_schema(step: Pipeline) -> pa.Schema:
     return step.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
 
 
-def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...]) -> None:
+def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...] | None) -> None:
     """The step, given by its method's name, can follow an updating upstream. Raises `InvalidPipelineError`.
 
-    `keys` are those of the step, `upstream_key` identifies the upstream's rows (`row_key`). A stream without a step, or
-    with a condition alone, is a `Mirror`. `RunningAggregate.build(updating=True)` checks the aggregates.
+    `keys` are those of the step, `upstream_key` identifies the upstream's rows (`row_key`) or is None. A stream
+    without a step, or with a condition alone, is a `Mirror`. `RunningAggregate.build(updating=True)` checks the
+    aggregates.
     """
-    if step == _TAKES_BACK:
+    if step in _TAKE_BACK:
         return
-    if step == _DEDUPLICATE and set(upstream_key) <= set(keys):
+    named = ", ".join(upstream_key or ())
+    if step != _DEDUPLICATE:
+        raise InvalidPipelineError(
+            f"the upstream table updates and deletes rows, and {_WHY.get(step, _WHY_ELSE)}: read a stream that only "
+            f"appends, or use .where, .key_by(...).aggregate, .top or .deduplicate. step={step}, upstream_key={named}"
+        )
+    if upstream_key is not None and set(upstream_key) <= set(keys):
         raise InvalidPipelineError(
             f"the upstream's rows are one per key already: leave {step} out. step={step}, keys={', '.join(keys)}, "
-            f"upstream_key={', '.join(upstream_key)}"
+            f"upstream_key={named}"
         )
-    raise InvalidPipelineError(
-        f"the upstream table updates and deletes rows, and {_WHY.get(step, _WHY_ELSE)}: read a stream that only "
-        f"appends, or use .where or .key_by(...).aggregate. step={step}, upstream_key={', '.join(upstream_key)}"
-    )
+
+
+def check_keys_stay(expire_after_us: int | None) -> None:
+    """Keys of an updating input do not expire."""
+    if expire_after_us is not None:
+        raise InvalidPipelineError(
+            "the upstream table updates and deletes rows, and rows of an expired key could not be retracted: "
+            f"leave expire_after out. expire_after_us={expire_after_us}"
+        )
 
 
 def check_changes(schema: pa.Schema) -> None:
