@@ -32,13 +32,17 @@ from tests.worlds.examples import examples
 SHARDS = frozenset(map(Shard, range(3)))
 EPOCHS = st.integers(1, 5).map(Epoch)
 SHARD = st.integers(0, 3).map(Shard)  # 3 is unknown
+STEPS = 2
+STEP = st.integers(0, STEPS)  # the last is unknown
+PARTS = [(step, shard) for step in range(STEPS) for shard in sorted(SHARDS)]
+Part = tuple[int, Shard]
 
 events = st.one_of(
     st.builds(Reset, st.just(SHARDS)),
     st.builds(TryFailed, st.just("the query has failed")),
     st.builds(Begin, EPOCHS),
     st.builds(BeginWithoutWork, EPOCHS),
-    *[st.builds(ShardAcked, EPOCHS, st.builds(ShardAck, SHARD, rows_in=st.integers(0, 9)))] * 4,
+    *[st.builds(ShardAcked, EPOCHS, st.builds(ShardAck, SHARD, rows_in=st.integers(0, 9), step=STEP))] * 4,
     st.builds(ShardDeclined, EPOCHS, SHARD | st.none(), st.just("host"), st.just("no")),
     st.builds(TimedOut, EPOCHS),
     st.builds(Aborted, EPOCHS, st.just("stop")),
@@ -54,7 +58,9 @@ def helpful(draw: st.DrawFn) -> list[Event]:
     script: list[Event] = []
     for number in range(1, draw(st.integers(1, 4)) + 1):
         epoch = Epoch(number)
-        acks = [ShardAcked(epoch, ShardAck(shard, rows_in=1)) for shard in draw(st.permutations(sorted(SHARDS)))]
+        acks = [
+            ShardAcked(epoch, ShardAck(shard, rows_in=1, step=step)) for step, shard in draw(st.permutations(PARTS))
+        ]
         outcomes: list[Event] = [Committed(epoch), CommitFailed(epoch, "x")]
         script += [Begin(epoch), *acks, JobEnded(epoch), draw(st.sampled_from(outcomes))]
     lost = draw(st.sets(st.integers(0, len(script) - 1), max_size=2))
@@ -64,12 +70,12 @@ def helpful(draw: st.DrawFn) -> list[Event]:
     return script
 
 
-def acked_by(before: Coordinator, event: Event) -> list[Shard]:
-    """The shards that this event ACKs the epoch in work for."""
+def acked_by(before: Coordinator, event: Event) -> list[Part]:
+    """The steps and shards that this event ACKs the epoch in work for."""
     if isinstance(event, BeginWithoutWork):
-        return sorted(SHARDS)
+        return PARTS
     counts = isinstance(event, ShardAcked) and before.phase is Phase.IN_PROGRESS and event.epoch == before.epoch
-    return [event.ack.shard] if counts and isinstance(event, ShardAcked) else []
+    return [(event.ack.step, event.ack.shard)] if counts and isinstance(event, ShardAcked) else []
 
 
 def check_count_of_failures(before: Coordinator, event: Event, state: Coordinator) -> None:
@@ -86,11 +92,11 @@ def check_count_of_failures(before: Coordinator, event: Event, state: Coordinato
 @examples(250)
 @given(helpful() | st.lists(events, max_size=40))
 def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(script: list[Event]) -> None:
-    state = Coordinator(SHARDS, retained=2)
+    state = Coordinator(SHARDS, retained=2, steps=STEPS)
     begun: list[Epoch] = []
     asked: set[Epoch] = set()
     ended: set[Epoch] = set()  # committed or given up
-    acked: dict[Epoch, list[Shard]] = {}
+    acked: dict[Epoch, list[Part]] = {}
     committed: list[Epoch] = []
     for event in script:
         before = state
@@ -99,8 +105,8 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
         except AssertionError:
             assert isinstance(event, Begin | BeginWithoutWork | Committed | CommitFailed), "only these are ours"
             continue  # the mistake changed nothing: the state is a value
-        for shard in acked_by(before, event):
-            acked.setdefault(state.epoch, []).append(shard)
+        for part in acked_by(before, event):
+            acked.setdefault(state.epoch, []).append(part)
         for effect in effects:
             match effect:
                 case Work(epoch=epoch, shards=shards):
@@ -110,8 +116,8 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
                 case CommitManifest(epoch=epoch, acks=acks):
                     assert epoch not in asked | ended
                     asked.add(epoch)
-                    assert sorted(acked[epoch]) == sorted(SHARDS), "each shard ACKed this very epoch exactly once"
-                    assert [ack.shard for ack in acks] == sorted(SHARDS)
+                    assert sorted(acked[epoch]) == PARTS, "each shard ACKed this very epoch exactly once in each step"
+                    assert [(ack.step, ack.shard) for ack in acks] == PARTS
                 case GiveUp(epoch=epoch, failures_in_a_row=failures):
                     assert epoch not in ended
                     assert epoch not in asked or isinstance(event, CommitFailed | TryFailed), (
@@ -135,12 +141,14 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
 
 
 @examples(50)
-@given(st.permutations(sorted(SHARDS)), st.lists(st.builds(ShardAcked, st.just(Epoch(6)), st.builds(ShardAck, SHARD))))
+@given(
+    st.permutations(PARTS), st.lists(st.builds(ShardAcked, st.just(Epoch(6)), st.builds(ShardAck, SHARD, step=STEP)))
+)
 def test_the_epoch_is_committed_whatever_the_order_of_acks_and_other_events(
-    order: list[Shard], noise: list[ShardAcked]
+    order: list[Part], noise: list[ShardAcked]
 ) -> None:
-    state, _ = step(Coordinator(SHARDS, retained=2), Begin(Epoch(7)))
-    replies: list[Event] = [ShardAcked(Epoch(7), ShardAck(shard)) for shard in order]
+    state, _ = step(Coordinator(SHARDS, retained=2, steps=STEPS), Begin(Epoch(7)))
+    replies: list[Event] = [ShardAcked(Epoch(7), ShardAck(shard, step=number)) for number, shard in order]
     for event in [*noise, *replies, *noise]:
         state, effects = step(state, event)
         assert effects == []
