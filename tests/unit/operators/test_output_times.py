@@ -12,7 +12,7 @@ from tests.unit.operators.joined_streams import Batch, Join, Watermark, in_dicts
 from tests.unit.operators.windowed_streams import Stream, at, windowed
 from tests.worlds.examples import examples
 
-TIMES = st.lists(st.integers(0, 200), max_size=4)
+TIMES = st.lists(st.integers(0, 40), max_size=4)
 FIXED: list[FixedWindow] = [Tumbling(10), Hopping(20, 5)]
 WINDOWS: list[Window] = [*FIXED, Session(7)]
 JOINS = [
