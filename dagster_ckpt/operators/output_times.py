@@ -6,6 +6,7 @@ in time nevertheless, so that one's watermark is as far behind.
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
@@ -34,5 +35,10 @@ def held_back_us(operator: Operator | AppendOnly, column: str) -> int:
             return operator.horizon_us
         case IntervalJoin() if column in operator.event_times:
             return operator.interval.horizon_us
+        case RegularJoin():
+            raise InvalidPipelineError(
+                "a join without expire_after may find a partner for a row however old it is, so no watermark follows "
+                f"from its rows: give expire_after, or use interval_join. column={column}"
+            )
         case _:
             return 0

@@ -8,6 +8,7 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
@@ -16,7 +17,13 @@ from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
-from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema, check_keys_stay, check_step, row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import (
+    UNBOUNDED_JOIN,
+    changes_schema,
+    check_keys_stay,
+    check_step,
+    row_key,
+)
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -286,21 +293,51 @@ class Stream:
     def join(
         self,
         other: "Stream",
-        expire_after: Duration,
+        expire_after: Duration | None = None,
         how: str = "inner",
         *,
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """Rows of both with equal keys whose event times differ by at most `expire_after`: so long each row is kept.
+        """Rows of both with equal keys: the join of two tables, whose rows may come and go.
+
+            orders.key_by("customer").join(customers.key_by("id"), how="left")
+
+        Of a stream that only appends all rows stay; of one that updates and deletes rows they are joined as long as
+        they are there. A row that `how` keeps without a match is there until it has one, and again when it has none.
+        `how` and the columns as in `interval_join`. All rows are kept, so the state grows with the inputs.
 
             delays.key_by("flight").join(gates.key_by("flight"), expire_after="2 hours")
 
-        Which rows match does not depend on when they come, as long as they are not late. Otherwise as `interval_join`.
+        With `expire_after` rows match whose event times differ by at most that: so long each row is kept. Both streams
+        then only append, and have a watermark. Which rows match does not depend on when they come, as long as they are
+        not late. Otherwise as `interval_join`; `late` and `on_end` are for this join alone.
         """
+        if expire_after is None:
+            return self._joined_tables(other, how, late, on_end)
         reach_us = microseconds(expire_after, "expire_after")
-
         return self._joined("join", other, on_end, IntervalJoin.expiring, reach_us, how, late)
+
+    def _joined_tables(self, other: "Stream", how: str, late: str, on_end: str) -> "Stream":
+        """The join without a bound in time."""
+        if (late, on_end) != ("drop", "keep"):
+            raise InvalidPipelineError(
+                "without expire_after no row of a join is late or waits for the end: leave late and on_end out, or "
+                f"give expire_after. late={late!r}, on_end={on_end!r}"
+            )
+        for stream in (self, other):
+            if stream.event_time is not None and stream.step is None:
+                raise InvalidPipelineError(
+                    "a join without expire_after keeps all rows, whatever their event time: give expire_after, or "
+                    f"leave with_watermark out. column={stream.event_time.column}"
+                )
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            specs, keys, _ = _sides(inputs)
+            row_keys = [None if each.upstream is None else each.upstream.row_key for each in inputs]
+            return RegularJoin.build(specs, keys, how, row_keys, [_where(each) for each in inputs])
+
+        return self._with_step(StatefulStep(UNBOUNDED_JOIN, build, (other,)))
 
     def instant_join(
         self,

@@ -24,7 +24,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
-from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.state.tables.task_state import StateMetrics, TaskState, open_state
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
@@ -142,7 +142,7 @@ class ShardWork:
                 stall_ms=state.metrics.stall_ms,
                 counters=tuple((name, context.counters[name]) for name in operator.counters),
                 files_merged=merged,
-                table_rows=state.metrics.table_rows if self.is_last else 0,
+                table_rows=finished.table_rows(state.metrics) if self.is_last else 0,
             )
         replies += [whole, *others]
 
@@ -215,7 +215,7 @@ class ShardWork:
         """Finish the operator: write the changes, or yield them for the next step."""
         files = finished.files
         for changes in operator.finish(state, context):
-            finished.rows += changes.count
+            finished.add(changes)
             if not self.is_last:
                 if changes.count:
                     yield changes.rows
@@ -240,3 +240,13 @@ class _Finished:
 
     rows: int = 0
     files: list[ChangeRef] = field(default_factory=list)
+    more_rows: int | None = None
+
+    def add(self, changes: Changes) -> None:
+        self.rows += changes.count
+        if changes.more_rows is not None:
+            self.more_rows = (self.more_rows or 0) + changes.more_rows
+
+    def table_rows(self, metrics: StateMetrics) -> int:
+        """How many more rows the stream's table has: as many as its state table, unless that counts them."""
+        return metrics.table_rows if self.more_rows is None else self.more_rows

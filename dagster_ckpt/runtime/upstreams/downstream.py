@@ -33,6 +33,10 @@ def check_spark(version: str) -> None:
         )
 
 
+EQUAL_ROWS = ("*",)
+"""In place of a key: rows of the table may be equal in all columns."""
+
+
 class Read(StrEnum):
     """What is read of an upstream: its table, with at most one change per key and batch; or its change log as it is."""
 
@@ -44,7 +48,7 @@ class Read(StrEnum):
 class Planned:
     """What a query was planned on: the columns of the upstream that it reads, and the key of its rows.
 
-    `key` is `row_key` of the upstream's pipeline, None for a table that only grows.
+    `key` is `key_of` the upstream's pipeline.
     """
 
     columns: pa.Schema
@@ -63,8 +67,11 @@ class Planned:
 
 
 def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
-    """The columns that identify a row of the table; None for a table that only grows."""
-    return None if pipeline.appends else row_key(pipeline)
+    """The columns that identify a row of the table, `EQUAL_ROWS` if none do; None for a table that only grows."""
+    if pipeline.appends:
+        return None
+    key = row_key(pipeline)
+    return EQUAL_ROWS if key is None else key
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def read_table(session: SparkSession, downstream: Downstream, newest: Manifest) 
         return Stream(_read(session, downstream, newest, Read.TABLE, pipeline.output), upstream=Upstream(newest.stream))
     schema = pipeline.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
     frame = _read(session, downstream, newest, Read.TABLE, schema)
-    return Stream(frame, upstream=Upstream(newest.stream, row_key(pipeline)))
+    return Stream(frame, upstream=Upstream(newest.stream, row_key(pipeline), changes=True))
 
 
 def read_changes(session: SparkSession, downstream: Downstream, newest: Manifest) -> DataFrame:

@@ -17,7 +17,9 @@ WHERE = "where"
 ROW_KEY = "row_key"
 """The parameter of an operator without a table: columns that, with its keys, identify a row of the output, or None."""
 
-_TAKE_BACK = ("aggregate", "top")
+UNBOUNDED_JOIN = "join without expire_after"
+"""The step that joins tables; with it, the step is called `join`."""
+_TAKE_BACK = ("aggregate", "top", UNBOUNDED_JOIN)
 _DEDUPLICATE = "deduplicate"
 _JOIN = "a row that was joined could not be retracted"
 _WHY: Mapping[str, str] = {
@@ -71,7 +73,8 @@ def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...] |
     if step != _DEDUPLICATE:
         raise InvalidPipelineError(
             f"the upstream table updates and deletes rows, and {_WHY.get(step, _WHY_ELSE)}: read a stream that only "
-            f"appends, or use .where, .key_by(...).aggregate, .top or .deduplicate. step={step}, upstream_key={named}"
+            f"appends, or use .where, .key_by(...).aggregate, .top, .deduplicate, or .join without expire_after. "
+            f"step={step}, upstream_key={named}"
         )
     if upstream_key is not None and set(upstream_key) <= set(keys):
         raise InvalidPipelineError(
