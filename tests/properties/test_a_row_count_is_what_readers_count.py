@@ -15,10 +15,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from dagster_ckpt import agg, hopping, session, tumbling
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
-from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
+from dagster_ckpt.operators.joins import IntervalJoin, RegularJoin, WindowedJoin
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFunction, ValueState
 from dagster_ckpt.operators.process.process_operator import ProcessOperator
+from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -66,6 +67,10 @@ def joined(how: str, windowed: bool) -> Operator:
     return IntervalJoin.build(inputs, keys, times, -S, S, how)
 
 
+def tables_joined(how: str, row_keys: Any) -> Operator:
+    return as_last_step(RegularJoin.build([CHANGED, input_of(OTHER)], (("k",), ("k",)), how, row_keys))
+
+
 OPERATORS: dict[str, Callable[[], Operator | AppendOnly]] = {
     "append": lambda: AppendOnly.build(IN),
     "aggregate": lambda: RunningAggregate.build(("k",), AGGREGATES, IN, "at"),
@@ -78,6 +83,11 @@ OPERATORS: dict[str, Callable[[], Operator | AppendOnly]] = {
             ChangesFrom.build, ("k",), input_of(KINDS), ("k", "v"), ("n",), (), "at", expire_us
         )
         for expire_us in (None, 3 * S)
+    },
+    "mirror of rows that may be equal": lambda: Mirror.build(("v",), CHANGED, counted=True),
+    **{
+        f"{how} join of tables": partial(tables_joined, how, row_keys)
+        for how, row_keys in (("left", (None, None)), ("full", (None, None)), ("semi", (("k",), None)))
     },
     "process": lambda: ProcessOperator.build(Doubling(), ("k",), IN, "at"),
     **{

@@ -73,7 +73,7 @@ def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...] |
     if step != _DEDUPLICATE:
         raise InvalidPipelineError(
             f"the upstream table updates and deletes rows, and {_WHY.get(step, _WHY_ELSE)}: read a stream that only "
-            f"appends, or use .where, .key_by(...).aggregate, .top, .deduplicate, or .join without expire_after. "
+            "appends, or use .where, .key_by(...).aggregate, .top, .deduplicate, or .join without expire_after. "
             f"step={step}, upstream_key={named}"
         )
     if upstream_key is not None and set(upstream_key) <= set(keys):

@@ -7,7 +7,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
-from dagster_ckpt.operators.shared.checks.updating_checks import check_step, row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import UNBOUNDED_JOIN, check_step, row_key
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -25,7 +25,7 @@ def counted(where: str | None) -> Pipeline:
     return RunningAggregate.build(("k",), COUNT, CHANGES, updating=True, where=where).pipeline
 
 
-@pytest.mark.parametrize("step", ["aggregate", "top", "deduplicate"])
+@pytest.mark.parametrize("step", ["aggregate", "top", "deduplicate", UNBOUNDED_JOIN])
 @pytest.mark.parametrize("upstream_key", [("k",), None])
 def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[str, ...] | None) -> None:
     check_step(step, ("carrier",), upstream_key)
@@ -35,7 +35,8 @@ def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[s
 def test_a_step_that_cannot_take_rows_back_is_refused_with_its_reason(step: str) -> None:
     message = (
         r"the upstream table updates and deletes rows, and .+: read a stream that only appends, or use \.where, "
-        rf"\.key_by\(\.\.\.\)\.aggregate, \.top or \.deduplicate\. step={step}, upstream_key=k, part$"
+        r"\.key_by\(\.\.\.\)\.aggregate, \.top, \.deduplicate, or \.join without expire_after\. "
+        rf"step={step}, upstream_key=k, part$"
     )
     with pytest.raises(InvalidPipelineError, match=message):
         check_step(step, ("k",), ("k", "part"))
