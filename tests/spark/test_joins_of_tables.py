@@ -141,5 +141,5 @@ def test_what_belongs_to_the_join_in_time_is_refused_without_it(spark: SparkSess
     with pytest.raises(InvalidPipelineError, match="give expire_after, or leave with_watermark out"):
         rows.join(timed.key_by("shop"))
     changing = rows.aggregate(total=agg.sum("amount"))
-    with pytest.raises(InvalidPipelineError, match=r"or .key_by\(...\).join without expire_after"):
+    with pytest.raises(InvalidPipelineError, match=r"or .join without expire_after"):
         changing.key_by("shop").join(rows, "1 minute")
