@@ -58,14 +58,16 @@ class Stream:
 
         Stream(departures(spark)).where("dep_delay > 0").key_by("carrier").aggregate(flights=agg.count())
 
-    `frame` is a streaming DataFrame of the session that the function is given. Filters and columns of Spark's come
-    before it, or in `where`; then `with_watermark` and `key_by`, then one step that keeps state, the last.
+    `frame` is a streaming DataFrame of the session that the function is given. `with_watermark` and `key_by` come
+    before the step that they are for. After a step that keeps state the next one takes its changes: any number of steps
+    are one stream, and commit together. What Spark does with rows one by one (`where`, `select`, ...) stands anywhere
+    between them.
 
     Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
     joins with static tables; one that keeps state is refused before the first epoch.
 
-    As a parameter of a streaming function it is the table of the stream with the parameter's name: if that updates and
-    deletes rows, `.where(...)` and `.key_by(...).aggregate(...)` follow.
+    As a parameter of a streaming function it is the table of the stream with the parameter's name. If that updates and
+    deletes rows, so does what the next step takes: each step says whether it can follow.
     """
 
     frame: "DataFrame"
