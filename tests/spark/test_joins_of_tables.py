@@ -115,7 +115,7 @@ def test_two_tables_that_change_are_joined_and_the_join_is_read(
     def totals(session: SparkSession) -> Stream:
         return tables.table(session, "joined", "totals").key_by("rest").aggregate(rows=agg.count())
 
-    for number, rows in enumerate(EPOCHS):
+    for number, rows in enumerate(EPOCHS[:3]):
         tables.feed("left", number, rows)
         tables.feed("right", number, EPOCHS[-1 - number])
         tables.stream("joined").run(joined, ONCE)
