@@ -189,7 +189,8 @@ def test_every_function_with_options_has_a_table() -> None:
         "Postgres",
     } - {name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}}
     steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}
-    assert steps - {"aggregate", "mirrored", "where"} == {
+    sets = {"distinct", "union", "intersect", "intersect_all", "subtract", "except_all"}
+    assert steps - {"aggregate", "mirrored", "where", *sets} == {
         name.removeprefix("Stream.") for name in FUNCTIONS if name.startswith("Stream.")
     }
 

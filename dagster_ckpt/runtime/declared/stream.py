@@ -16,6 +16,9 @@ from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.sets.distinct import Distinct
+from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
+from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
 from dagster_ckpt.operators.shared.checks.updating_checks import (
     UNBOUNDED_JOIN,
@@ -48,6 +51,8 @@ _EXPIRING = ("aggregate", "process")
 """The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
 
 
+_WHOLE_ROWS = ("distinct", "union", *Kind)
+"""The steps that compare rows by all their columns."""
 _KEYS_OPTIONAL = ("aggregate", "top", "window")
 """The steps that, without keys, have one group of all rows."""
 
@@ -443,6 +448,50 @@ class Stream:
 
         return self._with_step(StatefulStep("top", build))
 
+    def distinct(self) -> "Stream":
+        """Each row once, compared by all columns as SQL does: null equals null. -0.0 becomes 0.0.
+
+            flights.select("origin", "dest").distinct()
+
+        Rows that only come are appended when they are first there, and every distinct row is kept for that.
+        """
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            return Distinct.build(rows.spec, _where(rows))
+
+        return self._with_step(StatefulStep("distinct", build))
+
+    def union(self, other: "Stream") -> "Stream":
+        """All rows of both, equal ones as often as both have them; both have the same columns, in the same order."""
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return UnionAll.build([each.spec for each in inputs], list(map(_where, inputs)))
+
+        return self._with_step(StatefulStep("union", build, (other,)))
+
+    def intersect(self, other: "Stream") -> "Stream":
+        """The distinct rows that both have, compared by all columns. Otherwise as `union` and `distinct`."""
+        return self._set_operation(Kind.INTERSECT, other)
+
+    def intersect_all(self, other: "Stream") -> "Stream":
+        """The rows that both have: one that they have l and r times is there the lesser of l and r times."""
+        return self._set_operation(Kind.INTERSECT_ALL, other)
+
+    def subtract(self, other: "Stream") -> "Stream":
+        """The distinct rows that the other has not. A row goes when the other gets it. Otherwise as `intersect`."""
+        return self._set_operation(Kind.SUBTRACT, other)
+
+    def except_all(self, other: "Stream") -> "Stream":
+        """The rows less those of the other: one that they have l and r times is there l - r times, if any are left."""
+        return self._set_operation(Kind.EXCEPT_ALL, other)
+
+    def _set_operation(self, kind: Kind, other: "Stream") -> "Stream":
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            return SetOperation.build([each.spec for each in inputs], kind, list(map(_where, inputs)))
+
+        return self._with_step(StatefulStep(kind, build, (other,)))
+
     def process(
         self,
         function: ProcessFunction,
@@ -468,6 +517,11 @@ class Stream:
         if self.step is not None:
             return behind(self)._with_step(step)  # noqa: SLF001  (another stream)
         others = tuple(behind(each) if each.step is not None else each for each in step.others)
+        if step.name in _WHOLE_ROWS:
+            return replace(
+                _by_all_columns(self, step.name),
+                step=replace(step, others=tuple(_by_all_columns(each, step.name) for each in others)),
+            )
         step = replace(step, others=others)
         for number, stream in enumerate((self, *step.others)):
             _refuse_updating(stream, step.name)
@@ -526,6 +580,16 @@ class WindowedStream:
 
         step = StatefulStep("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
+
+
+def _by_all_columns(stream: Stream, step: str) -> Stream:
+    """The stream, brought together by all columns that can be a key."""
+    if stream.keys or stream.event_time is not None:
+        raise InvalidPipelineError(
+            f"{step} compares whole rows, whenever they come: leave key_by and with_watermark out. step={step}, "
+            f"keys={', '.join(stream.keys)}"
+        )
+    return stream if isinstance(stream.frame, UnreadFrame) else replace(stream, keys=row_work.key_columns(stream.frame))
 
 
 def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Operator]) -> Operator:

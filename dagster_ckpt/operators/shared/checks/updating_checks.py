@@ -19,7 +19,17 @@ ROW_KEY = "row_key"
 
 UNBOUNDED_JOIN = "join without expire_after"
 """The step that joins tables; with it, the step is called `join`."""
-_TAKE_BACK = ("aggregate", "top", UNBOUNDED_JOIN)
+_TAKE_BACK = (
+    "aggregate",
+    "top",
+    UNBOUNDED_JOIN,
+    "distinct",
+    "union",
+    "intersect",
+    "intersect_all",
+    "subtract",
+    "except_all",
+)
 _DEDUPLICATE = "deduplicate"
 _JOIN = "a row that was joined could not be retracted"
 _WHY: Mapping[str, str] = {

@@ -7,6 +7,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.sets.set_operation import Kind
 from dagster_ckpt.operators.shared.checks.updating_checks import UNBOUNDED_JOIN, check_step, row_key
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
@@ -25,7 +26,7 @@ def counted(where: str | None) -> Pipeline:
     return RunningAggregate.build(("k",), COUNT, CHANGES, updating=True, where=where).pipeline
 
 
-@pytest.mark.parametrize("step", ["aggregate", "top", "deduplicate", UNBOUNDED_JOIN])
+@pytest.mark.parametrize("step", ["aggregate", "top", "deduplicate", UNBOUNDED_JOIN, "distinct", "union", *Kind])
 @pytest.mark.parametrize("upstream_key", [("k",), None])
 def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[str, ...] | None) -> None:
     check_step(step, ("carrier",), upstream_key)
