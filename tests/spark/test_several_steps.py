@@ -269,3 +269,36 @@ def test_rows_that_nothing_identifies_are_counted(spark: SparkSession, tmp_path:
         assert stream.rows() == sorted(expected, key=repr)
     changes = stream.history().changes(0, stream.history().latest().epoch)
     assert changes.num_rows > 0
+
+
+def test_the_worst_of_each_group_follow_a_table_that_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """An aggregate, its mean over all, a join of both and the first rows of each group: one commit an epoch."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+
+    def largest(session: SparkSession) -> Stream:
+        orders = (
+            rows_of(session, folder)
+            .key_by("order")
+            .aggregate(amount=agg.sum("amount"), shop=agg.last("shop", by="amount"))
+        )
+        whole = orders.aggregate(total=agg.sum("amount")).with_column("one", "1")
+        shares = orders.with_column("one", "1").key_by("one").join(whole.key_by("one"))
+        return shares.select("order", "shop", "amount", "total").key_by("shop").top(1, by=["amount desc", "order asc"])
+
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+        stream.run(largest)
+        orders: dict[str, tuple[str, int]] = {}
+        for order, shop, amount in (row for rows in EPOCHS[: number + 1] for row in rows):
+            orders[order] = shop, orders.get(order, (shop, 0))[1] + amount
+        total = sum(amount for _, amount in orders.values())
+        best: dict[str, tuple[int, str]] = {}
+        for order, (shop, amount) in orders.items():
+            best[shop] = min(best.get(shop, (0, "")), (-amount, order))
+        assert stream.rows() == sorted(
+            [
+                {"order": order, "shop": shop, "amount": -amount, "total": total}
+                for shop, (amount, order) in best.items()
+            ],
+            key=repr,
+        )
