@@ -65,7 +65,8 @@ def show(
                 for entry in pipeline.source_inputs
             ],
         },
-        "state": [_state(spec, manifest) for spec in pipeline.tables],
+        **({"steps": [_step(number, manifest) for number in range(len(pipeline.steps))]} if pipeline.before else {}),
+        "state": [_state(spec, manifest) for spec in pipeline.all_tables],
         "changes": {
             "files": len(manifest.changes),
             "rows": info.rows_out,
@@ -142,6 +143,29 @@ def _writer(writer: WriterInfo | None) -> Document:
 
 def _columns(schema: pa.Schema) -> list[Document]:
     return [{"name": column.name, "type": str(column.type), "nullable": column.nullable} for column in schema]
+
+
+def _step(number: int, manifest: Manifest) -> Document:
+    """One of several steps. An input reads sources, or the earlier step of that number. `table` is as in `state`."""
+    pipeline = manifest.pipeline
+    step = pipeline.steps[number]
+    names = {pipeline.stored(number, spec.name) for spec in step.tables}
+    return {
+        "step": number,
+        "operator": step.operator,
+        "parameters": step.parameters,
+        "keys": list(step.keys),
+        "columns": _columns(step.output),
+        "inputs": [
+            {
+                "step": entry.step,
+                "sources": [_identity(source) for source in entry.sources],
+                "columns": _columns(entry.schema),
+            }
+            for entry in step.inputs
+        ],
+        "state": [_state(spec, manifest) for spec in pipeline.all_tables if spec.name in names],
+    }
 
 
 def _state(spec: StateTableSpec, manifest: Manifest) -> Document:

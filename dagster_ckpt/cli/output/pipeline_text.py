@@ -10,7 +10,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
 from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT as KAFKA
 from dagster_ckpt.protocol.epochs.topic_offsets import offsets_of, text_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
-from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity, SourcePosition
 
 
 def operator_line(pipeline: Pipeline) -> str:
@@ -27,6 +27,12 @@ def operator_line(pipeline: Pipeline) -> str:
     return " ".join([pipeline.operator, *words, *_words(parameters)])
 
 
+def inputs_of(step: Pipeline) -> Iterator[str]:
+    """What each input of a step reads: `step 0`, or its sources, as `parquet file:///data/departures`."""
+    for entry in step.inputs:
+        yield " and ".join(map(_source, entry.sources)) if entry.step is None else f"step {entry.step}"
+
+
 def source_line(position: SourcePosition) -> str:
     """The source, and the stream's position in it."""
     source, seen = position.source, sum(index.entries for index in position.files.index) + len(position.files.tail)
@@ -38,8 +44,7 @@ def source_line(position: SourcePosition) -> str:
         at = f"next offset by partition: {text_of(offsets_of(position.current))}"
     else:  # for files Spark's offset is only the number of a batch
         at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
-    what = "stream" if source.format == FORMAT else source.format
-    return f"{' '.join(filter(None, [what, source.address]))}, {at}"
+    return f"{_source(source)}, {at}"
 
 
 def lag_line(upstream: UpstreamInfo) -> str:
@@ -54,6 +59,10 @@ def lag_line(upstream: UpstreamInfo) -> str:
         return "none: all of it is read"
     behind = f"{amounts.count(upstream.epochs, 'epoch')}, {amounts.count(upstream.rows, 'row')} of its change log"
     return f"{behind}; its newest is epoch {upstream.newest}"
+
+
+def _source(source: SourceIdentity) -> str:
+    return " ".join(filter(None, ["stream" if source.format == FORMAT else source.format, source.address]))
 
 
 def _read(at: UpstreamPosition) -> str:

@@ -8,13 +8,21 @@ from rich.markup import escape
 
 from dagster_ckpt.cli.far_times import values_of
 from dagster_ckpt.cli.output import amounts, writer_text
-from dagster_ckpt.cli.output.pipeline_text import lag_line, operator_line, source_line
+from dagster_ckpt.cli.output.pipeline_text import inputs_of, lag_line, operator_line, source_line
 from dagster_ckpt.cli.output.text_layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
 from dagster_ckpt.history.damage.verification import Finding
 from dagster_ckpt.protocol.epochs.lineage import ranges
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
-from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, Owner, RunRef, ShardTime
+from dagster_ckpt.protocol.manifest.manifest import (
+    BackfillStatus,
+    ChangeRef,
+    Manifest,
+    Owner,
+    Pipeline,
+    RunRef,
+    ShardTime,
+)
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 
 _ROWS = 50
@@ -279,23 +287,37 @@ def _shard(time: ShardTime) -> str:
 
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
-    """The stream's operator, key and state."""
+    """The stream's operator, key and state; of several steps each with its own."""
     pipeline, rows = manifest.pipeline, info.table_rows
-    yield "operator", escape(operator_line(pipeline))
-    if pipeline.keys:
-        yield "key", escape(", ".join(pipeline.keys))
+    if not pipeline.before:
+        yield "operator", escape(operator_line(pipeline))
+        if pipeline.keys:
+            yield "key", escape(", ".join(pipeline.keys))
     yield "columns", _columns(pipeline.output)
     yield "table rows", "unknown: an older release did not count them" if rows is None else amounts.count(rows)
     yield "shards", amounts.count(manifest.shards)
-    if pipeline.tables:
+    if pipeline.all_tables:
         yield "state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}"
-    for spec in pipeline.tables:
-        yield f"  in {spec.name}", _state(manifest.runs.get(spec.name, ()))
+    if not pipeline.before:
+        yield from _tables_of(0, pipeline, manifest)
     if manifest.changes:
         yield "change log", _files(info.rows_out, manifest.changes)
     table_files = sum(index.entries for index in manifest.files.index) + len(manifest.files.tail)
     if table_files:
         yield "table files", amounts.count(table_files)
+    if pipeline.before:
+        yield "", ""
+        for number, step in enumerate(pipeline.steps):
+            yield f"step {number}", escape(operator_line(step))
+            yield "  reads", escape(", ".join(inputs_of(step)))
+            if step.keys:
+                yield "  key", escape(", ".join(step.keys))
+            yield from _tables_of(number, step, manifest)
+
+
+def _tables_of(number: int, step: Pipeline, manifest: Manifest) -> Iterable[tuple[str, str]]:
+    for spec in step.tables:
+        yield f"  in {spec.name}", _state(manifest.runs.get(manifest.pipeline.stored(number, spec.name), ()))
 
 
 def _so_far(info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo]) -> Iterable[tuple[str, str]]:
