@@ -25,7 +25,7 @@ class Nothing:
     def __init__(self, spark: SparkSession, inbox: Path, checkpoint: Path) -> None:
         self.session = open_session(spark)
         budget = MemoryBudget(JobOptions().engine.memory_limit_bytes)
-        limit_batches(self.session, [ARROW_SCHEMA], (KEY,), budget.chunk_bytes)
+        limit_batches(self.session, [ARROW_SCHEMA], [ARROW_SCHEMA.field(KEY).type], budget.chunk_bytes)
         assignment = ShardAssignment.keyed(SHARDS, CORES)
         assert assignment.tasks is not None, "what is keyed is shuffled"
         rows = read_inbox(self.session, inbox).withColumn(HASH, F.xxhash64(KEY))

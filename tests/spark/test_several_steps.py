@@ -1,6 +1,7 @@
 """Several steps in one epoch: each a stage of one Spark job, all in one manifest."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -302,3 +303,19 @@ def test_the_worst_of_each_group_follow_a_table_that_changes(spark: SparkSession
             ],
             key=repr,
         )
+
+
+def test_a_later_step_has_keys_that_the_source_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    """How many amounts occur how often: all keys are numbers, which Spark's batches are laid out for beforehand."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+
+    def often(session: SparkSession) -> Stream:
+        counts = rows_of(session, folder).key_by("amount").aggregate(times=agg.count())
+        return counts.key_by("times").aggregate(amounts=agg.count())
+
+    stream.run(often)
+    times = Counter(amount for rows in EPOCHS for _, _, amount in rows)
+    expected = [{"times": each, "amounts": amounts} for each, amounts in Counter(times.values()).items()]
+    assert stream.rows() == sorted(expected, key=repr)

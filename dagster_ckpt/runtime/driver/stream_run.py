@@ -432,7 +432,8 @@ class _Run:
         session = self._session
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
         inputs = [source.schema for step in steps for source in step.inputs]
-        limit_batches(session, inputs, [key for step in steps for key in step.keys], chunk_bytes)
+        keys = [step.inputs[0].schema.field(key).type for step in steps for key in step.keys]
+        limit_batches(session, inputs, keys, chunk_bytes)
         plan_wide_rows(session, inputs)
         frame = rows_of_sources(self._stages) if self._plans_batches else shard_replies(self._stages, self._replies)
         writer = frame.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)

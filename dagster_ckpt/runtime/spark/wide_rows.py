@@ -1,6 +1,6 @@
 """Spark's settings for rows of any width: few bytes in an Arrow batch, and plans that are made quickly."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,19 +21,21 @@ _COLUMNS_MAX = 500
 """Up to here what Spark infers costs less than a second an epoch, and saves a join with a static table some rows."""
 
 
-def limit_batches(session: SparkSession, inputs: Sequence[pa.Schema], keys: Collection[str], bytes_max: int) -> None:
+def limit_batches(
+    session: SparkSession, inputs: Sequence[pa.Schema], keys: Iterable[pa.DataType], bytes_max: int
+) -> None:
     """Limit the batches of the session's next query to about `bytes_max` of the columns of its inputs.
 
     Spark can count a batch's bytes after each row, which doubles its work per row. So that is switched on only where a
     value, of a key too, may have any length. For columns of fixed width a number of rows is enough. `keys` are the
-    first input's; those of the others have the same types.
+    types of all key columns.
 
     The user's functions in the plan get such batches too. Smaller limits of the session stay.
     """
     widths = [_width(field.type) for schema in inputs for field in schema]
     row_bytes = sum(width or 0 for width in widths)
     rows = min(_ROWS_MAX, bytes_max // max(1, row_bytes))
-    if any(_width(inputs[0].field(key).type) is None for key in keys):
+    if any(_width(key) is None for key in keys):
         rows = min(rows, _ROWS_OF_TEXT_KEYS_MAX)
     counted = None in widths
     _set_at_most(session, _ROWS, max(1, rows))

@@ -29,7 +29,8 @@ def limits(
     fields: list[tuple[str, pa.DataType]], keys: Collection[str] = (), bytes_max: int = 1 << 24, **given: str
 ) -> tuple[int, int]:
     session = Settings(given)
-    limit_batches(session, [pa.schema(fields)], keys, bytes_max)  # type: ignore[arg-type]
+    types = [pa.schema(fields).field(key).type for key in keys]
+    limit_batches(session, [pa.schema(fields)], types, bytes_max)  # type: ignore[arg-type]
     return int(session["maxRecordsPerBatch"]), int(session["maxBytesPerBatch"])
 
 
