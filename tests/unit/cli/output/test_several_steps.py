@@ -1,5 +1,7 @@
 """`show` of a stream of several steps: each with what it reads, its key and its state."""
 
+from typing import Any
+
 import pytest
 
 from dagster_ckpt.cli.output import documents, text_tables
@@ -56,7 +58,7 @@ def test_one_step_has_its_operator_and_no_number(capsys: pytest.CaptureFixture[s
 
 def test_json_has_the_steps_and_the_state_of_all() -> None:
     manifest = with_runs(sales_joined())
-    found = documents.show(info(manifest), manifest, None)
+    found: Any = documents.show(info(manifest), manifest, None)
     steps = found["steps"]
     assert [(each["step"], each["operator"], each["keys"]) for each in steps] == [
         (0, "window", ["shop"]),
