@@ -218,7 +218,10 @@ class StreamHistory:
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
 
-        Raises `InvalidPipelineError` where the stream's step does not have `late="keep"`.
+        Of several steps, the inputs that read sources come first, in the order of the steps; after them, in the same
+        order, those that read an earlier step.
+
+        Raises `InvalidPipelineError` where the input's step does not have `late="keep"`.
         """
         return self._epochs.read(lambda shown: self._late_rows(shown, of_input), epoch, as_of)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.deliveries import check_has_rows
-from dagster_ckpt.operators.shared.late_rows import LATE_AT, late_table
+from dagster_ckpt.operators.shared.late_rows import LATE_AT, stored_late_tables
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
@@ -26,15 +26,16 @@ def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequ
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:
-    """The rows of one input (from 0) that came too late. Raises `CorruptStateError`.
+    """The rows of one of `input_places` (from 0) that came too late. Raises `CorruptStateError`.
 
     Raises `InvalidPipelineError` for a stream that does not keep them.
     """
-    name = late_table(number)
-    if name not in {spec.name for spec in manifest.pipeline.tables}:
+    tables = stored_late_tables(manifest.pipeline)
+    name = tables[number] if 0 <= number < len(tables) else None
+    if name is None:
         raise InvalidPipelineError(
             'the stream keeps no late rows of this input: give its step late="keep", and start the stream over. '
-            f"stream={manifest.stream}, input={number}, inputs={len(manifest.pipeline.source_inputs)}"
+            f"stream={manifest.stream}, input={number}, inputs={len(tables)}"
         )
     rows = live_rows(retrying(store, clock, PATIENCE), manifest, name)
     return rows.drop_columns([HASH, ROW, LATE_AT])

@@ -319,3 +319,26 @@ def test_a_later_step_has_keys_that_the_source_does_not(spark: SparkSession, tmp
     times = Counter(amount for rows in EPOCHS for _, _, amount in rows)
     expected = [{"times": each, "amounts": amounts} for each, amounts in Counter(times.values()).items()]
     assert stream.rows() == sorted(expected, key=repr)
+
+
+def test_late_rows_of_a_later_step_are_counted_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Their time is out of range, in the step behind a join of two sources."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    drop_sales(folder)
+
+    def joined(session: SparkSession) -> Stream:
+        reader = session.readStream.schema("at timestamp, shop string, amount long")
+        other = Stream(reader.parquet(str(folder)).selectExpr("at AS other", "shop", "amount AS of"))
+        right = other.with_watermark("other", "5 minutes").key_by("shop", "of")
+        both = sold(session, folder).key_by("shop", "amount").interval_join(right, "0s", "0s")
+        never = both.select("shop", "amount", "timestamp_micros(9000000000000000000) AS at").with_watermark("at", "0s")
+        return never.window(tumbling("10 minutes"), late="keep").aggregate(n=agg.count())
+
+    stream.run(joined)
+    statistics = stream.history().manifest().statistics
+    kept = stream.history().late_rows(2)
+    assert stream.rows() == []
+    assert kept.num_rows > 0
+    assert statistics.late_rows_by_input is not None
+    assert statistics.late_rows_by_input[2] == kept.num_rows
+    assert sum(statistics.late_rows_by_input) == statistics.total_late_rows

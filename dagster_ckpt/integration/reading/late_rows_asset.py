@@ -7,7 +7,7 @@ import dagster as dg
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
-from dagster_ckpt.operators.shared.late_rows import late_table
+from dagster_ckpt.operators.shared.late_rows import stored_late_tables
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 _SUFFIX = "_late_rows"
@@ -26,7 +26,8 @@ def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
     You do not materialize it: the stream's Dagster runs do, whenever rows came too late. An event has the rows since
     the last one (`late_rows`) and since the stream began (`late_rows_total`). The asset's key is the stream's with the
     suffix `_late_rows`, and any ordinary asset loads it by that name, as a stream's table. `of_input` (from 0) selects
-    the side of a join: for the second one the suffix is `_late_rows_1`.
+    the side of a join: for the second one the suffix is `_late_rows_1`. Of several steps, the inputs that read sources
+    come first, in the order of the steps, then those that read an earlier step.
 
     Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """
@@ -73,17 +74,16 @@ class LateRows:
     @classmethod
     def kept(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
         """Those of each input whose late rows the stream keeps."""
-        kept = {spec.name for spec in manifest.pipeline.tables}
-        numbers = [number for number in range(len(manifest.pipeline.source_inputs)) if late_table(number) in kept]
         return [
             cls(
                 late_key(stream, number),
                 manifest.epoch,
                 manifest.statistics.total_late_rows if (rows := manifest.late_rows_of(number)) is None else rows,
-                sum({run.name: run.bytes for shard in manifest.runs[late_table(number)] for run in shard}.values()),
+                sum({run.name: run.bytes for shard in manifest.runs[table] for run in shard}.values()),
                 rows is not None,
             )
-            for number in numbers
+            for number, table in enumerate(stored_late_tables(manifest.pipeline))
+            if table is not None
         ]
 
     def materialization(self, reported: int) -> dg.AssetMaterialization:

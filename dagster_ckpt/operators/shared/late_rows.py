@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, whole_number
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, SortKind, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
 
 DROP = "drop"
 KEEP = "keep"
@@ -26,6 +26,13 @@ _PREFIX = "_late_"
 def late_table(number: int) -> str:
     """The name of the state table of the late rows of an input."""
     return f"{_PREFIX}{number}"
+
+
+def stored_late_tables(pipeline: Pipeline) -> tuple[str | None, ...]:
+    """The name in `Manifest.runs` of the late rows of each of `input_places`; None where they are not kept."""
+    there = {spec.name for spec in pipeline.all_tables}
+    names = [pipeline.stored(step, late_table(number)) for step, number in pipeline.input_places]
+    return tuple(name if name in there else None for name in names)
 
 
 def is_late_table(name: str) -> bool:

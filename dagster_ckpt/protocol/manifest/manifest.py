@@ -261,6 +261,13 @@ class Pipeline:
         return tuple(each for step in self.steps for each in step.inputs if each.step is None)
 
     @property
+    def input_places(self) -> tuple[tuple[int, int], ...]:
+        """The step of each input and its number in it: those of `source_inputs`, then those that read a step."""
+        steps = (*self.before, self)
+        places = [(number, each) for number, step in enumerate(steps) for each in range(len(step.inputs))]
+        return tuple(sorted(places, key=lambda place: steps[place[0]].inputs[place[1]].step is not None))
+
+    @property
     def all_tables(self) -> tuple[StateTableSpec, ...]:
         """The state tables of all steps, under the names that `Manifest.runs` has."""
         of_steps = enumerate((*self.before, self))
@@ -465,7 +472,7 @@ class Manifest:
     def late_rows_of(self, number: int) -> int | None:
         """The late rows of one input since the stream began. None: older releases counted those of all inputs alone."""
         counts = self.statistics
-        if len(self.pipeline.source_inputs) == 1 or counts.total_late_rows == 0:
+        if len(self.pipeline.input_places) == 1 or counts.total_late_rows == 0:
             return counts.total_late_rows
         each = counts.late_rows_by_input
         return None if each is None or number >= len(each) else each[number]

@@ -38,7 +38,7 @@ def statistics_after(
 
 def _late_rows_by_input(parent: Manifest, acks: Sequence[ShardAck]) -> tuple[int, ...] | None:
     """The late rows of each input since the stream began; of a stream with one input they are in its total."""
-    inputs = range(len(parent.pipeline.source_inputs))
+    inputs = range(len(parent.pipeline.input_places))
     if len(inputs) < 2:
         return ()
     late = [ack.late_rows_by_input for ack in acks if ack.late_rows]

@@ -164,8 +164,8 @@ class ShardWork:
     def _late_by_input(self, late: Sequence[int]) -> tuple[int, ...]:
         if not any(late):
             return ()
-        counts = self._of_stream(tuple(late))
-        return tuple(0 if count is None else count for count in counts)
+        places = self.manifest.pipeline.input_places
+        return tuple(late[number] if step == self.step else 0 for step, number in places)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         return chunks_of(batches, self.engine.budget.chunk_bytes)

@@ -123,4 +123,4 @@ def _of_shard(
 
 
 def _spec(manifest: Manifest, table: str) -> StateTableSpec:
-    return next(spec for spec in manifest.pipeline.tables if spec.name == table)
+    return next(spec for spec in manifest.pipeline.all_tables if spec.name == table)
