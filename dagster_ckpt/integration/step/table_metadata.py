@@ -60,6 +60,8 @@ class TableMetadata:
 
     def _lineage(self, pipeline: Pipeline) -> Metadata:
         """Where the columns come from, as far as they come from other streams."""
+        if pipeline.before:
+            return {}  # what Spark does with columns between two steps is not in the manifest
         if not any(self.upstreams) or len(self.upstreams) != len(pipeline.inputs):
             return {}  # the second: another run, of other code, has opened the stream since this one closed it
         deps = {

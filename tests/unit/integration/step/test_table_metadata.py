@@ -69,5 +69,8 @@ def test_a_column_has_the_columns_of_upstream_streams_that_it_is_made_from() -> 
         "first_day": [dg.TableColumnDep(asset_key=delays, column_name="day")],
     }
     assert "dagster/column_lineage" not in TableMetadata(upstreams=(None,)).of_event(manifest)
+    later = replace(manifest.pipeline, inputs=(InputSpec((), upstream, step=0),), before=(manifest.pipeline,))
+    of_several_steps = a_manifest(pipeline=later)
+    assert "dagster/column_lineage" not in TableMetadata(upstreams=(delays,)).of_event(of_several_steps)
     of_other_code = TableMetadata(upstreams=(delays, delays))
     assert "dagster/column_lineage" not in of_other_code.of_result(manifest)

@@ -17,7 +17,7 @@ RUN = some_run(400_000)
 
 @pytest.fixture(scope="module")
 def store() -> FarStore:
-    return FarStore(MemoryObjectStore("a snapshot reads far runs in large pieces"), latency_s=0.005)
+    return FarStore(MemoryObjectStore("a snapshot reads far runs in large pieces"), latency_s=0.02)
 
 
 @pytest.fixture(scope="module")
