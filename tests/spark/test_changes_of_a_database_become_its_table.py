@@ -351,10 +351,11 @@ def test_what_cannot_work_is_refused_when_it_is_defined(
         stream.run(lambda spark: changes_from(source.read(spark, RECORDS), **wanted))
 
 
-def test_a_step_behind_it_belongs_into_an_asset_of_its_own(spark: SparkSession, source: Source) -> None:
+def test_a_step_behind_it_follows_its_table(spark: SparkSession, source: Source) -> None:
     stream = source.debezium()(spark)
-    with pytest.raises(InvalidPipelineError, match="call aggregate in a stream that reads this asset"):
-        stream.aggregate(n=agg.count())
+    counted = stream.aggregate(n=agg.count())
+    assert counted.steps == (stream, counted)
+    assert counted.updating
     with pytest.raises(InvalidPipelineError, match="takes a DataFrame of a source's changes"):
         changes_from(stream, "op-column", key="id")  # type: ignore[arg-type]
     assert stream.frame.where(F.lit(True)).isStreaming

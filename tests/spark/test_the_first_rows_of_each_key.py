@@ -60,7 +60,7 @@ def test_the_first_rows_of_all_and_the_newest_of_each_key(spark: SparkSession, t
     stream.run(most)
     query = (
         "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY early ORDER BY total DESC, shop) AS place "
-        "FROM {totals}) WHERE place = 1 ORDER BY total LIMIT 1"
+        "FROM {totals}) WHERE place = 1 ORDER BY total, shop LIMIT 1"
     )
     epochs = [each.epoch for each in stream.history().manifest().retained]
     for number, epoch in enumerate(epochs):
