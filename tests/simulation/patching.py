@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def patched(world: "World") -> Iterator[None]:
     """The product's modules with the world's threads, processes and constants.
 
-    What nobody here looks at costs nothing: objects are decoded once, not compressed, and not laid out for people.
+    Saves work that no check depends on: objects are decoded once, not compressed, and not formatted.
     """
     log = logging.getLogger("dagster_ckpt")
     level = log.level

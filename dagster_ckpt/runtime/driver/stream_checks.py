@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
@@ -81,18 +81,17 @@ def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup])
         Stage(
             operator.pipeline,
             setup(number, step),
-            tuple(_frame_of(each, steps) for each in step.inputs),
+            tuple(map(_frame_of, step.inputs, operator.pipeline.inputs)),
             shared=read[number] > 1,
         )
         for number, (step, operator) in enumerate(zip(steps, checked.dataflow.operators, strict=True))
     )
 
 
-def _frame_of(stream: Stream, steps: Sequence[Stream]) -> Callable[[Sequence[DataFrame]], DataFrame]:
-    earlier = stream.earlier
-    if earlier is None:
+def _frame_of(stream: Stream, spec: InputSpec) -> Callable[[Sequence[DataFrame]], DataFrame]:
+    earlier, number = stream.earlier, spec.step
+    if earlier is None or number is None:
         return lambda _: stream.frame
-    number = next(number for number, step in enumerate(steps) if step is earlier.stream)
     return lambda changes: earlier.frame_of(changes[number])
 
 

@@ -55,9 +55,8 @@ def rows_of_sources(stages: Sequence[Stage]) -> DataFrame:
 def on_batch(stages: Sequence[Stage], batch: DataFrame) -> list[Stage]:
     """The stages over a micro-batch of `rows_of_sources`.
 
-    For steps that several others read. In a streaming plan their sources would be read once for each: Spark takes a
-    relation that is there twice for two, and those may not see the same rows. So these steps are planned anew for each
-    micro-batch.
+    For a step with several readers. In a streaming plan Spark would read its source once for each of them, as separate
+    sources whose rows may differ. So the steps are planned in every micro-batch.
     """
     several = len(list(_source_inputs(stages))) > 1
     numbers = count()
