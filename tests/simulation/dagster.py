@@ -105,9 +105,14 @@ class Dagster:
         self._create(stream, {"ops": {op: {"config": config}}}, {STREAM_TAG: stream.name})
 
     def reset_the_cursor(self) -> None:
-        """What a person does who has removed a stream's folder on purpose."""
-        self.cursor = None
+        """What a person does who has removed a stream's folder on purpose.
+
+        Not in the calm: the stream is started again at once, and each reset makes the sensor wait once more for all
+        other streams.
+        """
         self.resets += 1
+        if not self.world.calm:
+            self.cursor = None
 
     def is_crowded(self, stream: "SimulatedStream") -> bool:
         alive = [run for run in self.runs if run.stream is stream and run.process is not None and run.process.alive]
