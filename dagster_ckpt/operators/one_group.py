@@ -70,7 +70,9 @@ class OneGroup:
         return self.inner.counters
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        grouped = rows.append_column(_FIELD, pa.nulls(rows.num_rows, _FIELD.type))
+        # By the hashes, since Arrow forgets how many rows a table has that has no columns, as that of a count alone.
+        columns = [*rows.columns, pa.nulls(len(hashes), _FIELD.type)]
+        grouped = pa.Table.from_arrays(columns, schema=rows.schema.append(_FIELD))
         return self.inner.on_rows(number, hashes, grouped, state, context)
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:

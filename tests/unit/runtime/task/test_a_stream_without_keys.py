@@ -44,6 +44,13 @@ def sums(keys: tuple[str, ...], spec: Any) -> Operator:
     return RunningAggregate.build(keys, SUMS, spec)
 
 
+def test_a_count_alone_reads_no_column_and_counts(tmp_path: Path) -> None:
+    stream = a_stream(tmp_path, lambda keys, spec: RunningAggregate.build(keys, {"n": agg.count()}, spec))
+    stream.epoch((0, [reading(1), reading(2)]), (0, [reading(3)]))
+    stream.epoch((0, [reading(None)]))
+    assert stream.rows() == [{"n": 4}]
+
+
 def test_the_table_is_empty_until_the_first_row_and_then_has_one(tmp_path: Path) -> None:
     stream = a_stream(tmp_path, sums)
     stream.epoch()
