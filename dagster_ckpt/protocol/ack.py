@@ -36,9 +36,11 @@ class ShardAck:
     is made of (0 for an append-only table); `event_times_us` the greatest event time that each input saw in this epoch,
     None where it saw none; `merged_rows` what compaction wrote; `stall_ms` how long the intake of rows waited for it;
     `counters` the operator's counters by name. A task processes its shards together: `milliseconds` is its time for all
-    of them, and all counts but `rows_in` are in the ACK of its first shard. `late_rows_by_input` is by input, in the
-    order of `Pipeline.input_places`, and empty where no row was late. One task of an append-only stream may also have
-    merged files of the table. `step` is the number of the step in the pipeline, from 0.
+    of them, and all counts but `rows_in` and `rows_from_steps` are in the ACK of its first shard. `late_rows_by_input`
+    is by input, in the order of `Pipeline.input_places`, and empty where no row was late. One task of an append-only
+    stream may also have merged files of the table. `step` is the number of the step in the pipeline, from 0;
+    `rows_from_steps` came to it from earlier steps, and `rows_to_steps` are the changes that it hands to later ones:
+    neither is in `rows_in` or `rows_out`, which count the stream's.
     """
 
     shard: Shard
@@ -58,3 +60,5 @@ class ShardAck:
     table_rows: int = 0
     late_rows_by_input: tuple[int, ...] = ()
     step: int = 0
+    rows_from_steps: int = 0
+    rows_to_steps: int = 0

@@ -7,7 +7,7 @@ the place.
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -41,19 +41,21 @@ class Codec(Generic[T]):
 class Record(Generic[T]):
     """A dataclass and the codec of each of its fields.
 
-    `added` has the fields that older releases did not write, and the JSON to read in place of each. If `sparse`, this
-    release does not write them either where they have that value: an older release reads what has no need of them.
+    `added` has the fields that older releases did not write, and the JSON to read in place of each. Those that are
+    `sparse` this release does not write either where they have that value: an older release reads what has no need of
+    them. In `columns` these are columns that have that value in every record.
     """
 
     type: type[T]
     fields: Mapping[str, Codec[Any]]
     added: Mapping[str, Json] = field(default_factory=dict)
-    sparse: bool = False
+    sparse: Collection[str] = ()
 
     def __post_init__(self) -> None:
         names = [field.name for field in dataclasses.fields(self.type)]  # type: ignore[arg-type]
         assert names == list(self.fields), f"each field needs its codec, in order. type={self.type.__name__}"
         assert self.added.keys() <= self.fields.keys(), f"only a field can be absent. type={self.type.__name__}"
+        assert set(self.sparse) <= self.added.keys(), f"an absent field has a value. type={self.type.__name__}"
 
     def codec(self) -> Codec[T]:
         """One value: an object with exactly these fields; those in `added` may be absent."""
@@ -62,11 +64,7 @@ class Record(Generic[T]):
 
         def encode(value: T) -> Json:
             written = {name: write(getattr(value, name)) for name, write in writers}
-            if self.sparse:
-                return {
-                    name: json for name, json in written.items() if name not in self.added or json != self.added[name]
-                }
-            return written
+            return {name: json for name, json in written.items() if name not in self.sparse or json != self.added[name]}
 
         def decode(value: Json) -> T:
             fields, values = _exactly(self.fields, {**self.added, **_expect(dict, value)}), []
@@ -81,26 +79,32 @@ class Record(Generic[T]):
 
     def lists(self, value: Json) -> dict[str, list[Any]]:
         """Read what `columns` wrote as a list for each field, without making values."""
-        fields = _exactly({"count": COUNT, **self.fields}, value)
-        count = _decoded("count", COUNT, fields["count"])
+        fields, count = self._columns_of(value)
         return {name: list(_decoded_column(name, codec, fields[name], count)) for name, codec in self.fields.items()}
 
     def columns(self) -> Codec[tuple[T, ...]]:
         """Many values, a column for each field: small and fast to read. A constant column is written as one value."""
-        assert not self.added, f"a column is never absent. type={self.type.__name__}"
-        expected = {"count": COUNT, **self.fields}
+        absent: list[Json] = [{name: column} for name, json in self.added.items() for column in ([], {"all": json})]
 
         def encode(values: tuple[T, ...]) -> Json:
             columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
-            return {"count": len(values), **columns}
+            written = {
+                name: json for name, json in columns.items() if name not in self.sparse or {name: json} not in absent
+            }
+            return {"count": len(values), **written}
 
         def decode(value: Json) -> tuple[T, ...]:
-            fields = _exactly(expected, value)
-            count = _decoded("count", COUNT, fields["count"])
+            fields, count = self._columns_of(value)
             columns = [_decoded_column(name, codec, fields[name], count) for name, codec in self.fields.items()]
             return tuple(map(self.type, *columns))
 
         return Codec(decode, encode)
+
+    def _columns_of(self, value: Json) -> tuple[dict[str, Json], int]:
+        """The columns that were written, with those that may be absent, and how many values each has."""
+        added = {name: {"all": json} for name, json in self.added.items()}
+        fields = _exactly({"count": COUNT, **self.fields}, {**added, **_expect(dict, value)})
+        return fields, _decoded("count", COUNT, fields["count"])
 
 
 def _expect(kind: type[T], value: Json) -> T:

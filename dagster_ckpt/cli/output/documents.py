@@ -146,7 +146,10 @@ def _columns(schema: pa.Schema) -> list[Document]:
 
 
 def _step(number: int, manifest: Manifest) -> Document:
-    """One of several steps. An input reads sources, or the earlier step of that number. `table` is as in `state`."""
+    """One of several steps. An input reads sources, or the earlier step of that number. `table` is as in `state`.
+
+    `work` is what it did in the epoch, null where no release recorded it.
+    """
     pipeline = manifest.pipeline
     step = pipeline.steps[number]
     names = {pipeline.stored(number, spec.name) for spec in step.tables}
@@ -165,6 +168,7 @@ def _step(number: int, manifest: Manifest) -> Document:
             for entry in step.inputs
         ],
         "state": [_state(spec, manifest) for spec in pipeline.all_tables if spec.name in names],
+        "work": None if (did := manifest.work_of(number)) is None else asdict(did),
     }
 
 

@@ -251,12 +251,12 @@ def _facts(
     )
     yield "manifest", f"version {manifest.version}, of kind {manifest.kind}, in term {manifest.term}"
     if info.epoch:
-        late = f", {amounts.count(info.late_rows)} too late" if info.late_rows else ""
-        yield "rows", f"{amounts.count(info.rows_in)} in, {amounts.count(info.rows_out, 'change')} out{late}"
+        yield "rows", _rows(info.rows_in, info.rows_out, info.late_rows)
         slowest = manifest.slowest_shards[:_SHARDS]
         yield "took", f"{amounts.duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
         for each in slowest:
-            yield f"  shard {each.shard}", _shard(each)
+            of = f" of step {each.step}" if manifest.pipeline.before else ""
+            yield f"  shard {each.shard}{of}", _shard(each)
         if manifest.checkpoint_interval_ms is not None:
             yield "interval", amounts.duration(manifest.checkpoint_interval_ms)
         if info.merged_rows:
@@ -279,6 +279,11 @@ def _lag(info: EpochInfo, event_time: datetime, now: datetime) -> str:
     if info.current:
         behind.append(f"{amounts.span((now - event_time) // _MICROSECOND)} now")
     return ", ".join(behind)
+
+
+def _rows(rows_in: int, rows_out: int, late_rows: int) -> str:
+    late = f", {amounts.count(late_rows)} too late" if late_rows else ""
+    return f"{amounts.count(rows_in)} in, {amounts.count(rows_out, 'change')} out{late}"
 
 
 def _shard(time: ShardTime) -> str:
@@ -307,12 +312,21 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
         yield "table files", amounts.count(table_files)
     if pipeline.before:
         yield "", ""
-        for number, step in enumerate(pipeline.steps):
-            yield f"step {number}", escape(operator_line(step))
-            yield "  reads", escape(", ".join(inputs_of(step)))
-            if step.keys:
-                yield "  key", escape(", ".join(step.keys))
-            yield from _tables_of(number, step, manifest)
+        yield from _steps(manifest)
+
+
+def _steps(manifest: Manifest) -> Iterable[tuple[str, str]]:
+    """What each of several steps reads, keeps and did in the epoch."""
+    for number, step in enumerate(manifest.pipeline.steps):
+        yield f"step {number}", escape(operator_line(step))
+        yield "  reads", escape(", ".join(inputs_of(step)))
+        if step.keys:
+            yield "  key", escape(", ".join(step.keys))
+        did = manifest.work_of(number)
+        if did is not None:
+            yield "  rows", _rows(did.rows_in, did.rows_out, did.late_rows)
+            yield "  took", amounts.duration(did.milliseconds)
+        yield from _tables_of(number, step, manifest)
 
 
 def _tables_of(number: int, step: Pipeline, manifest: Manifest) -> Iterable[tuple[str, str]]:

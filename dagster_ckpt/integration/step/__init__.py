@@ -14,6 +14,7 @@ Reports to Dagster
     step_events     the newest epoch, at most every `event_interval`
     event_totals    what the events of a stream add up to
     epoch_metadata  an epoch as Dagster metadata
+    step_table      what each of several steps did
     table_metadata  the stream's table as Dagster metadata
     recoveries      which Dagster runs replaced others, and why
     awaited_input   what a stream without an epoch waits for

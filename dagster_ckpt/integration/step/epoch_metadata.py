@@ -1,13 +1,13 @@
 """An epoch as Dagster metadata: always the same labels, because each number is a plot in Dagster's UI."""
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
 from dagster_ckpt.history.info.epoch_info import most_runs
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Totals, Work
+from dagster_ckpt.integration.step.step_table import slowest_step, steps_table
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition
@@ -50,6 +50,7 @@ def epoch_metadata(
         "checkpoint_interval_seconds": (manifest.checkpoint_interval_ms or 0) / 1_000,
         **_consumed(manifest),
         **{name: work.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
+        **slowest_step(manifest, work.steps),
     }
     metadata: Metadata = {
         label: dg.MetadataValue.float(number) if isinstance(number, float) else dg.MetadataValue.int(number)
@@ -58,6 +59,8 @@ def epoch_metadata(
     metadata = {"rows_per_second": metadata["rows_per_second"], **(lag or {}), **metadata}
     if manifest.backfill.status is BackfillStatus.CREATING:
         metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
+    if manifest.pipeline.before:
+        metadata["steps"] = steps_table(manifest, work.steps)
     metadata["slowest_shards"] = _slowest_shards(manifest)
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
     return metadata
@@ -88,7 +91,10 @@ def _slowest_shards(manifest: Manifest) -> dg.TableMetadataValue:
         dg.TableColumn("milliseconds", "int", description="How long its task took, for all its shards."),
         dg.TableColumn("rows_in", "int"),
     ]
-    records = [dg.TableRecord(asdict(each)) for each in manifest.slowest_shards]
+    if manifest.pipeline.before:
+        columns.insert(0, dg.TableColumn("step", "int"))
+    names = [each.name for each in columns]
+    records = [dg.TableRecord({name: getattr(each, name) for name in names}) for each in manifest.slowest_shards]
     return dg.MetadataValue.table(records, dg.TableSchema(columns))
 
 

@@ -13,7 +13,7 @@ from typing import Self
 import dagster as dg
 
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest, StepWork
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 
 _EVENTS_MAX = 100
@@ -93,7 +93,8 @@ class Work:
     """How the epochs went that a step has committed since its last event. `began` are the totals before the first.
 
     `slowest_ms` is the time of the slowest epoch until its commit, `commit_ms` that of the slowest commit, `all_ms` the
-    time of all epochs together. `counters` are the operator's.
+    time of all epochs together. `counters` are those of the last step's operator; `steps` has the rows of each of
+    several steps, and its time in the epoch in which it was slowest.
     """
 
     began: Totals | None = None
@@ -104,6 +105,7 @@ class Work:
     merged_rows: int = 0
     stall_ms: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[StepWork, ...] = ()
 
     def plus(self, committed: CommittedEpoch) -> "Work":
         """With one more epoch."""
@@ -119,12 +121,22 @@ class Work:
             merged_rows=self.merged_rows + did.merged_rows,
             stall_ms=self.stall_ms + did.stall_ms,
             counters=Counter(self.counters) + Counter(committed.counters),
+            steps=tuple(map(_both, self.steps, committed.manifest.steps)) if self.steps else committed.manifest.steps,
         )
 
     @property
     def rows_per_second(self) -> float:
         """Rows of input for each second that an epoch was in work."""
         return self.rows_in * 1000 / max(1, self.all_ms)
+
+
+def _both(one: StepWork, other: StepWork) -> StepWork:
+    return StepWork(
+        one.rows_in + other.rows_in,
+        one.rows_out + other.rows_out,
+        one.late_rows + other.late_rows,
+        max(one.milliseconds, other.milliseconds),
+    )
 
 
 NO_WORK = Work()

@@ -55,6 +55,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
     StateTableSpec,
     Statistics,
+    StepWork,
     TimeRange,
 )
 from dagster_ckpt.protocol.manifest.packing import pack, unpack
@@ -193,7 +194,7 @@ _INPUT = Record(
     InputSpec,
     {"sources": sequence(SOURCE), "schema": SCHEMA, "step": optional(COUNT), "behind_us": COUNT},
     added={"step": None, "behind_us": 0},
-    sparse=True,
+    sparse={"step", "behind_us"},
 ).codec()
 _TABLE = Record(
     StateTableSpec,
@@ -216,7 +217,7 @@ def _pipeline(before: Codec[tuple[Pipeline, ...]]) -> Codec[Pipeline]:
             "before": before,
         },
         added={"before": []},
-        sparse=True,
+        sparse={"before"},
     ).codec()
 
 
@@ -246,6 +247,7 @@ def _shards(value: Json) -> tuple[tuple[RunRef, ...], ...]:
 
 
 _NO_SHARD_TIMES = {"count": 0, "shard": [], "host": [], "milliseconds": [], "rows_in": []}
+_NO_STEPS = {"count": 0, "rows_in": [], "rows_out": [], "late_rows": [], "milliseconds": []}
 MANIFEST = Record(
     Manifest,
     {
@@ -300,10 +302,22 @@ MANIFEST = Record(
         "harvested_us": optional(WHOLE),
         "checkpoint_interval_ms": optional(COUNT),
         "slowest_shards": Record(
-            ShardTime, {"shard": COUNT, "host": TEXT, "milliseconds": COUNT, "rows_in": COUNT}
+            ShardTime,
+            {"shard": COUNT, "host": TEXT, "milliseconds": COUNT, "rows_in": COUNT, "step": COUNT},
+            added={"step": 0},
+            sparse={"step"},
+        ).columns(),
+        "steps": Record(
+            StepWork, {"rows_in": COUNT, "rows_out": COUNT, "late_rows": COUNT, "milliseconds": COUNT}
         ).columns(),
     },
-    added={"parent_nonce": None, "checkpoint_interval_ms": None, "slowest_shards": _NO_SHARD_TIMES},
+    added={
+        "parent_nonce": None,
+        "checkpoint_interval_ms": None,
+        "slowest_shards": _NO_SHARD_TIMES,
+        "steps": _NO_STEPS,
+    },
+    sparse={"steps"},
 ).codec()
 
 

@@ -381,16 +381,31 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class StepWork:
+    """What one of several steps did in the shown epoch.
+
+    `rows_in` came from sources and earlier steps, `rows_out` are its changes; an update is two of them. `milliseconds`
+    is the time of its slowest task, 0 if no task worked.
+    """
+
+    rows_in: int
+    rows_out: int
+    late_rows: int
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardTime:
     """How long a shard took in the shown epoch, on which host, and how many rows it got.
 
-    The time is that of the task, which processes all its shards together.
+    The time is that of the task, which processes all its shards together. Of several steps, `step` is the number.
     """
 
     shard: Shard
     host: str
     milliseconds: int
     rows_in: int
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +435,8 @@ class Manifest:
     honoured, newest last. `watermark_us` is for the next epoch; `harvested_us` is the watermark that the newest epoch
     with work had, up to which rows were emitted. If they differ, rows may be due. `checkpoint_interval_ms` is the time
     between two epochs in the run that made the shown one, None if each micro-batch is one; `slowest_shards` are those
-    that took longest in it, slowest first.
+    that took longest in it, slowest first. `steps` are what each of several steps did in it, none for a
+    stream of one.
     """
 
     version: Version
@@ -454,6 +470,7 @@ class Manifest:
     harvested_us: int | None = None
     checkpoint_interval_ms: int | None = None
     slowest_shards: tuple[ShardTime, ...] = ()
+    steps: tuple[StepWork, ...] = ()
 
     @property
     def table_rows(self) -> int | None:
@@ -468,6 +485,10 @@ class Manifest:
             return counts.total_rows_out
         alone = len(self.pipeline.all_tables) == 1 or counts.total_epochs == 0
         return counts.state_rows if counts.table_rows is None and alone else counts.table_rows
+
+    def work_of(self, step: int) -> StepWork | None:
+        """What one of several steps did in the shown epoch. None: an older release, or another pipeline, made it."""
+        return self.steps[step] if len(self.steps) == len(self.pipeline.steps) else None
 
     def late_rows_of(self, number: int) -> int | None:
         """The late rows of one input since the stream began. None: older releases counted those of all inputs alone."""

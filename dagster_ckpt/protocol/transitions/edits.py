@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.transitions.append_merges import with_merged
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, statistics_after
+from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, statistics_after, work_of_steps
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 
 ABANDONED_MAX = 1000
@@ -256,6 +256,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
         slowest_shards=_slowest(edit.acks),
+        steps=work_of_steps(parent.pipeline, edit.acks),
     )
 
 
@@ -377,5 +378,10 @@ def _within_reach(time_us: int) -> int:
 
 def _slowest(acks: Iterable[ShardAck]) -> tuple[ShardTime, ...]:
     """The shards whose tasks took longest, within a task those with the most rows; none if no task worked."""
-    times = [ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in) for ack in acks if ack.host]
-    return tuple(sorted(times, key=lambda each: (-each.milliseconds, -each.rows_in, each.shard))[:SLOWEST_MAX])
+    times = [
+        ShardTime(ack.shard, ack.host, ack.milliseconds, ack.rows_in + ack.rows_from_steps, ack.step)
+        for ack in acks
+        if ack.host
+    ]
+    times.sort(key=lambda each: (-each.milliseconds, -each.rows_in, each.step, each.shard))
+    return tuple(times[:SLOWEST_MAX])

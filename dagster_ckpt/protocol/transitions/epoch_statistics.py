@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, Statistics
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef, Statistics, StepWork
 
 
 def statistics_after(
@@ -46,6 +46,22 @@ def _late_rows_by_input(parent: Manifest, acks: Sequence[ShardAck]) -> tuple[int
     if any(rows is None for rows in before) or any(len(each) != len(inputs) for each in late):
         return None
     return tuple((rows or 0) + sum(each[number] for each in late) for number, rows in zip(inputs, before, strict=True))
+
+
+def work_of_steps(pipeline: Pipeline, acks: Sequence[ShardAck]) -> tuple[StepWork, ...]:
+    """What each of several steps did, by these ACKs; nothing for a stream of one step, whose statistics have it."""
+    if not pipeline.before:
+        return ()
+    by_step = ([ack for ack in acks if ack.step == number] for number in range(len(pipeline.steps)))
+    return tuple(
+        StepWork(
+            rows_in=sum(ack.rows_in + ack.rows_from_steps for ack in own),
+            rows_out=sum(ack.rows_out + ack.rows_to_steps for ack in own),
+            late_rows=sum(ack.late_rows for ack in own),
+            milliseconds=max(ack.milliseconds for ack in own),
+        )
+        for own in by_step
+    )
 
 
 def bytes_of(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:

@@ -315,6 +315,7 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
         manifest.statistics,
         manifest.checkpoint_interval_ms,
         manifest.slowest_shards,
+        manifest.steps,
         manifest.retained,
         manifest.abandoned,
     )

@@ -188,7 +188,7 @@ class EpochDriver:
             manifest,
             commit_ms=ended_ms - commit_began_ms,
             epoch_ms=ended_ms - began_ms,
-            counters=_counted(acks),
+            counters=_counted(acks, len(manifest.pipeline.before)),
         )
 
     def _report(self, made: CommittedEpoch) -> None:
@@ -319,10 +319,12 @@ def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...
     )
 
 
-def _counted(acks: Iterable[ShardAck]) -> Mapping[str, int]:
+def _counted(acks: Iterable[ShardAck], last_step: int) -> Mapping[str, int]:
+    """The counters of the last step: those of another operator may have the same names."""
     counted: Counter[str] = Counter()
     for ack in acks:
-        counted.update(dict(ack.counters))
+        if ack.step == last_step:
+            counted.update(dict(ack.counters))
     return counted
 
 

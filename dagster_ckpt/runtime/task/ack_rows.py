@@ -50,6 +50,8 @@ _ACK = Record(
         "table_rows": WHOLE,
         "late_rows_by_input": sequence(COUNT),
         "step": COUNT,
+        "rows_from_steps": COUNT,
+        "rows_to_steps": COUNT,
     },
 ).codec()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
@@ -92,6 +94,7 @@ def _both(one: ShardAck, other: ShardAck) -> ShardAck:
         rows_in=one.rows_in + other.rows_in,
         rows_out=one.rows_out + other.rows_out,
         late_rows=one.late_rows + other.late_rows,
+        rows_from_steps=one.rows_from_steps + other.rows_from_steps,
         event_times_us=tuple(
             max((time for time in times if time is not None), default=None)
             for times in zip(one.event_times_us, other.event_times_us, strict=True)

@@ -67,6 +67,7 @@ class ShardWork:
             shard,
             changes=tuple(changes),
             rows_in=0 if self._inputs[0] is None else intake.rows,
+            rows_from_steps=intake.rows if self._inputs[0] is None else 0,
             rows_out=intake.rows,
             event_times_us=self._of_stream(intake.event_times_us),
             milliseconds=intake.busy_ms,
@@ -111,7 +112,7 @@ class ShardWork:
         file = self._file(shards[0], 0)
         with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged, self.step) as state:
             state.compact()
-            rows_in, late_by_input = self._take_in(operator, state, context, intake, batches)
+            rows_in, from_steps, late_by_input = self._take_in(operator, state, context, intake, batches)
             finished = _Finished()
             yield from self._finish(operator, state, context, finished)
             tables = state.flush()
@@ -123,17 +124,19 @@ class ShardWork:
                     shard,
                     tables[shard],
                     rows_in=rows,
+                    rows_from_steps=passed,
                     event_times_us=nothing,
                     milliseconds=busy_ms,
                     host=host,
                     step=self.step,
                 )
-                for shard, rows in zip(shards, rows_in, strict=True)
+                for shard, rows, passed in zip(shards, rows_in, from_steps, strict=True)
             )
             whole = replace(
                 first,
                 changes=(*state.log, *finished.files) if self.is_last else (),
                 rows_out=finished.rows if self.is_last else 0,
+                rows_to_steps=0 if self.is_last else finished.rows,
                 late_rows=sum(late_by_input),
                 late_rows_by_input=self._late_by_input(late_by_input),
                 state_rows=state.metrics.state_rows,
@@ -177,11 +180,14 @@ class ShardWork:
         context: EpochContext,
         intake: Intake,
         batches: Iterable[pa.RecordBatch],
-    ) -> tuple[list[int], list[int]]:
-        """Process the rows; returns how many each shard had, and how many of each input were late."""
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Process the rows.
+
+        Returns how many each shard had from sources, how many from earlier steps, and how many of each input were late.
+        """
         schemas = [source.schema for source in operator.pipeline.inputs]
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
-        rows_in = np.zeros(len(context.shards), dtype=np.int64)
+        rows_in, from_steps = np.zeros((2, len(context.shards)), dtype=np.int64)
         late_rows = [0] * len(schemas)
         passed_on = context.of_earlier_step(self.manifest, self.step)
         contexts = [passed_on if each is None else context for each in self._inputs]
@@ -189,16 +195,19 @@ class ShardWork:
             for number, hashes, rows in rows_by_input(chunk, schemas):
                 shards = self.assignment.shards_in(hashes)
                 self._check_shards(shards, context)
-                if self._inputs[number] is not None:  # the stream counts the rows that come from outside
+                by_shard = np.bincount(shards - np.uint16(context.shards[0]), minlength=len(rows_in))
+                if self._inputs[number] is None:
+                    from_steps += by_shard
+                else:  # the stream counts the rows that come from outside
                     intake.see(number, rows)
-                    rows_in += np.bincount(shards - np.uint16(context.shards[0]), minlength=len(rows_in))
+                    rows_in += by_shard
                 late = operator.on_rows(number, hashes, rows, state, contexts[number])
                 late_rows[number] += len(late)
                 time = self.event_times[number]
                 if len(late) and time is not None and late_table(number) in kept:
                     keep_late(state.timeline(late_table(number)), hashes, rows, late, time, context)
             state.relieve()
-        return rows_in.tolist(), late_rows
+        return rows_in.tolist(), from_steps.tolist(), late_rows
 
     def _check_shards(self, shards: npt.NDArray[np.uint16], context: EpochContext) -> None:
         """Decline the epoch if Spark has brought a row to a task of other shards: their state is not here."""

@@ -1,12 +1,14 @@
 """`show` of a stream of several steps: each with what it reads, its key and its state."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dagster_ckpt.cli.output import documents, text_tables
 from dagster_ckpt.history.info.epoch_info import EpochInfo, info_of
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained, ShardTime, StepWork
 from tests.worlds.manifests import PIPELINE
 from tests.worlds.several_steps import sales_joined, shops_counted, with_runs
 
@@ -38,6 +40,28 @@ def test_each_step_is_listed_with_its_inputs_key_and_state(capsys: pytest.Captur
         "in groups 60 rows, 6.0 kB in 2 files, at most 1 in a shard",
     ]
     assert not [line for line in lines if line.startswith("operator")], "that of which step?"
+
+
+def test_each_step_has_its_rows_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    work = (StepWork(1200, 900, 3, 1400), StepWork(900, 60, 0, 20), StepWork(60, 4, 0, 8))
+    slowest = (ShardTime(Shard(1), "worker-7", 1400, 800), ShardTime(Shard(1), "worker-7", 20, 500, step=1))
+    manifest = replace(with_runs(shops_counted()), steps=work, slowest_shards=slowest)
+    lines = shown(manifest, capsys)
+    assert lines[lines.index("key order") + 1 :][:2] == ["rows 1,200 in, 900 changes out, 3 too late", "took 1.4 s"]
+    assert lines[lines.index("key shop") + 1 :][:2] == ["rows 900 in, 60 changes out", "took 20 ms"]
+    assert "shard 1 of step 1 20 ms on worker-7, 500 rows in" in lines
+    found: Any = documents.show(info(manifest), manifest, None)
+    assert found["steps"][1]["work"] == {"rows_in": 900, "rows_out": 60, "late_rows": 0, "milliseconds": 20}
+    assert [each["step"] for each in found["slowest_shards"]] == [0, 1]
+
+
+def test_steps_without_a_record_of_their_work_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    before = with_runs(shops_counted())
+    of_another_pipeline = replace(before, steps=(StepWork(1, 1, 0, 1),))
+    for manifest in (before, of_another_pipeline):
+        found: Any = documents.show(info(manifest), manifest, None)
+        assert [each["work"] for each in found["steps"]] == [None, None, None]
+        assert "took 1 ms" not in shown(manifest, capsys)
 
 
 def test_a_step_reads_sources_beside_a_step(capsys: pytest.CaptureFixture[str]) -> None:

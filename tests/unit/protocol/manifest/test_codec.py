@@ -20,7 +20,16 @@ from dagster_ckpt.protocol.manifest.codec import (
     decode_nonce,
     encode_manifest,
 )
-from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, ManifestKind, SourcePosition, Statistics
+from dagster_ckpt.protocol.manifest.manifest import (
+    FileSeen,
+    IndexedList,
+    Manifest,
+    ManifestKind,
+    ShardTime,
+    SourcePosition,
+    Statistics,
+    StepWork,
+)
 from dagster_ckpt.protocol.manifest.packing import decode_entries, encode_pieces
 from dagster_ckpt.protocol.object_names import FileId, state_name
 from tests.worlds.manifests import SOURCE, a_change, a_manifest, a_run
@@ -82,6 +91,24 @@ def test_a_manifest_without_the_fields_that_were_added_later_is_read() -> None:
     found = decode_manifest(_edited(older), "m")
     assert (found.checkpoint_interval_ms, found.slowest_shards, found.parent_nonce) == (None, (), None)
     assert found == decode_manifest(_edited(lambda fields: None), "m")
+
+
+def test_one_step_writes_no_steps_and_several_come_back() -> None:
+    def fields_of(manifest: Manifest) -> dict[str, Any]:
+        return _json(encode_manifest(manifest))
+
+    took = (ShardTime(Shard(1), "worker", 900, 3), ShardTime(Shard(0), "worker", 20, 5))
+    alone = fields_of(a_manifest(slowest_shards=took))
+    assert "steps" not in alone
+    assert "step" not in alone["slowest_shards"], "an earlier release reads it"
+
+    several = a_manifest(
+        steps=(StepWork(8, 6, 1, 900), StepWork(6, 2, 0, 40)), slowest_shards=(replace(took[0], step=1), took[1])
+    )
+    assert decode_manifest(encode_manifest(several), "m") == several
+    assert fields_of(several)["slowest_shards"]["step"] == [1, 0]
+    both = a_manifest(slowest_shards=tuple(replace(each, step=2) for each in took))
+    assert decode_manifest(encode_manifest(both), "m") == both
 
 
 def test_an_older_stream_without_state_appends_and_had_as_many_rows_out_as_in() -> None:

@@ -12,6 +12,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Manifest,
     SourceIdentity,
     SourcePosition,
+    StepWork,
 )
 from dagster_ckpt.protocol.transitions.edits import (
     SLOWEST_MAX,
@@ -28,6 +29,7 @@ from dagster_ckpt.protocol.transitions.edits import (
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from tests.worlds.manifests import OWNER, PIPELINE
+from tests.worlds.several_steps import shops_counted
 from tests.worlds.streams import an_edit
 
 FORKED_FROM = (Ancestor(StreamUuid("u"), "a/b", EMPTY),)
@@ -261,3 +263,30 @@ def test_a_manifest_has_the_times_of_a_bounded_number_of_shards() -> None:
     acks = tuple(ShardAck(Shard(at), milliseconds=at, host="worker") for at in range(64))
     shown = committed(many, replace(an_edit(many), acks=acks), 5, Stamp(Nonce("m"), 2)).slowest_shards
     assert [each.shard for each in shown] == list(range(63, 63 - SLOWEST_MAX, -1))
+
+
+def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
+    begun = created(Beginning("a/b", StreamUuid("u"), OWNER, shops_counted(), 2), Stamp(Nonce("n"), 1))
+
+    def ack(step: int, shard: int, milliseconds: int, **rows: int) -> ShardAck:
+        return ShardAck(Shard(shard), step=step, milliseconds=milliseconds, host="worker", **rows)
+
+    acks = (
+        ack(0, 0, 30, rows_in=7, late_rows=2, rows_to_steps=5),
+        ack(0, 1, 30, rows_in=3),
+        ack(1, 0, 50, rows_from_steps=1, rows_to_steps=4),
+        ack(1, 1, 90, rows_from_steps=4),
+        ack(2, 0, 10, rows_from_steps=4, rows_out=3),
+        ack(2, 1, 20),
+    )
+    shown = committed(begun, replace(an_edit(begun), acks=acks), 5, Stamp(Nonce("m"), 2))
+    assert shown.steps == (StepWork(10, 5, 2, 30), StepWork(5, 4, 0, 90), StepWork(4, 3, 0, 20))
+    assert (shown.statistics.rows_in, shown.statistics.rows_out, shown.statistics.late_rows) == (10, 3, 2)
+    assert [(each.step, each.shard, each.rows_in) for each in shown.slowest_shards[:3]] == [
+        (1, 1, 4),
+        (1, 0, 1),
+        (0, 0, 7),
+    ]
+    assert opened(shown, OWNER, shown.pipeline, Stamp(Nonce("o"), 3)).steps == shown.steps
+    assert rolled_back(shown, None, "run").steps == ()
+    assert committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2)).steps == ()
