@@ -84,13 +84,11 @@ class Record(Generic[T]):
 
     def columns(self) -> Codec[tuple[T, ...]]:
         """Many values, a column for each field: small and fast to read. A constant column is written as one value."""
-        absent: list[Json] = [{name: column} for name, json in self.added.items() for column in ([], {"all": json})]
+        absent: dict[str, Sequence[Json]] = {name: ([], {"all": self.added[name]}) for name in self.sparse}
 
         def encode(values: tuple[T, ...]) -> Json:
             columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
-            written = {
-                name: json for name, json in columns.items() if name not in self.sparse or {name: json} not in absent
-            }
+            written = {name: json for name, json in columns.items() if json not in absent.get(name, ())}
             return {"count": len(values), **written}
 
         def decode(value: Json) -> tuple[T, ...]:

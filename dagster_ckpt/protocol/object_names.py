@@ -147,6 +147,13 @@ def state_name(table: str, shards: Sequence[Shard], of: int, file: FileId) -> st
     return f"state/{_escape(table)}/{which}-of-{of:05d}/{file}.arrow"
 
 
+def table_of(name: str) -> str | None:
+    """The state table of a run, also of an ancestor's; None for any other object."""
+    ancestors = parse_ancestors_name(name)
+    folder, _, rest = (name if ancestors is None else ancestors[1]).partition("/")
+    return _unescape(rest.partition("/")[0]) if folder == "state" and rest else None
+
+
 def changes_name(file: FileId) -> str:
     return f"changes/{file}.parquet"
 

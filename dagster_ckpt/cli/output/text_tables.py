@@ -225,7 +225,8 @@ def _print_damage(verified: Verification) -> None:
     say(f"\n[bold]{escape(verified.stream)}[/]")
     table = new_table("damaged object", "what is wrong", "needed by")
     for finding in verified.findings:
-        table.add_row(escape(finding.object), escape(finding.wrong), escape(_needed_by(finding)))
+        of = "" if finding.step is None else f", in the state of step {finding.step}"
+        table.add_row(escape(finding.object), escape(finding.wrong) + of, escape(_needed_by(finding)))
     say(table)
     if verified.command is None:
         say(f"The current epoch, {verified.epoch}, is whole.")

@@ -28,6 +28,7 @@ from dagster_ckpt.protocol.object_names import (
     name_in_stream,
     parse_ancestors_name,
     pin_name,
+    table_of,
 )
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.state.committed.object_checks import MISSING, check_file
@@ -51,13 +52,15 @@ _PATIENCE = Patience(total_ms=30_000)
 class Finding:
     """One damaged object: its name in the stream's folder, what is wrong, and which retained epochs and pins need it.
 
-    Without either, nothing that can be read needs it.
+    Without either, nothing that can be read needs it. `step` is the number of the step, one of several, whose state it
+    is.
     """
 
     object: str
     wrong: str
     epochs: tuple[Epoch, ...] = ()
     pins: tuple[str, ...] = ()
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,14 @@ class _Check:
         needed_by = self._needs.needed_by(path)
         epochs = sorted({self._epochs[who] for who in needed_by if who in self._epochs})
         pins = sorted(who for who in needed_by if who not in self._epochs)
-        self._findings.append(Finding(path, wrong, tuple(epochs), tuple(pins)))
+        self._findings.append(Finding(path, wrong, tuple(epochs), tuple(pins), self._step_of(path)))
+
+    def _step_of(self, path: str) -> int | None:
+        """The step whose state a file is, of a stream of several; None for any other file."""
+        pipeline = self._newest.pipeline
+        table = table_of(path)
+        steps = enumerate(pipeline.steps) if pipeline.before else ()
+        return next((n for n, step in steps for spec in step.tables if pipeline.stored(n, spec.name) == table), None)
 
     def _still(self, finding: Finding, later: Manifest | BrokenEnd | None) -> Finding | None:
         """The finding as it is now; None where the object is gone and so is all that needed it."""

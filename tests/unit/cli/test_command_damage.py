@@ -61,7 +61,7 @@ def test_programs_get_every_finding(command: Command, tmp_path: Path) -> None:
     assert result.exit_code == 1
     [one] = json.loads(result.stdout)["streams"]
     [finding] = one["findings"]
-    assert finding.keys() == {"object", "wrong", "epochs", "pins"}
+    assert finding.keys() == {"object", "wrong", "epochs", "pins", "step"}
     assert (one["epoch"], one["good_epoch"], finding["object"]) == (None, 2, MANIFEST)
 
 

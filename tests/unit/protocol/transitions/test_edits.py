@@ -268,7 +268,7 @@ def test_a_manifest_has_the_times_of_a_bounded_number_of_shards() -> None:
 def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
     begun = created(Beginning("a/b", StreamUuid("u"), OWNER, shops_counted(), 2), Stamp(Nonce("n"), 1))
 
-    def ack(step: int, shard: int, milliseconds: int, **rows: int) -> ShardAck:
+    def ack(step: int, shard: int, milliseconds: int, **rows: Any) -> ShardAck:
         return ShardAck(Shard(shard), step=step, milliseconds=milliseconds, host="worker", **rows)
 
     acks = (
