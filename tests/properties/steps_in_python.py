@@ -1,0 +1,170 @@
+"""What each operator makes of all rows so far, in loops over lists. Values compare as in `row_order` and SQL."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.rows.top.top import Best
+from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
+from tests.unit.operators.keyed_streams import Row
+
+Keys = Sequence[str]
+INEXACT = (Function.VARIANCE, Function.STDDEV_POP)
+"""Results that loops over fractions give to about 15 digits."""
+
+
+def alike(value: Any) -> Any:
+    """One zero."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def exact(value: Any) -> str:
+    """NaN is like NaN, -0.0 is not like 0.0, and True is not 1."""
+    return repr(value)
+
+
+def by_key(rows: Sequence[Row], keys: Keys) -> list[list[Row]]:
+    groups = defaultdict[str, list[Row]](list)
+    for row in rows:
+        groups[exact([row[key] for key in keys])].append(row)
+    return list(groups.values())
+
+
+def aggregate(rows: Sequence[Row], keys: Keys, functions: Mapping[str, Aggregation]) -> list[Row]:
+    return [
+        {**{key: group[0][key] for key in keys}, **{name: _value(one, group) for name, one in functions.items()}}
+        for group in by_key(rows, keys)
+    ]
+
+
+def _value(one: Aggregation, rows: Sequence[Row]) -> Any:
+    if one.column is None:
+        return len(rows)
+    if one.function in (Function.FIRST, Function.LAST):
+        return _value_by(one, rows)
+    values = [row[one.column] for row in rows if row[one.column] is not None]
+    if one.function in _OF_ANY:
+        return _OF_ANY[one.function](values)
+    return _OF_SOME[one.function](values) if values else None
+
+
+def _value_by(one: Aggregation, rows: Sequence[Row]) -> Any:
+    assert one.by is not None
+    assert one.column is not None
+    known = [row for row in rows if row[one.by] is not None and row[one.column] is not None]
+    best = min if one.function is Function.FIRST else max
+    pairs = [(_ordered(row[one.by]), _ordered(row[one.column])) for row in known]
+    return alike(best(pairs)[1][-1]) if pairs else None
+
+
+def _total(values: Sequence[Any]) -> Any:
+    """Rounded once."""
+    if not isinstance(values[0], float):
+        return sum(values)
+    special = [value for value in values if not math.isfinite(value)]
+    return sum(special) if special else float(sum(map(Fraction, values), Fraction(0)))
+
+
+def _variance(values: Sequence[float], ddof: int) -> float:
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    mean = sum(map(Fraction, values), Fraction(0)) / len(values)
+    return float(sum(((value - mean) ** 2 for value in map(Fraction, values)), Fraction(0)) / (len(values) - ddof))
+
+
+def _ordered(value: Any) -> tuple[Any, ...]:
+    """The order of an aggregate and of ORDER BY: NaN is the greatest, -0.0 equals 0.0. Ends in the value."""
+    if value is None:
+        return (1, None)
+    if isinstance(value, float):
+        return (0, (True, 0.0), math.nan) if math.isnan(value) else (0, (False, value + 0.0), value + 0.0)
+    return (0, value)
+
+
+def _total_order(value: Any) -> tuple[Any, ...]:
+    """The order that tells all rows apart: -0.0 is below 0.0, null the greatest."""
+    if isinstance(value, float):
+        return (0, *_ordered(value)[1], math.copysign(1, value) if value == 0 else 0)
+    return (0, value) if value is not None else (1,)
+
+
+_OF_ANY: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
+    Function.COUNT: len,
+    Function.COUNT_IF: sum,
+    Function.COUNT_DISTINCT: lambda values: len({exact(alike(value)) for value in values}),
+    Function.VARIANCE: lambda values: None if len(values) < 2 else _variance(values, 1),
+}
+_OF_SOME: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
+    Function.MIN: lambda values: alike(min(map(_ordered, values))[-1]),
+    Function.MAX: lambda values: alike(max(map(_ordered, values))[-1]),
+    Function.BOOL_AND: all,
+    Function.BOOL_OR: any,
+    Function.SUM: _total,
+    Function.AVG: lambda values: _total(values) / len(values),
+    Function.STDDEV_POP: lambda values: math.sqrt(_variance(values, 0)),
+}
+"""What each function makes of the values that are not null; null of no such value, but where it is `_OF_ANY`."""
+
+
+def top(rows: Sequence[Row], keys: Keys, best: Best, by: Sequence[OrderColumn]) -> list[Row]:
+    return [row for group in by_key(rows, keys) for row in _top_of_one(group, keys, best, by)]
+
+
+def _top_of_one(rows: Sequence[Row], keys: Keys, best: Best, by: Sequence[OrderColumn]) -> list[Row]:
+    others = [name for name in rows[0] if name not in keys]
+    rows = sorted(rows, key=lambda row: [_total_order(row[name]) for name in others])
+    for column in reversed(by):
+        rows.sort(key=lambda row: _nulls_in_order(row[column.name], column), reverse=column.descending)
+    found = list[Row]()
+    values = [[_nulls_in_order(row[column.name], column) for column in by] for row in rows]
+    dense = 0
+    for at, row in enumerate(rows):
+        dense += at == 0 or values[at] != values[at - 1]
+        place = {"rows": at + 1, "rank": values.index(values[at]) + 1, "dense_rank": dense}[best.ties]
+        if place <= best.n:
+            found.append(row if best.rank is None else {**row, best.rank: place})
+    return found
+
+
+def _nulls_in_order(value: Any, column: OrderColumn) -> tuple[Any, ...]:
+    if value is None:
+        return (0,) if column.nulls_first != column.descending else (2,)
+    return (1, _ordered(value)[1])
+
+
+def one_of_each(rows: Sequence[Row], keys: Keys, keep: str, by: Keys) -> list[Row]:
+    """Of rows that only come: null loses to any value at either end."""
+    found = []
+    for group in by_key(rows, keys):
+        names = [*by, *(name for name in group[0] if name not in keys and name not in by)]
+        if keep == "first":
+            found.append(min(group, key=lambda row: [_total_order(row[name]) for name in names]))
+        else:
+            found.append(
+                max(group, key=lambda row: [(row[name] is not None, _total_order(row[name])) for name in names])
+            )
+    return found
+
+
+COUNTS: Mapping[str, Callable[[int, int], int]] = {
+    "distinct": lambda left, _: min(left, 1),
+    "union_all": lambda left, right: left + right,
+    "intersect": lambda left, right: min(left, right, 1),
+    "intersect_all": min,
+    "subtract": lambda left, right: int(left > 0 and right == 0),
+    "except_all": lambda left, right: max(left - right, 0),
+}
+"""How often a row is in the result, from how often it is in each input."""
+
+
+def set_operation(kind: str, left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
+    rows, sides = dict[str, Row](), (Counter[str](), Counter[str]())
+    for counts, its in zip(sides, (left, right), strict=True):
+        for row in its:
+            same = row if kind == "union_all" else {name: alike(value) for name, value in row.items()}
+            rows[exact(same)] = same
+            counts[exact(same)] += 1
+    return [row for text, row in rows.items() for _ in range(COUNTS[kind](*(counts[text] for counts in sides)))]
