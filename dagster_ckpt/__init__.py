@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
     from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
     from dagster_ckpt.operators import agg as agg
+    from dagster_ckpt.operators import over as over
     from dagster_ckpt.operators.process import KeyedState as KeyedState
     from dagster_ckpt.operators.process import ListState as ListState
     from dagster_ckpt.operators.process import ProcessContext as ProcessContext
@@ -108,6 +109,7 @@ _HOMES = {
     "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",
+    "over": "dagster_ckpt.operators",
     "register_spark_reader": "dagster_ckpt.runtime.spark.spark_reader",
     "session": "dagster_ckpt.operators.shared.window_kinds",
     "source": "dagster_ckpt.runtime.declared.declared_sources",

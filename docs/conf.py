@@ -64,7 +64,17 @@ _FIRST_BELOW = {
     "how-to/sources/README": ("files", "kafka", "another-stream", "ordinary-asset"),
     "how-to/stores/README": ("local",),
     "operations/README": ("run", "watch", "read", "check", "recovery", "damage", "errors", "history", "retention"),
-    "reference/api/index": ("declare", "steps", "aggregates", "process", "read", "operate", "resources", "checks"),
+    "reference/api/index": (
+        "declare",
+        "steps",
+        "aggregates",
+        "over",
+        "process",
+        "read",
+        "operate",
+        "resources",
+        "checks",
+    ),
 }
 """Pages that list the pages beside them. The navigation has those below them, in this order, the others after these."""
 

@@ -9,6 +9,7 @@ is in `shared/`.
     output_times    how far behind the watermark a step emits rows
     column_lineage  which input columns the table's columns are made from
     agg             the aggregates that users name: `agg.count()`, `agg.sum("column")`
+    over            the functions over a partition that users name: `over.row_number()`, `over.lag("column")`
 
 Rooms of operators
     aggregates/  one row for each key, updated as rows arrive
@@ -22,7 +23,7 @@ What they share
     shared/      accumulators, checks, windows of time, late rows, bounded memory
 """
 
-from dagster_ckpt.operators import agg
+from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.operators.registry import counters_of, from_pipeline
@@ -37,4 +38,5 @@ __all__ = [
     "agg",
     "counters_of",
     "from_pipeline",
+    "over",
 ]

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dagster_ckpt.operators import process
+from dagster_ckpt.operators import over, process
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
@@ -20,7 +21,7 @@ InputColumn = tuple[int, str]
 """The number of an input, from 0, and one of its columns."""
 
 
-def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
+def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # noqa: C901  (a case for each kind)
     """For each column of the table the input columns whose values it has, or is computed from.
 
     A count of rows has none. Columns that only select rows (in a condition, an order, a watermark) do not count. Empty
@@ -45,7 +46,19 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:
     elif pipeline.operator == top.NAME and parameters["rank"] is not None:
         by = order_columns(top.NAME, parameters["by"], pipeline.inputs[0].schema)
         read[parameters["rank"]] = [(0, column.name) for column in by]
+    elif isinstance(operator, OverPartition):
+        read.update(_of_functions(operator))
     if parameters.get("window") is not None:
         times = parameters.get("event_times", [parameters.get("event_time")])
         read[WINDOW_START] = read[WINDOW_END] = list(enumerate(times))
+    return read
+
+
+def _of_functions(operator: OverPartition) -> Mapping[str, Sequence[InputColumn]]:
+    """A rank is computed from the order columns, any other function from its own, and a count of rows from none."""
+    ranked = [(0, column.name) for column in operator.tree.order.by]
+    read = dict[str, Sequence[InputColumn]]()
+    for value in operator.values:
+        column, kind = value.function.column, value.function.function
+        read[value.name] = [(0, column)] if column is not None else [] if kind is over.Function.COUNT else ranked
     return read

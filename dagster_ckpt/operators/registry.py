@@ -14,6 +14,7 @@ from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
 from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
@@ -28,6 +29,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     distinct.NAME: distinct.Distinct.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
     mirror.NAME: mirror.Mirror.from_pipeline,
+    over.NAME: over.OverPartition.from_pipeline,
     regular_join.NAME: regular_join.RegularJoin.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
     set_operation.NAME: set_operation.SetOperation.from_pipeline,

@@ -25,6 +25,7 @@ from dagster_ckpt import (
     epoch_checks,
     hopping,
     late_rows,
+    over,
     register_spark_reader,
     session,
     streaming_asset,
@@ -66,6 +67,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "session": session,
     "Stream.deduplicate": Stream.deduplicate,
     "Stream.top": Stream.top,
+    "Stream.over": Stream.over,
+    "over.sum": over.sum,
+    "over.lag": over.lag,
     "Stream.join": Stream.join,
     "Stream.interval_join": Stream.interval_join,
     "Stream.instant_join": Stream.instant_join,
@@ -179,7 +183,7 @@ def test_every_function_with_options_has_a_table() -> None:
     """The other public names have none, or are read in the API reference alone."""
     without = {"CheckpointCoordinator", "CheckpointStore", "CoordinatorOptions", "EpochIOManager", "KeyedState"}
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
-    without |= {"agg", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
+    without |= {"agg", "over", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
     without |= {"DeliveryComponent", "StreamingComponent"}  # which have a test of their attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         "DeltaLake",
@@ -187,7 +191,11 @@ def test_every_function_with_options_has_a_table() -> None:
         "Kafka",
         "ParquetFolder",
         "Postgres",
-    } - {name for name in FUNCTIONS if name.startswith(("Stream.", "agg.")) or name in {"run_batches", "ProcessKit"}}
+    } - {
+        name
+        for name in FUNCTIONS
+        if name.startswith(("Stream.", "agg.", "over.")) or name in {"run_batches", "ProcessKit"}
+    }
     steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}
     sets = {"distinct", "union", "intersect", "intersect_all", "subtract", "except_all"}
     assert steps - {"aggregate", "mirrored", "where", *sets} == {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dagster_ckpt
-from dagster_ckpt import CheckpointStore, ProcessFunction, Snapshot, Stream, StreamHistory, agg, testing
+from dagster_ckpt import CheckpointStore, ProcessFunction, Snapshot, Stream, StreamHistory, agg, over, testing
 
 ROOT = Path(__file__).parents[2]
 API = {page.stem: page.read_text() for page in (ROOT / "docs/reference/api").glob("*.md")}
@@ -94,11 +94,12 @@ def public(kind: type) -> set[str]:
 def test_every_public_name_is_in_the_reference_once() -> None:
     names = documented()
     functions = {
-        f"agg.{name}"
-        for name, each in vars(agg).items()
-        if inspect.isfunction(each) and each.__module__ == agg.__name__
+        f"{module.__name__.rpartition('.')[2]}.{name}"
+        for module in (agg, over)
+        for name, each in vars(module).items()
+        if inspect.isfunction(each) and each.__module__ == module.__name__
     }
-    expected = {f"dagster_ckpt.{name}" for name in {*dagster_ckpt.__all__, *functions} - {"agg"}}
+    expected = {f"dagster_ckpt.{name}" for name in {*dagster_ckpt.__all__, *functions} - {"agg", "over"}}
     expected |= {f"dagster_ckpt.testing.{name}" for name in testing.__all__}
     assert expected - {*names} == set()
     assert sorted(name for name in {*names} if names.count(name) > 1) == []

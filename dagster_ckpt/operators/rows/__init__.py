@@ -14,4 +14,5 @@ Reading order
 Rooms
     current/     the current rows of a table, by key or counted
     top/         the best rows of each key
+    over/        rows with what is computed from the rows beside them
 """

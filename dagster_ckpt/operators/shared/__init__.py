@@ -16,6 +16,6 @@ Reading order
 Rooms
     accumulators/     what an aggregate keeps for each group of rows
     checks/           what a pipeline may be: each error with its reason
-    ranked/           the best rows of each key in an order
+    ranked/           the rows of each key in an order
     bounded/          what may be larger than memory, a part at a time
 """

@@ -12,9 +12,11 @@ from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
@@ -53,7 +55,7 @@ _EXPIRING = ("aggregate", "process")
 
 _WHOLE_ROWS = ("distinct", "union", *Kind)
 """The steps that compare rows by all their columns."""
-_KEYS_OPTIONAL = ("aggregate", "top", "window")
+_KEYS_OPTIONAL = ("aggregate", "over", "top", "window")
 """The steps that, without keys, have one group of all rows."""
 
 
@@ -448,6 +450,28 @@ class Stream:
 
         return self._with_step(StatefulStep("top", build))
 
+    def over(self, by: str | Sequence[str], /, **functions: Over) -> "Stream":
+        """The rows with functions over their partition, the rows of one key in an order; without `key_by` of all rows.
+
+            flights.key_by("carrier").over(
+                "departed_at asc",
+                flight=over.row_number(),
+                delay_before=over.lag("dep_delay"),
+                mean_of_ten=over.avg("dep_delay", rows=(-9, 0)),
+            )
+
+        `by` is spelled as in `top`, and rows that tie are ordered by their other columns. When a row comes or goes, the
+        rows whose values it changes are emitted again, and no others: of `lag`, `lead` and bounded frames a few, of
+        `row_number` and running totals all behind it.
+        """
+
+        def build(inputs: Sequence[StepInput]) -> Operator:
+            [rows] = inputs
+            options = _of_upstream(rows)
+            return _of_groups(rows, lambda keys, spec: OverPartition.build(keys, spec, by, functions, **options))
+
+        return self._with_step(StatefulStep("over", build))
+
     def distinct(self) -> "Stream":
         """Each row once, compared by all columns as SQL does: null equals null. -0.0 becomes 0.0.
 
@@ -598,12 +622,15 @@ def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Op
 
 
 def _top(rows: StepInput, best: Best) -> Operator:
+    options = _of_upstream(rows)
+    return _of_groups(rows, lambda keys, spec: Top.build(keys, spec, best, **options))
+
+
+def _of_upstream(rows: StepInput) -> dict[str, Any]:
+    """What steps over ordered rows have to know of a table that they read."""
     upstream = rows.upstream
     key, updating = (None, False) if upstream is None else (upstream.row_key, upstream.updating)
-    return _of_groups(
-        rows,
-        lambda keys, spec: Top.build(keys, spec, best, input_key=key, updating=updating, where=_where(rows)),
-    )
+    return {"input_key": key, "updating": updating, "where": _where(rows)}
 
 
 def _refuse_updating(stream: Stream, step: str) -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.operators import AppendOnly, agg, process
+from dagster_ckpt.operators import AppendOnly, agg, over, process
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
@@ -62,6 +63,14 @@ def test_a_rank_is_made_from_the_columns_that_order_the_rows() -> None:
     ranked = Top.build(("k",), SOURCE, Best(3, ["v desc", "at asc"], "rank", "place"))
     assert columns_read(as_last_step(ranked).pipeline) == {**whole, "place": [(0, "v"), (0, "at")]}
     assert columns_read(Top.build(("k",), SOURCE, Best(3, "v desc")).pipeline) == whole
+
+
+def test_a_function_over_a_partition_is_made_from_its_column_and_a_rank_from_the_order() -> None:
+    whole = {name: [(0, name)] for name in ROWS.names}
+    functions = {"before": over.lag("at"), "place": over.rank(), "rows": over.count()}
+    operator = as_last_step(OverPartition.build(("k",), SOURCE, "v desc", functions))
+    wanted = {**whole, "before": [(0, "at")], "place": [(0, "v")], "rows": []}
+    assert columns_read(operator.pipeline) == wanted
 
 
 def test_rows_of_a_union_or_an_intersection_are_of_both_inputs() -> None:

@@ -47,7 +47,7 @@ class Whole:
     @classmethod
     def of(cls, numbers: Positions) -> "Whole":
         """Numbers of 64 bits."""
-        return _balanced(np.stack([numbers & _DIGIT, numbers >> _DIGIT_BITS]), 0)
+        return balanced(np.stack([numbers & _DIGIT, numbers >> _DIGIT_BITS]), 0)
 
     def times(self, other: "Whole") -> "Whole":
         """The products."""
@@ -57,7 +57,7 @@ class Whole:
             products = digits * other.digits  # at most 62 bits
             sums[at : at + theirs] += products & _DIGIT
             sums[at + 1 : at + theirs + 1] += products >> _DIGIT_BITS
-        return _balanced(sums, self.place + other.place)
+        return balanced(sums, self.place + other.place)
 
     def minus(self, other: "Whole") -> "Whole":
         """The differences."""
@@ -66,7 +66,7 @@ class Whole:
         sums = np.zeros((end - place, self.digits.shape[1]), dtype=np.int64)
         sums[self.place - place : self.place - place + len(self.digits)] += self.digits
         sums[other.place - place : other.place - place + len(other.digits)] -= other.digits
-        return _balanced(sums, place)
+        return balanced(sums, place)
 
     def rounded(self) -> tuple[Doubles, Positions]:
         """Doubles m and exponents e: each number, rounded once, half to even, is `m * 2**e`."""
@@ -96,6 +96,35 @@ class Whole:
         words |= (cut != 0).astype(np.uint64)
         exponents = bits + _DIGIT_BITS * (self.place + top - 3 - 2)
         return words.astype(np.float64) * sign, exponents
+
+
+@dataclass(frozen=True)
+class Parts:
+    """n totals: how many NaN, infinities and negative infinities each has (3 by n), and the finite part."""
+
+    special: Positions
+    whole: Whole
+
+    @classmethod
+    def of_doubles(cls, values: Doubles) -> "Parts":
+        """Each value as a total."""
+        rows, finite = np.arange(len(values)), np.isfinite(values)
+        terms = [_not_finite(rows[~finite], [values[~finite]]), *_terms(rows[finite], [values[finite]])]
+        return cls(*_matrices(terms, len(values)))
+
+    @classmethod
+    def of_totals(cls, totals: pa.Array) -> "Parts":
+        """A column of totals; null counts as 0."""
+        return cls(*_matrices([_terms_of(totals)], len(totals)))
+
+    def plus(self, other: "Parts") -> "Parts":
+        """The sums."""
+        whole = self.whole.minus(Whole(-other.whole.digits, other.whole.place))
+        return Parts(self.special + other.special, whole)
+
+    def totals(self) -> pa.Array:
+        """As a column of state."""
+        return _spelled(self.special, self.whole)
 
 
 def total(groups: Positions, factors: Sequence[Doubles], count: int) -> pa.Array:
@@ -218,13 +247,16 @@ def _added_up(terms: Sequence[_Terms], count: int) -> pa.Array:
     """The total of each of `count` groups, in its one representation."""
     columns = list[pa.Array]()
     for first, last in _ranges(count, terms):
-        special, whole = _matrices([each.within(first, last) for each in terms], last - first)
-        matrix = np.concatenate([special, whole.digits])
-        groups, rows = np.nonzero(matrix.T)
-        places = np.where(rows < _DIGITS, rows, rows + whole.place)
-        codes = (matrix[rows, groups] << _PLACE_BITS) | places
-        columns.append(lists_of(groups, pa.array(codes), last - first))
+        columns.append(_spelled(*_matrices([each.within(first, last) for each in terms], last - first)))
     return joined(columns)
+
+
+def _spelled(special: Positions, whole: Whole) -> pa.Array:
+    matrix = np.concatenate([special, whole.digits])
+    groups, rows = np.nonzero(matrix.T)
+    places = np.where(rows < _DIGITS, rows, rows + whole.place)
+    codes = (matrix[rows, groups] << _PLACE_BITS) | places
+    return lists_of(groups, pa.array(codes), matrix.shape[1])
 
 
 def _matrices(terms: Sequence[_Terms], count: int) -> tuple[Positions, Whole]:
@@ -236,10 +268,10 @@ def _matrices(terms: Sequence[_Terms], count: int) -> tuple[Positions, Whole]:
     for each in terms:
         rows = np.where(each.places < _DIGITS, each.places, each.places - least + _DIGITS)
         np.add.at(matrix.reshape(-1), rows * count + each.groups, each.digits)
-    return matrix[:_DIGITS], _balanced(matrix[_DIGITS:], least - _DIGITS)
+    return matrix[:_DIGITS], balanced(matrix[_DIGITS:], least - _DIGITS)
 
 
-def _balanced(sums: Positions, place: int) -> Whole:
+def balanced(sums: Positions, place: int) -> Whole:
     """The numbers with these digits, which may be as large as 2**62."""
     digits = np.concatenate([sums, np.zeros((2, sums.shape[1]), dtype=np.int64)])
     for at in range(len(digits) - 1):

@@ -131,7 +131,7 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
     type_ = _field(column, f"aggregate {name}", schema).type
     for each in (column, aggregation.other) if function in _PAIRS else (column,):
         its_type = _field(each, f"aggregate {name}", schema).type
-        if function in _NUMERIC and not _is_number(its_type):
+        if function in _NUMERIC and not is_number(its_type):
             raise InvalidPipelineError(
                 f"{function} needs numbers: cast the column, or choose another. "
                 f"aggregate={name}, column={each}, type={its_type}"
@@ -182,7 +182,8 @@ def _holds_nothing(type_: pa.DataType) -> bool:
     return any(_holds_nothing(type_.field(index).type) for index in range(type_.num_fields))
 
 
-def _is_number(type_: pa.DataType) -> bool:
+def is_number(type_: pa.DataType) -> bool:
+    """Whether sums of this type are taken."""
     kinds = pa.types
     return bool(kinds.is_signed_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal128(type_))
 

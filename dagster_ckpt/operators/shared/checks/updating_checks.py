@@ -22,6 +22,7 @@ UNBOUNDED_JOIN = "join without expire_after"
 _TAKE_BACK = (
     "aggregate",
     "top",
+    "over",
     UNBOUNDED_JOIN,
     "distinct",
     "union",

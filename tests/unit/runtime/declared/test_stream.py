@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt import agg
+from dagster_ckpt import agg, over
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.registry import as_last_step
@@ -39,6 +39,10 @@ def test_each_step_returns_a_new_stream() -> None:
         (lambda s: s.with_watermark("at", "5s").with_watermark("at", "5s"), "call with_watermark once"),
         (lambda s: s.key_by("a").top(3, by=[]), "top needs an order"),
         (lambda s: s.key_by("a", expire_after="1 hour").top(3, "b asc"), "leave expire_after out of key_by"),
+        (
+            lambda s: s.key_by("a", expire_after="1 hour").over("b asc", n=over.rank()),
+            "leave expire_after out of key_by",
+        ),
         (lambda s: s.key_by("a").distinct(), "leave key_by and with_watermark out. step=distinct, keys=a"),
         (lambda s: s.with_watermark("at", "5s").union(Stream(FRAME)), "compares whole rows.* step=union"),
         (lambda s: s.with_watermark("at", "-5s"), "delay must be a length of time such as"),

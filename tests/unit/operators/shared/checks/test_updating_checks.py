@@ -26,7 +26,9 @@ def counted(where: str | None) -> Pipeline:
     return RunningAggregate.build(("k",), COUNT, CHANGES, updating=True, where=where).pipeline
 
 
-@pytest.mark.parametrize("step", ["aggregate", "top", "deduplicate", UNBOUNDED_JOIN, "distinct", "union", *Kind])
+@pytest.mark.parametrize(
+    "step", ["aggregate", "top", "over", "deduplicate", UNBOUNDED_JOIN, "distinct", "union", *Kind]
+)
 @pytest.mark.parametrize("upstream_key", [("k",), None])
 def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[str, ...] | None) -> None:
     check_step(step, ("carrier",), upstream_key)

@@ -1,0 +1,246 @@
+"""Functions over a partition: the rows of each key with columns that are computed from the rows beside them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take, taken
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.over import Function, Over
+from dagster_ckpt.operators.rows.over import over_checks
+from dagster_ckpt.operators.rows.over.elements import ROWS, Elements
+from dagster_ckpt.operators.rows.over.over_checks import STEP
+from dagster_ckpt.operators.rows.over.reach import Reach
+from dagster_ckpt.operators.rows.over.region import Region, region_of
+from dagster_ckpt.operators.rows.over.values import Value
+from dagster_ckpt.operators.shared import retraction
+from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
+from dagster_ckpt.operators.shared.checks import updating_checks
+from dagster_ckpt.operators.shared.net_changes import inserts, labelled
+from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
+from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
+from dagster_ckpt.operators.shared.ranked.ordered_tree import NodeRows, OrderedTree
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+
+NAME = STEP
+ORDERED = "ordered"
+"""The state table with the rows in their order."""
+ARRIVED = "arrived"
+"""The rows of the epoch, net."""
+EMITTED = "emitted"
+"""The changes of the epoch, net."""
+_ROOM_BYTES = 1 << 11
+"""The assumed size of what is read for a row until the first rows are known."""
+
+
+@dataclass(frozen=True)
+class OverPartition(WithoutTable):
+    """The rows of an input with the values of functions over each one's partition, as rows that come and go.
+
+    Rows that are equal in the order columns are ordered by all columns (`row_order`), so the result does not depend on
+    the order of arrival. Only rows that come, go or get other values are emitted. The rows of one partition that an
+    epoch touches (see `Reach`) are in memory at once.
+    """
+
+    pipeline: Pipeline
+    tree: OrderedTree
+    values: tuple[Value, ...]
+    reach: Reach
+    arrived: EpochRows
+    emitted: EpochRows
+
+    @classmethod
+    def build(
+        cls,
+        keys: tuple[str, ...],
+        source: InputSpec,
+        by: Any,
+        functions: Mapping[str, Over],
+        *,
+        input_key: tuple[str, ...] | None = None,
+        updating: bool = False,
+        where: str | None = None,
+    ) -> "OverPartition":
+        """Check the operator; raises `InvalidPipelineError`. The output has the input's columns, then the functions'.
+
+        `by` is the order, see `order_columns`; the other options are those of `Top.build`.
+        """
+        if updating:
+            updating_checks.check_changes(source.schema)
+        schema = pa.schema([field for field in source.schema if not (updating and field.name == CHANGE_TYPE)])
+        order = order_columns(STEP, by, schema)
+        over_checks.check_rows(keys, schema, order)
+        over_checks.check_functions(functions, schema)
+        values, reach = _values(functions, schema)
+        output = pa.schema([*schema, *(value.output for value in values)])
+        more = _beside(values)
+        over_checks.check_output(schema, output, [field.name for field in more])
+        key_fields, others = [schema.field(key) for key in keys], [each for each in schema if each.name not in keys]
+        order_of_rows = RowOrder(order, tuple(field.name for field in others))
+        tree = OrderedTree.of(ORDERED, key_fields, others, order_of_rows, more, STEP)
+        arrived = EpochRows.of(ARRIVED, key_fields, others)
+        emitted = EpochRows.of(EMITTED, key_fields, [*others, *(value.output for value in values)])
+        pipeline = Pipeline(
+            operator=NAME,
+            parameters={
+                "by": [column.spelled() for column in order],
+                "functions": [{"name": name, **function.spelled()} for name, function in functions.items()],
+                "input_key": None if input_key is None else list(input_key),
+                updating_checks.ROW_KEY: _row_key(functions, input_key),
+                **(updating_checks.parameters(where) if updating else {}),
+            },
+            inputs=(source,),
+            keys=keys,
+            tables=(tree.spec, arrived.spec, emitted.spec),
+            output=output,
+        )
+        return cls(pipeline, tree, values, reach, arrived, emitted)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> "OverPartition":
+        """The same operator from its fingerprint."""
+        options: dict[str, Any] = pipeline.parameters
+        input_key = options["input_key"]
+        return cls.build(
+            pipeline.keys,
+            pipeline.inputs[0],
+            options["by"],
+            {each["name"]: Over.of(each) for each in options["functions"]},
+            input_key=None if input_key is None else tuple(input_key),
+            updating=options.get(updating_checks.UPDATING, False),
+            where=options.get(updating_checks.WHERE),
+        )
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return (None,)
+
+    @property
+    def horizon_us(self) -> int | None:
+        return None
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return ()
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        weights = np.ones(rows.num_rows, dtype=np.int64)
+        if CHANGE_TYPE in rows.column_names:
+            _, back = retraction.sides_of(rows)
+            weights[back] = -1
+        self.arrived.add(
+            WeightedRows(hashes, flatten(rows.select(list(self.arrived.spec.keys))), weights), state, context
+        )
+        return NONE_LATE
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        for _ in self._changed(self.arrived.net(state, context), state, context):
+            yield inserts(self.pipeline.output.empty_table())
+        for piece in self.emitted.net(state, context):
+            yield self._changes(piece)
+
+    def _changed(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> Iterator[None]:
+        """Add the rows, as many at once as fit: those of one key touch much the same rows."""
+        batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
+        for piece in pieces:
+            by_key = piece.only(np.argsort(piece.hashes, kind="stable"))
+            first = 0
+            while first < len(by_key.hashes):
+                part = by_key.only(np.arange(first, min(first + batch.count, len(by_key.hashes))))
+                first += len(part.hashes)
+                region = region_of(self.tree, state.table(ORDERED), part, self.reach)
+                batch.learn(len(part.hashes), region.bytes_read)
+                self._change(region, state, context)
+                yield
+
+    def _change(self, region: Region, state: State, context: EpochContext) -> None:
+        carried = self._carried(region)
+        before, after = (self._elements(region, rows, carried) for rows in (region.before, region.after))
+        written = region.after
+        if self.tree.more:
+            columns = [pa.array(after.before[after.firsts])]
+            for value in self.values:
+                columns += value.kept(after, after.firsts)
+            beside = dict(zip([field.name for field in _beside_all(self.values)], columns, strict=True))
+            schema = written.more.schema
+            more = pa.Table.from_arrays(
+                [beside[name].cast(schema.field(name).type) for name in schema.names], schema=schema
+            )
+            written = NodeRows(written.nodes, written.rows, written.children, written.copies, more)
+        self.tree.write(
+            state.table(ORDERED), region.partitions, region.leaves, region.before, written, region.origin, context
+        )
+        sides = [self._output(region, rows, sign) for rows, sign in ((before, -1), (after, 1))]
+        both = WeightedRows(
+            np.concatenate([side.hashes for side in sides]),
+            stack([side.rows for side in sides]),
+            np.concatenate([side.weights for side in sides]),
+        ).summed()
+        self.emitted.add(both.only(np.flatnonzero(both.weights)), state, context)
+
+    def _carried(self, region: Region) -> dict[str, pa.Array]:
+        """What the first row of each run has beside it. It is there before and after, unless the run begins with it."""
+        run = region.run_of_leaf[region.before.nodes]
+        first = np.searchsorted(run, np.arange(len(region.in_middle)))
+        first[~region.in_middle] = len(run)
+        more = region.before.more
+        return {
+            name: taken(pa.concat_arrays([flat(more.column(name)), pa.nulls(1, more.schema.field(name).type)]), first)
+            for name in more.column_names
+        }
+
+    def _elements(self, region: Region, rows: NodeRows, carried: Mapping[str, pa.Array]) -> Elements:
+        run = region.run_of_leaf[rows.nodes]
+        return Elements(rows.rows, rows.copies, run, region.in_middle, carried, self.tree.order.by)
+
+    def _output(self, region: Region, rows: Elements, sign: int) -> WeightedRows:
+        leaf_group = region.leaves.groups
+        first_leaf = np.searchsorted(region.run_of_leaf, np.arange(len(region.in_middle)))
+        groups = leaf_group[first_leaf[rows.run]]
+        keys, others = take(region.partitions.keys, groups), take(rows.rows, rows.at)
+        columns = [value.of(rows) for value in self.values]
+        schema = pa.schema([self.emitted.spec.schema.field(name) for name in self.emitted.spec.keys])
+        table = pa.Table.from_arrays([*keys.columns, *others.columns, *columns], schema=schema)
+        return WeightedRows(region.partitions.hashes[groups], table, np.full(len(groups), sign))
+
+    def _changes(self, piece: WeightedRows) -> Changes:
+        rows = flatten(piece.rows.select(self.pipeline.output.names))
+        parts = [(INSERT, np.maximum(piece.weights, 0)), (DELETE, np.maximum(-piece.weights, 0))]
+        return Changes(
+            int(np.abs(piece.weights).sum()),
+            lambda: labelled([(kind, take(rows, np.repeat(np.arange(len(times)), times))) for kind, times in parts]),
+        )
+
+
+def _values(functions: Mapping[str, Over], schema: pa.Schema) -> tuple[tuple[Value, ...], Reach]:
+    reach = Reach.of(list(functions.values()))
+    carries = reach.behind and not reach.whole
+    values = tuple(
+        Value(name, each, None if each.column is None else schema.field(each.column).type, number, carries)
+        for number, (name, each) in enumerate(functions.items())
+    )
+    return values, reach
+
+
+def _beside_all(values: tuple[Value, ...]) -> list[pa.Field]:
+    return [pa.field(ROWS, pa.int64()), *(field for value in values for field in value.fields)]
+
+
+def _beside(values: tuple[Value, ...]) -> list[pa.Field]:
+    """What is kept beside each row, once. If runs never begin in the middle, nothing."""
+    if not values[0].carries:
+        return []
+    return list({field.name: field for field in _beside_all(values)}.values())
+
+
+def _row_key(functions: Mapping[str, Over], input_key: tuple[str, ...] | None) -> list[str] | None:
+    """The columns that, with the keys, identify a row of the output; None if there are none."""
+    if input_key is not None:
+        return list(input_key)
+    numbers = [name for name, each in functions.items() if each.function is Function.ROW_NUMBER]
+    return numbers[:1] or None

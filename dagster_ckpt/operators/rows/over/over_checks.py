@@ -1,0 +1,146 @@
+"""What the functions over a partition may be: each error names the column, the reason, and what there is."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+import pyarrow as pa
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.value_hashes import is_hashable
+from dagster_ckpt.operators.over import Frame, Function, Over
+from dagster_ckpt.operators.rows.over.values import AGGREGATES, PLACED
+from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
+from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared.ranked import epoch_rows, ordered_tree
+from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
+from dagster_ckpt.operators.shared.row_order import check_total_order
+
+STEP = "over"
+_NUMERIC = (Function.SUM, Function.AVG)
+_COUNTED = (Function.LAG, Function.LEAD, Function.NTH_VALUE, Function.NTILE)
+_LEAST = {Function.NTH_VALUE: 1, Function.NTILE: 1}
+_BOUNDS = 2
+BOUND_MAX = 10_000
+"""The most rows from the current one to a bound of its frame: so many are read beside each change."""
+
+
+def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColumn]) -> None:
+    """The rows can be ordered, found and stored."""
+    pipeline_checks.check_columns(schema)
+    pipeline_checks.check_storable(schema)
+    pipeline_checks.check_keys(keys, schema)
+    check_total_order(schema)
+    for field in schema:
+        if not is_hashable(field.type):
+            raise InvalidPipelineError(
+                "rows are found by all their columns, and values of this type cannot be looked up: cast the column, or "
+                f"leave it out. column={field.name}, type={field.type}"
+            )
+    for column in by:
+        if column.name in keys:
+            raise InvalidPipelineError(
+                "all rows of a key are equal in its columns: order them by others. "
+                f"by={column.name}, keys={', '.join(keys)}"
+            )
+
+
+def check_functions(functions: Mapping[str, object], schema: pa.Schema) -> None:
+    """At least one function, each over a column that exists and fits, with a frame that there can be."""
+    if not functions:
+        raise InvalidPipelineError("over needs something to compute, such as place=over.row_number(). functions=()")
+    for name, function in functions.items():
+        if not isinstance(function, Over):
+            raise InvalidPipelineError(
+                f"write a function as over.sum('column'), from dagster_ckpt import over. function={name}, "
+                f"got={function!r}"
+            )
+        where = f"function={name}, column={function.column}"
+        if function.column is not None or function.function is not Function.COUNT:
+            _check_column(name, function, schema, where)
+        if function.function in _COUNTED:
+            _check_number(function, where)
+        if function.function in (*AGGREGATES, *PLACED):
+            _check_frame(function, where)
+
+
+def check_output(schema: pa.Schema, output: pa.Schema, beside: Sequence[str]) -> None:
+    """The functions' columns have names of their own, and the state has no name twice."""
+    taken = {name.casefold() for name in schema.names}
+    for name in output.names[len(schema) :]:
+        if name.startswith("_") or not name:
+            raise InvalidPipelineError(
+                f"a name that begins with _ is the engine's own: choose another. function={name}"
+            )
+        if name.casefold() in taken:
+            raise InvalidPipelineError(f"the input has a column of this name already: choose another. function={name}")
+    pipeline_checks.check_columns(output)
+    expiry_checks.check_names_are_free(schema, [*ordered_tree.ADDED, *epoch_rows.ADDED, *beside])
+
+
+def _check_column(name: str, function: Over, schema: pa.Schema, where: str) -> None:
+    kind = function.function
+    if kind not in (*AGGREGATES, *PLACED, Function.LAG, Function.LEAD):
+        return
+    pipeline_checks.check_column(function.column, f"function {name}", schema)  # type: ignore[arg-type]
+    type_ = schema.field(function.column).type
+    if kind in _NUMERIC and not pipeline_checks.is_number(type_):
+        raise InvalidPipelineError(f"{kind} needs numbers: cast the column, or choose another. {where}, type={type_}")
+    if kind in (Function.MIN, Function.MAX) and not is_orderable(type_):
+        raise InvalidPipelineError(
+            f"{kind} needs values that have an order: not nested ones, for example. {where}, type={type_}"
+        )
+    if function.default is not None:
+        if not isinstance(function.default, bool | int | float | str):
+            raise InvalidPipelineError(
+                f"default= is a number, a string or a boolean; of another type, leave it out. {where}, "
+                f"default={function.default!r}"
+            )
+        try:
+            pa.scalar(function.default, type_)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidPipelineError(
+                f"default= has another type than the column. {where}, type={type_}, default={function.default!r}"
+            ) from error
+
+
+def _check_number(function: Over, where: str) -> None:
+    kind, n = function.function, function.n
+    least = _LEAST.get(kind, -BOUND_MAX)
+    if not _is_whole(n) or not least <= n <= BOUND_MAX:  # type: ignore[operator]
+        raise InvalidPipelineError(f"{kind} takes a whole number from {least} to {BOUND_MAX}. {where}, n={n!r}")
+
+
+def _check_frame(function: Over, where: str) -> None:
+    if function.rows is not None and function.range is not None:
+        raise InvalidPipelineError(f"a frame is by rows= or by range=, not by both. {where}")
+    frames: dict[str, object] = {"rows": function.rows, "range": function.range}
+    for unit, frame in frames.items():
+        if frame is None:
+            continue
+        if not _is_frame(frame):
+            raise InvalidPipelineError(
+                f"a frame is two whole numbers or None, such as (-2, 0) or (None, 0). {where}, {unit}={frame!r}"
+            )
+        first, last = frame
+        if first is not None and last is not None and first > last:
+            raise InvalidPipelineError(f"a frame ends before it begins. {where}, {unit}={frame!r}")
+        if unit == "range" and not {first, last} <= {None, 0}:
+            raise InvalidPipelineError(
+                "range= takes None and 0: (None, 0), (0, 0), (0, None) or (None, None). A distance between values is "
+                f"not supported: count rows with rows=, or use windows of time. {where}, range={frame!r}"
+            )
+        if max(abs(each) for each in (first or 0, last or 0)) > BOUND_MAX:
+            raise InvalidPipelineError(
+                f"a bound is at most {BOUND_MAX} rows away, since so many are read beside each change; for all rows "
+                f"use None. {where}, {unit}={frame!r}"
+            )
+
+
+def _is_frame(value: object) -> TypeGuard[Frame]:
+    if not isinstance(value, tuple) or len(value) != _BOUNDS:
+        return False
+    return all(each is None or _is_whole(each) for each in value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,262 @@
+"""What each function of a partition returns for each row, and what it has to know of the rows before a run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.operators.over import Function, Over
+from dagster_ckpt.operators.rows.over import exact_totals
+from dagster_ckpt.operators.rows.over.elements import DENSE, NONE, RANK, ROWS, Elements
+from dagster_ckpt.operators.rows.over.exact_totals import PrefixTotals
+from dagster_ckpt.operators.shared.accumulators import output_columns
+from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
+from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT, Doubles, Parts
+from dagster_ckpt.operators.shared.accumulators.sums import DECIMAL_DIGITS_MAX
+from dagster_ckpt.operators.shared.accumulators.value_order import ordered
+
+AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
+PLACED = (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE)
+_RANKS = (Function.ROW_NUMBER, Function.RANK, Function.DENSE_RANK, Function.NTILE)
+_SHARES = (Function.PERCENT_RANK, Function.CUME_DIST)
+
+_TYPES: Mapping[Function, pa.DataType] = {
+    **dict.fromkeys(_RANKS, pa.int32()),
+    **dict.fromkeys(_SHARES, pa.float64()),
+    Function.COUNT: pa.int64(),
+}
+
+
+def _total_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal(type_):
+        return pa.decimal128(min(type_.precision + 10, DECIMAL_DIGITS_MAX), type_.scale)
+    return pa.float64() if pa.types.is_floating(type_) else pa.int64()
+
+
+def _mean_type(type_: pa.DataType) -> pa.DataType:
+    return output_columns.decimal_mean_type(type_) if pa.types.is_decimal(type_) else pa.float64()
+
+
+_TYPES_OF: Mapping[Function, Callable[[pa.DataType], pa.DataType]] = {
+    Function.SUM: _total_type,
+    Function.AVG: _mean_type,
+}
+_RANKINGS: Mapping[Function, Callable[[Elements], Positions]] = {
+    Function.ROW_NUMBER: lambda each: each.before + 1,
+    Function.RANK: lambda each: each.rank,
+    Function.DENSE_RANK: lambda each: each.dense_rank,
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One function of rows with a column of this type (None: it takes none). `carries`: runs begin in the middle."""
+
+    name: str
+    function: Over
+    type: pa.DataType | None
+    number: int
+    carries: bool
+
+    @property
+    def output(self) -> pa.Field:
+        """Its column."""
+        kind = self.function.function
+        fixed = _TYPES.get(kind)
+        if fixed is not None:
+            return pa.field(self.name, fixed, nullable=False)
+        assert self.type is not None, "checked"
+        return pa.field(self.name, _TYPES_OF[kind](self.type) if kind in _TYPES_OF else self.type)
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """What is kept beside each row, of all rows before it."""
+        kind = self.function.function
+        if not self.carries:
+            return ()
+        if kind in (Function.RANK, Function.DENSE_RANK):
+            return (pa.field(RANK if kind is Function.RANK else DENSE, pa.int64()),)
+        if not self._is_running or kind is Function.LAST_VALUE:
+            return ()
+        count, total = pa.field(self._counted, pa.int64()), pa.field(self._kept, EXACT)
+        of_kind = {Function.COUNT: (count,), Function.SUM: (count, total), Function.AVG: (count, total)}
+        return of_kind[kind] if kind in of_kind else (pa.field(self._kept, self.type),)
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether its frame begins with the partition."""
+        first, _ = self.function.rows or self.function.range or (None, 0)
+        return self.function.function in (*AGGREGATES, *PLACED) and first is None
+
+    @property
+    def _kept(self) -> str:
+        return f"_value_{self.number}"
+
+    @property
+    def _counted(self) -> str:
+        return f"_count_{self.number}"
+
+    def of(self, rows: Elements) -> pa.Array:
+        """Its value of each element."""
+        kind, column = self.function.function, self.function.column
+        if kind in (*_RANKS, *_SHARES):
+            return pa.array(self._ranking(rows), self.output.type)
+        starts, stops = rows.frame(self.function)
+        if kind is Function.COUNT:
+            return pa.array(self._count(rows, starts, stops))
+        assert column is not None, "checked"
+        if kind in (Function.SUM, Function.AVG):
+            totals = self._total(rows, column, starts, stops)
+            return self._of_total(totals, pa.array(self._count(rows, starts, stops)))
+        if kind in (Function.MIN, Function.MAX):
+            return self._extreme(rows, column, starts, stops)
+        return self._placed(rows, column, starts, stops) if kind in PLACED else self._beside(rows, column)
+
+    def kept(self, rows: Elements, at: Positions) -> Iterator[pa.Array]:
+        """The columns `fields` for the elements at these places."""
+        kind, column = self.function.function, self.function.column
+        starts = rows.starts
+        for field in self.fields:
+            if field.name in (RANK, DENSE):
+                yield pa.array((rows.rank if kind is Function.RANK else rows.dense_rank)[at])
+            elif field.name == self._counted:
+                yield pa.array(self._count(rows, starts, rows.places)[at])
+            elif kind in (Function.SUM, Function.AVG):
+                assert column is not None, "checked"
+                yield exact_totals.only(self._total(rows, column, starts, rows.places), at).totals()
+            elif kind in (Function.MIN, Function.MAX):
+                assert column is not None, "checked"
+                yield taken(self._extreme(rows, column, starts, rows.places), at)
+            else:
+                assert column is not None, "checked"
+                yield taken(self._placed(rows, column, starts, rows.places), at)
+
+    def _ranking(self, rows: Elements) -> Positions | Doubles:
+        kind, count, place = self.function.function, rows.stops - rows.starts, rows.places - rows.starts
+        if kind in _RANKINGS:
+            return _RANKINGS[kind](rows)
+        if kind in _SHARES:
+            is_rank = kind is Function.PERCENT_RANK
+            shares: Doubles = (
+                (rows.rank - 1) / np.maximum(count - 1, 1) if is_rank else (rows.peers[1] - rows.starts) / count
+            )
+            return shares
+        assert self.function.n is not None, "checked"
+        size, larger = count // self.function.n, count % self.function.n
+        in_larger = larger * (size + 1)
+        behind: Positions = larger + (place - in_larger) // np.maximum(size, 1)
+        buckets: Positions = np.where(place < in_larger, place // (size + 1), behind) + 1
+        return buckets
+
+    def _beside(self, rows: Elements, column: str) -> pa.Array:
+        """The value so many rows before or behind."""
+        kind, n, default = self.function.function, self.function.n, self.function.default
+        assert n is not None, "checked"
+        places = rows.places + (n if kind is Function.LEAD else -n)
+        places[(places < rows.starts) | (places >= rows.stops)] = NONE
+        return rows.values(column, places, None if default is None else pa.scalar(default, self.type))
+
+    def _count(self, rows: Elements, starts: Positions, stops: Positions) -> Positions:
+        column = self.function.column
+        there = np.ones(len(rows.copies), dtype=np.bool_) if column is None else known(rows.column(column))
+        before = np.append(0, np.cumsum(there[rows.at]))
+        counts: Positions = before[stops] - before[starts]
+        return counts + rows.carry(self._counted) if self._is_running else counts
+
+    def _total(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> Parts:
+        totals = PrefixTotals.of(rows.column(column), rows.at).between(starts, stops)
+        if self._kept not in rows.carried or not self._is_running:
+            return totals
+        carried = Parts.of_totals(rows.carried[self._kept])
+        return totals.plus(exact_totals.only(carried, rows.run))
+
+    def _of_total(self, totals: Parts, n: pa.Array) -> pa.Array:
+        is_sum = self.function.function is Function.SUM
+        assert self.type is not None, "checked"
+        if pa.types.is_decimal(self.type):
+            type_ = _total_type(self.type)
+            try:
+                total = exact_totals.as_decimals(totals, type_.scale).cast(type_)
+            except pa.ArrowInvalid as error:
+                raise self._does_not_fit(type_) from error
+            if is_sum:
+                return output_columns.null_if_none(total, n)
+            return output_columns.decimal_mean(total, n, self.output.type)
+        if is_sum and not pa.types.is_floating(self.type):
+            numbers, fit = exact_totals.as_integers(totals)
+            if not fit.all():
+                raise self._does_not_fit("bigint")
+            return output_columns.null_if_none(pa.array(numbers), n)
+        doubles = pa.array(exact_totals.as_doubles(totals, of_floats=pa.types.is_floating(self.type)))
+        return output_columns.null_if_none(doubles, n) if is_sum else output_columns.mean(doubles, n)
+
+    def _does_not_fit(self, type_: object) -> OverflowError:
+        return OverflowError(
+            f"a total outgrew its type: cast the column to a wider decimal or to double before it is summed. "
+            f"column={self.function.column}, function={self.name}, type={type_}"
+        )
+
+    def _extreme(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> pa.Array:
+        values = rows.column(column)
+        is_max = self.function.function is Function.MAX
+        carried = rows.carried[self._kept] if self._is_running and self._kept in rows.carried else values.slice(0, 0)
+        both = joined([values, carried])
+        there = known(both)
+        if not there.any():
+            return pa.nulls(len(rows.at), values.type)
+        order = ordered(taken(both, np.flatnonzero(there)))
+        distinct, inverse = np.unique(order.codes, return_inverse=True)
+        # From 1, the best the greatest; 0: no value.
+        codes = np.zeros(len(both), dtype=np.int64)
+        codes[there] = inverse + 1 if is_max else len(distinct) - inverse
+        found = _greatest(codes[: len(values)][rows.at], rows, starts, stops)
+        if len(carried):
+            found = np.maximum(found, np.where(rows.in_middle, codes[len(values) :], 0)[rows.run])
+        at = np.where(found > 0, found - 1 if is_max else len(distinct) - found, 0)
+        return or_null(order.values(distinct[at]), found > 0)
+
+    def _placed(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> pa.Array:
+        kind = self.function.function
+        if kind is Function.LAST_VALUE:
+            return rows.values(column, np.where(stops > starts, stops - 1, NONE))
+        n = self.function.n if kind is Function.NTH_VALUE else 1
+        assert n is not None, "checked"
+        earlier = rows.carry(ROWS) if self._is_running else np.zeros(len(starts), dtype=np.int64)
+        places = starts + n - 1 - earlier
+        found = rows.values(column, np.where((places >= starts) & (places < stops), places, NONE))
+        if not self._is_running or self._kept not in rows.carried:
+            return found
+        is_carried = earlier >= n
+        both = joined([found, rows.carried[self._kept]])
+        return taken(both, np.where(is_carried, len(found) + rows.run, np.arange(len(found))))
+
+
+def _greatest(codes: Positions, rows: Elements, starts: Positions, stops: Positions) -> Positions:
+    """The greatest code from each start to each stop, within a run; 0 if there is none."""
+    lengths = stops - starts
+    some: Mask = lengths > 0
+    found = np.zeros(len(codes), dtype=np.int64)
+    if not some.any():
+        return found
+    wide = int(codes.max()) + 1
+    if (starts == rows.starts).all():
+        running = np.maximum.accumulate(codes + rows.run * wide) - rows.run * wide
+        found[some] = running[stops[some] - 1]
+        return found
+    if (stops == rows.stops).all():
+        back = (rows.run.max(initial=0) - rows.run) * wide
+        running = (np.maximum.accumulate((codes + back)[::-1])[::-1]) - back
+        found[some] = running[starts[some]]
+        return found
+    # The greatest of 2**level codes from each place on; two of these cover any frame.
+    level_of = np.zeros(len(codes), dtype=np.int64)
+    level_of[some] = np.frexp(lengths[some].astype(np.float64))[1] - 1
+    reach = codes
+    for level in range(int(level_of.max()) + 1):
+        at = np.flatnonzero(some & (level_of == level))
+        found[at] = np.maximum(reach[starts[at]], reach[stops[at] - (1 << level)])
+        step = 1 << level
+        reach = np.append(np.maximum(reach[:-step], reach[step:]), reach[len(reach) - min(step, len(reach)) :])
+    return found
