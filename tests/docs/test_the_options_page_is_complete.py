@@ -219,6 +219,7 @@ def test_the_run_config_is_on_the_page() -> None:
         "run_for": ("str | None", str(fields["run_for"].default)),
         "from_epoch": ("int | None", str(fields["from_epoch"].default)),
         "take_over": ("bool", str(fields["take_over"].default)),
+        "restart_steps": ("bool", str(fields["restart_steps"].default)),
     }
 
 

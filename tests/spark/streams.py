@@ -1,7 +1,7 @@
 """A stream under test: run it any number of times on one store, read it, inspect what it left."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,6 +55,8 @@ class StreamUnderTest:
         options: JobOptions = FAST,
         hooks: JobHooks | None = None,
         from_epoch: int | None = None,
+        *,
+        restart_steps: bool = False,
     ) -> JobResult:
         session = open_session(self.spark)
         job = StreamJob(
@@ -62,7 +64,7 @@ class StreamUnderTest:
             stream=function(session),
             address=self.address,
             folder=folder_of(self.name.split("/")),
-            opening=lambda pipeline: self._opening(pipeline, from_epoch),
+            opening=lambda pipeline: replace(self._opening(pipeline, from_epoch), restart_steps=restart_steps),
             options=options,
             moved=self.moved,
         )

@@ -13,13 +13,13 @@ from dagster_ckpt.integration.declared.stream_options import run_mode
 from dagster_ckpt.quantities import milliseconds
 from dagster_ckpt.runtime.run_mode import Mode
 
-RESERVED = ("mode", "run_for", "from_epoch", "take_over")
+RESERVED = ("mode", "run_for", "from_epoch", "take_over", "restart_steps")
 
 _MODE: Any = Literal["available_now", "continuous"]
 _TEXT: Any = str | None
 _NUMBER: Any = int | None
 
-ONCE = ("from_epoch", "take_over")
+ONCE = ("from_epoch", "take_over", "restart_steps")
 """Requested of one Dagster run only; no relaunch of it may repeat them."""
 
 
@@ -31,6 +31,7 @@ class RunChoice:
     run_for_ms: int | None
     from_epoch: int | None
     take_over: bool
+    restart_steps: bool = False
 
 
 def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg.Config]:
@@ -69,6 +70,14 @@ def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg
             bool,
             Field(False, description="Fence a live writer instead of waiting for it to end; retries do not."),
         ),
+        restart_steps=(
+            bool,
+            Field(
+                False,
+                description="Where steps of the stream have changed: keep the state of those before them, and start "
+                "the changed ones over from its rows. Nothing is read again.",
+            ),
+        ),
     )
 
 
@@ -82,6 +91,7 @@ def read_choice(config: Mapping[str, object]) -> RunChoice:
         run_for_ms=None if run_for is None else milliseconds(str(run_for), "run_for"),
         from_epoch=from_epoch,
         take_over=bool(config.get("take_over", False)),
+        restart_steps=bool(config.get("restart_steps", False)),
     )
 
 

@@ -452,6 +452,7 @@ def _opening(step: StreamStep) -> Callable[[Pipeline], Opening]:
             take_over=take_over,
             may_fence=may_fence,
             from_epoch=None if step.choice.from_epoch is None else Epoch(step.choice.from_epoch),
+            restart_steps=step.choice.restart_steps,
         )
 
     return opening

@@ -15,9 +15,9 @@ from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, Pipeline
 
-TABLE = "table"
+TABLE = KEPT_TABLE
 """The state table with the rows, the first of the pipeline: a pipeline that has it is a kept one."""
 
 

@@ -14,10 +14,10 @@ from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline
 
 NAME = "mirror"
-ROWS = "rows"
+ROWS = ROWS_TABLE
 """The state table: the stream's table."""
 
 

@@ -13,10 +13,10 @@ from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.sets.counts import Counts
 from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, wheres_of
 from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline, StateTableSpec
 
 NAME = "distinct"
-ROWS = "rows"
+ROWS = ROWS_TABLE
 """The state table: each distinct row, with the number of equal rows if the input updates or deletes rows."""
 
 

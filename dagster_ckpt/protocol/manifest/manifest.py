@@ -229,6 +229,15 @@ class InputSpec:
 DELIVERY = "delivery"
 """The operator in the manifests of a delivery."""
 
+KEPT_TABLE = "table"
+"""The state table, the first of its step, with the rows of a last step that keeps none by itself."""
+
+ROWS_TABLE = "rows"
+"""The state table, the first of its step, with the rows of a step that keeps a table although it has a `ROW_KEY`."""
+
+ROW_KEY = "row_key"
+"""The parameter of a step that says what, with its keys, identifies a row of the output: columns, or None: nothing."""
+
 
 @dataclass(frozen=True)
 class Pipeline:

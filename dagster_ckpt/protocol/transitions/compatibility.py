@@ -17,7 +17,19 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     it. A column of a state table must stay nullable, since it may hold nulls; any other column need not.
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
+
+    Of several steps each is compared with the one in its place.
     """
+    if len(before.steps) != len(after.steps):
+        return (f"there were {len(before.steps)} steps, now there are {len(after.steps)}",)
+    if not before.before:
+        return step_changes(before, after)
+    steps = enumerate(zip(before.steps, after.steps, strict=True), 1)
+    return tuple(f"step {number}: {each}" for number, (was, now) in steps for each in step_changes(was, now))
+
+
+def step_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
+    """The same of one step, whatever the steps before it are."""
     return tuple(_changes(before, after))
 
 
@@ -59,6 +71,9 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iter
         return
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         which = "the input" if len(before) == 1 else f"input {number}"
+        if was.step != now.step:
+            yield f"{which} was {_read_by(was)}, now it is {_read_by(now)}"
+            continue
         yield from _sources(which, was, now)
         yield from _types(f"{which}'s column", was.schema, now.schema)
 
@@ -70,6 +85,10 @@ def _sources(which: str, before: InputSpec, after: InputSpec) -> Iterator[str]:
     for source in after.sources:
         if source not in before.sources:
             yield f"{which} now also reads {source.format} {source.address}"
+
+
+def _read_by(read: InputSpec) -> str:
+    return "that of a source" if read.step is None else f"that of step {read.step + 1}"
 
 
 def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...]) -> Iterator[str]:

@@ -93,7 +93,7 @@ def created(beginning: Beginning, stamp: Stamp) -> Manifest:
         owner=beginning.owner,
         pipeline=beginning.pipeline,
         shards=beginning.shards,
-        runs=_no_runs(beginning.pipeline, beginning.shards),
+        runs=no_runs(beginning.pipeline, beginning.shards),
     )
 
 
@@ -187,7 +187,7 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, mov
         term=Term(parent.version + 1),
         owner=owner,
         pipeline=pipeline,
-        runs=parent.runs if parent.epoch != EMPTY else _no_runs(pipeline, parent.shards),
+        runs=parent.runs if parent.epoch != EMPTY else no_runs(pipeline, parent.shards),
         sources=positions_gone_on(parent.sources, pipeline, moves),
     )
 
@@ -204,7 +204,7 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves:
         shown,
         kind=ManifestKind.ROLLBACK,
         retained=parent.retained,
-        abandoned=_abandoned(parent.abandoned, epoch, parent.epoch),
+        abandoned=abandoned_since(parent.abandoned, epoch, parent.epoch),
         rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
     )
 
@@ -260,7 +260,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
     )
 
 
-def _no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+def no_runs(pipeline: Pipeline, shards: int) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
     return {table.name: ((),) * shards for table in pipeline.all_tables}
 
 
@@ -307,7 +307,7 @@ def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
     )
 
 
-def _abandoned(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
+def abandoned_since(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
     """The ranges after a rollback: those above the shown epoch become part of one."""
     kept = tuple(entry for entry in before if entry.last <= shown)
     last = max([newest, *(entry.last for entry in before)])

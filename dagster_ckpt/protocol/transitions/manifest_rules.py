@@ -14,6 +14,8 @@ A manifest that breaks one was made by a bug in our code, not by the outside wor
     sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also in a
               rollback to epoch 0
     watermark never goes back along a lineage; `harvested_us` follows it
+    pipeline  the parent's, but where a stream is opened. The first EPOCH of changed steps follows the parent with those
+              steps (`step_changes.changed`), and reads nothing
 
 `well_formed` has the rules of one manifest, whatever it follows.
 """
@@ -37,6 +39,7 @@ from dagster_ckpt.protocol.manifest.references import references
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
 from dagster_ckpt.protocol.transitions.well_formed import is_new, malformed
 
 Succession = Callable[[Manifest, Manifest], bool]
@@ -48,8 +51,18 @@ def violations(parent: Manifest | None, child: Manifest) -> list[str]:
     if parent is None:
         first = a_forks_first_is_its_ancestors if child.kind is ManifestKind.FORK else first_is_empty
         return broken if first(child) else [*broken, first.__name__]
+    parent = _with_its_steps(parent, child)
     rules = [*_ALWAYS, *_OF_KIND.get(child.kind, _OF_OPENING)]
     return [*broken, *(rule.__name__ for rule in rules if not rule(parent, child))]
+
+
+def _with_its_steps(parent: Manifest, child: Manifest) -> Manifest:
+    """What the child builds on: where it is the first epoch of changed steps, the parent with those."""
+    if child.kind is not ManifestKind.EPOCH or child.pipeline == parent.pipeline or parent.epoch == EMPTY:
+        return parent
+    reads_nothing = child.sources == parent.sources
+    is_change = reads_nothing and StepChange.between(parent.pipeline, child.pipeline).can_restart
+    return changed(parent, child.pipeline) if is_change else parent
 
 
 def check_successor(parent: Manifest | None, child: Manifest) -> None:

@@ -21,8 +21,9 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import EpochProgress
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
+from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
@@ -124,6 +125,21 @@ class EpochDriver:
         acks = self._acks(frame)
         self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms))
 
+    def restart_steps(self, frame: DataFrame, change: StepChange) -> None:
+        """Make the first epoch of changed steps, without input. As safe as `work`: a crash leaves the old steps or it.
+
+        `frame` is `shard_replies_of_own_epoch` with the kept steps. Those that no changed step reads have no tasks in
+        it, unless the last one is among them.
+        """
+        setup = self._setup
+        began_ms = setup.clock.monotonic_ms()
+        setup.pulse.sign()
+        last, idle = len(change.after.before), ShardAssignment.unkeyed(setup.writer.manifest.shards)
+        at_work = [number not in change.kept or number in {*change.read, last} for number in range(last + 1)]
+        assignments = tuple(each if works else idle for each, works in zip(setup.assignments, at_work, strict=True))
+        acks = self._acks(frame, assignments)
+        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms, change.after))
+
     @property
     def is_due(self) -> bool:
         """Whether the watermark has moved since the last tasks ran, so that rows may be due."""
@@ -170,8 +186,15 @@ class EpochDriver:
         if job is not None:
             job.abort(reason)
 
-    def _made(self, acks: tuple[ShardAck, ...], positions: Positions, batch_id: int, began_ms: int) -> CommittedEpoch:
-        """Commit what the tasks have made."""
+    def _made(
+        self,
+        acks: tuple[ShardAck, ...],
+        positions: Positions,
+        batch_id: int,
+        began_ms: int,
+        pipeline: Pipeline | None = None,
+    ) -> CommittedEpoch:
+        """Commit what the tasks have made. In the first epoch of a changed `pipeline` kept steps emit nothing due."""
         setup, clock = self._setup, self._setup.clock
         setup.pulse.sign()
         commit_began_ms = clock.monotonic_ms()
@@ -180,7 +203,17 @@ class EpochDriver:
         epoch_ms, idle = commit_began_ms - began_ms, watermarks.idle_at(began_ms)
         interval_ms = setup.coordinator.interval_ms
         manifest = self._commit(
-            EpochEdit(acks, positions, batch_id, epoch_ms, watermarks.delays_us, idle, interval_ms=interval_ms)
+            EpochEdit(
+                acks,
+                positions,
+                batch_id,
+                epoch_ms,
+                watermarks.delays_us,
+                idle,
+                worked=pipeline is None,
+                interval_ms=interval_ms,
+            ),
+            pipeline,
         )
         ended_ms = clock.monotonic_ms()
         setup.pulse.sign()
@@ -225,15 +258,16 @@ class EpochDriver:
                 f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
             )
 
-    def _acks(self, frame: DataFrame) -> tuple[ShardAck, ...]:
+    def _acks(self, frame: DataFrame, assignments: tuple[ShardAssignment, ...] | None = None) -> tuple[ShardAck, ...]:
         """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up."""
         setup = self._setup
+        assignments = assignments or setup.assignments
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
         on_progress = partial(self._report_progress, epoch, setup.clock.monotonic_ms())
         self._job = EpochJob(
-            frame, order, setup.assignments[-1], setup.replies, f"dagster-ckpt-{setup.clock.unique()}", on_progress
+            frame, order, assignments[-1], setup.replies, f"dagster-ckpt-{setup.clock.unique()}", on_progress
         )
         try:
             outcome = self._job.run(setup.coordinator.timeout_ms)
@@ -241,7 +275,7 @@ class EpochDriver:
             self._job = None
             setup.writer.heartbeat.works(None)
         try:
-            return acks_of(setup.coordinator, epoch, outcome, setup.assignments)
+            return acks_of(setup.coordinator, epoch, outcome, assignments)
         except CheckpointError as error:
             raise self._error(outcome, error) from outcome.error
 
@@ -271,11 +305,11 @@ class EpochDriver:
         # Tasks do not know the asset's name.
         return type(error)(f"{error}, asset={self._setup.asset}")
 
-    def _commit(self, edit: EpochEdit) -> Manifest:
+    def _commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> Manifest:
         writer, coordinator = self._setup.writer, self._setup.coordinator
         epoch = writer.next_epoch
         try:
-            manifest = writer.commit(edit)
+            manifest = writer.commit(edit, pipeline)
         except CheckpointError as error:
             coordinator.fail_commit(epoch, str(error))
             raise

@@ -25,7 +25,9 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.redaction import redacted_text
+from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
@@ -270,6 +272,9 @@ class _Run:
             self._job.options.lag_interval_ms,
         )
         try:
+            if (steps := self._writer.changed_pipeline) is not None:
+                query.start_if_idle(partial(self._restart_steps, driver, steps))
+                self._await_idle(query)
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             gauge.begin()
@@ -342,10 +347,21 @@ class _Run:
             if end is not None:
                 return end
             query.start_if_idle(partial(self._emit_due, driver))
-            while not query.is_idle(_TICK_S):
-                self._hooks.on_idle()
-            query.raise_failure()
+            self._await_idle(query)
         return None
+
+    def _await_idle(self, query: EpochQuery) -> None:
+        """Wait for the epoch in progress; raises its failure."""
+        while not query.is_idle(_TICK_S):
+            self._hooks.on_idle()
+        query.raise_failure()
+
+    def _restart_steps(self, driver: EpochDriver, steps: Pipeline) -> None:
+        """Make the epoch in which changed steps begin with the tables of those before them."""
+        change = StepChange.between(self._writer.manifest.pipeline, steps)
+        stages = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in self._stages]
+        frame = shard_replies_of_own_epoch(self._session, stages, self._replies, change.kept)
+        driver.restart_steps(frame, change)
 
     def _emit_due(self, driver: EpochDriver) -> None:
         driver.emit_due(shard_replies_of_own_epoch(self._session, self._stages, self._replies))

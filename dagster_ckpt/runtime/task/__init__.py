@@ -5,6 +5,7 @@ Reading order
     dataflow          the user's DataFrames, followed by our tasks
     epoch_task        a task: makes its shards' part of the epoch durable, and ACKs it
     shard_work        its rows through the operator
+    kept_steps        the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size
     ack_rows          one row for each shard: the only result of a task
     shard_assignment  which task works on which shards

@@ -1,6 +1,6 @@
 """The user's DataFrames, followed by our tasks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
@@ -89,12 +89,18 @@ def _source_inputs(
 
 
 def shard_replies_of_own_epoch(
-    session: SparkSession, stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]
+    session: SparkSession,
+    stages: Sequence[Stage],
+    replies: Accumulator[list[tuple[Epoch, str]]],
+    kept: Collection[int] = (),
 ) -> DataFrame:
-    """A DataFrame with the replies of an epoch without input, which the driver starts by itself."""
+    """A DataFrame with the replies of an epoch without input, which the driver starts by itself.
+
+    In the first epoch of changed steps, those that are `kept` read nothing: they pass their tables on.
+    """
     changes: list[DataFrame] = []
-    for stage in stages:
-        if all(source.step is None for source in stage.pipeline.inputs):
+    for number, stage in enumerate(stages):
+        if number in kept or all(source.step is None for source in stage.pipeline.inputs):
             tasks = stage.setup.assignment.tasks
             assert tasks is not None, "nothing waits in an unkeyed stream"
             rows, columns = session.range(0, tasks, 1, tasks), None

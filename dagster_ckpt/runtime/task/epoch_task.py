@@ -18,8 +18,9 @@ from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, Corrup
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
+from dagster_ckpt.runtime.task.kept_steps import pass_on_table, with_steps
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
@@ -39,7 +40,8 @@ class TaskSetup:
     """What the tasks of every epoch get.
 
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
-    a manifest holds no code. `step` is the number of the tasks' step.
+    a manifest holds no code. `step` is the number of the tasks' step. `changed`: these are the stream's steps from this
+    epoch on, and those that are not kept start over.
     """
 
     address: StoreAddress
@@ -49,6 +51,7 @@ class TaskSetup:
     engine: EngineOptions = field(default_factory=EngineOptions)
     code: object = None
     step: int = 0
+    changed: Pipeline | None = None
 
 
 class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
@@ -148,6 +151,12 @@ def worked(
     shards = setup.assignment.shards_of(partition)
     try:
         work = _begun(setup, order, attempt)
+        if setup.changed is not None:
+            work, old = with_steps(work, setup.changed)
+            if old is not None:
+                is_last = setup.step == len(setup.changed.before)
+                yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)
+                return
         operator = from_pipeline(work.manifest.pipeline.steps[setup.step], setup.code)
         if isinstance(operator, AppendOnly):
             replies.append(work.append(operator, partition, batches))

@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
+from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -46,6 +47,7 @@ class Opening:
     `shards` is used only to create the stream. `retained` is how many epochs stay readable. `may_fence` is the
     one term that may be fenced without waiting. The stream goes back to `from_epoch` once for each `root_run`: the
     first Dagster run, before all retries and relaunches. `moves` maps what a source read before to where it is now.
+    `restart_steps`: steps that changed may start over from the tables of those before them (`step_changes`).
     """
 
     stream: str
@@ -60,6 +62,7 @@ class Opening:
     may_fence: Term | None = None
     from_epoch: Epoch | None = None
     moves: Moves = ()
+    restart_steps: bool = False
 
     def __post_init__(self) -> None:
         if not can_be_shards(self.shards):
@@ -166,16 +169,17 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
             newest.shards,
             opening.shards,
         )
-    successor = opened(newest, opening.owner, opening.pipeline, _stamp(chain.clock), opening.moves)
+
+    def opened_with(pipeline: Pipeline) -> Manifest:
+        return opened(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
+
     if opening.from_epoch is None or opening.root_run in newest.rollbacks:
-        _check_pipeline(newest, opening)
-        return successor
+        return opened_with(_pipeline(newest, opening))
     if opening.from_epoch == EMPTY:
-        return rolled_back(successor, None, opening.root_run)
+        return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
     target = _retained(chain, newest, opening.from_epoch)
     _check_sound(target, newest)
-    _check_pipeline(target, opening)
-    return rolled_back(successor, target, opening.root_run, opening.moves)
+    return rolled_back(opened_with(_pipeline(target, opening)), target, opening.root_run, opening.moves)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -242,22 +246,33 @@ def _named(owner: Owner) -> str:
     return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 
 
-def _check_pipeline(shown: Manifest, opening: Opening) -> None:
+def _pipeline(shown: Manifest, opening: Opening) -> Pipeline:
+    """The pipeline with which the opening shows what `shown` does. Raises `IncompatibleStateError` for another one.
+
+    Where changed steps may start over, it is the one that made the state: an epoch brings the new steps.
+    """
     if shown.epoch == EMPTY:
-        return  # there is no state that it could not fit
-    changes = breaking_changes(pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves), opening.pipeline)
-    if changes and shown.pipeline.delivers:
+        return opening.pipeline  # there is no state that it could not fit
+    before = pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves)
+    changes = breaking_changes(before, opening.pipeline)
+    if not changes:
+        return opening.pipeline
+    if shown.pipeline.delivers:
         raise IncompatibleStateError(
             f"the delivery has gone on to epoch {shown.epoch}, and is another one now: {'; '.join(changes)}. Change it "
             f"back, or begin a new one under another name, with an empty table. delivery={shown.stream}"
         )
-    if changes:
-        raise IncompatibleStateError(
-            f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
-            'Change it back; if a source\'s folder or bucket has moved, set moved={"old": "new"}; or start again '
-            "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
-            f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
-        )
+    change = StepChange.between(before, opening.pipeline)
+    if opening.restart_steps and change.can_restart:
+        _log.warning("the stream's steps have changed. %s. stream=%s", change.text(), shown.stream)
+        return before
+    raise IncompatibleStateError(
+        f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
+        f"Change it back; {change.advice()}"
+        'if a source\'s folder or bucket has moved, set moved={"old": "new"}; or start again '
+        "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
+        f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
+    )
 
 
 def _may_fence(term: Term, opening: Opening) -> bool:

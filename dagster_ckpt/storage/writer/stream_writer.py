@@ -13,8 +13,10 @@ from dagster_ckpt.protocol.lease import Lease, interruption
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, index_name
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed, resharded
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
+from dagster_ckpt.protocol.transitions.step_changes import changed
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists, open_end
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
@@ -87,8 +89,16 @@ class StreamWriter:
         """The epoch that the next commit makes: the one in its tasks' file names."""
         return Epoch(self._manifest.version + 1)
 
-    def commit(self, edit: EpochEdit) -> Manifest:
+    @property
+    def changed_pipeline(self) -> Pipeline | None:
+        """The steps that the next epoch has to begin, where the stream still has others; else None."""
+        pipeline = self._opening.pipeline
+        return pipeline if breaking_changes(self._manifest.pipeline, pipeline) else None
+
+    def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> Manifest:
         """Make the epoch visible: state, output and source positions at once. All files it names must be durable.
+
+        `pipeline` are the steps of a changed stream, in their first epoch.
 
         Raises `FencedError` if another writer took over: the epoch is not committed. Raises `StoreUnavailableError` if
         the store did not answer: whether the epoch is committed is unknown until the stream is opened again.
@@ -97,13 +107,14 @@ class StreamWriter:
         if self._ended is not None:
             raise self._ended
         with _garbage_left_for_later():
-            return self._commit(edit)
+            return self._commit(edit, pipeline)
 
-    def _commit(self, edit: EpochEdit) -> Manifest:
+    def _commit(self, edit: EpochEdit, pipeline: Pipeline | None) -> Manifest:
         clock = self._chain.clock
         stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
+        parent = self._manifest if pipeline is None else changed(self._manifest, pipeline)
         try:
-            manifest = self._with_short_lists(committed(self._manifest, edit, self._opening.retained, stamp))
+            manifest = self._with_short_lists(committed(parent, edit, self._opening.retained, stamp))
         except CorruptStateError:
             self.check_term()  # another writer's collector may have deleted what this one has named or just written
             raise

@@ -212,7 +212,7 @@ def test_a_function_may_ask_for_context_spark_resources_and_config_in_any_order(
         "clicks",
         "anything",
     }
-    assert config_fields(everything) == {"mode", "run_for", "from_epoch", "take_over", "minutes"}
+    assert config_fields(everything) == {"mode", "run_for", "from_epoch", "take_over", "restart_steps", "minutes"}
     streaming = streaming_function.of_asset(everything)
     assert streaming is not None
     assert streaming.parameters.context == "context"
@@ -221,7 +221,7 @@ def test_a_function_may_ask_for_context_spark_resources_and_config_in_any_order(
 
 def test_a_config_schema_is_taken_beside_our_own_fields() -> None:
     asset = declared(config_schema={"minutes": dg.Field(int, default_value=15)})
-    assert config_fields(asset) == {"mode", "run_for", "from_epoch", "take_over", "minutes"}
+    assert config_fields(asset) == {"mode", "run_for", "from_epoch", "take_over", "restart_steps", "minutes"}
 
 
 def follows(delays: Stream, log: DataFrame) -> Stream:

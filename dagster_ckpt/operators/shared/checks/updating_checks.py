@@ -8,14 +8,14 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest import manifest
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 UPDATING = "updating"
 """The parameter set for an operator whose input updates and deletes rows; absent for an append-only input."""
 WHERE = "where"
 """The parameter with the condition that selects such rows."""
-ROW_KEY = "row_key"
-"""The parameter of an operator without a table: columns that, with its keys, identify a row of the output, or None."""
+ROW_KEY = manifest.ROW_KEY
 
 UNBOUNDED_JOIN = "join without expire_after"
 """The step that joins tables; with it, the step is called `join`."""

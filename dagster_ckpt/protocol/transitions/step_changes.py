@@ -1,0 +1,203 @@
+"""Which steps of a changed pipeline keep their state, and how the stream goes on with the others empty.
+
+A step is kept if neither it nor any step that feeds it has changed. Every other step begins with empty state tables and
+the whole table of each kept step that it reads, in one epoch that reads no source:
+
+    before that epoch's manifest   the stream as it was: the old steps, their table, the old positions
+    after it                       the new steps, whose state has all rows that were ever read; the same positions
+
+So a crash leaves one of the two. The stream's table is another one then: the epochs before are abandoned.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.manifest.manifest import (
+    KEPT_TABLE,
+    ROW_KEY,
+    ROWS_TABLE,
+    IndexedList,
+    Manifest,
+    Pipeline,
+    RunRef,
+    Statistics,
+)
+from dagster_ckpt.protocol.transitions.compatibility import step_changes
+from dagster_ckpt.protocol.transitions.edits import abandoned_since, no_runs
+
+Runs = dict[str, tuple[tuple[RunRef, ...], ...]]
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """The steps of a stream before and after a change. `kept` has, for each new step that is kept, the old one."""
+
+    before: Pipeline
+    after: Pipeline
+    kept: dict[int, int]
+
+    @classmethod
+    def between(cls, before: Pipeline, after: Pipeline) -> "StepChange":
+        """Compare two pipelines whose sources are spelled alike."""
+        return cls(before, after, _kept(before, after))
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether the changed steps can start over from the kept ones."""
+        return not list(self.obstacles())
+
+    @property
+    def read(self) -> frozenset[int]:
+        """The kept steps that a changed one reads, by their new numbers."""
+        return frozenset(
+            each.step
+            for number, step in enumerate(self.after.steps)
+            if number not in self.kept
+            for each in step.inputs
+            if each.step is not None and each.step in self.kept
+        )
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The old steps whose state is dropped."""
+        return tuple(number for number in range(len(self.before.steps)) if number not in self.kept.values())
+
+    def obstacles(self) -> Iterator[str]:
+        """Why the changed steps cannot start over from the kept ones; none: they can."""
+        if not self.kept:
+            yield "no step is as it was"
+            return
+        for what, pipeline, kept in (
+            ("removed or changed", self.before, set(self.kept.values())),
+            ("new or changed", self.after, set(self.kept)),
+        ):
+            for number, step in enumerate(pipeline.steps):
+                if number not in kept and any(each.step is None for each in step.inputs):
+                    yield f"{named(pipeline, number)}, which is {what}, reads a source, whose past rows are gone"
+        for number in sorted(self.read):
+            old = self.before.steps[self.kept[number]]
+            if not has_table(old):
+                yield f"{named(self.after, number)} keeps no table of its rows that a changed step could begin with"
+        last = len(self.after.before)
+        if last in self.kept and has_table(self.after.steps[last]) and not has_table(self._old(last)):
+            yield f"{named(self.after, last)}, which is the last now, kept no table of its rows"
+        if last in self.kept and self.after.appends:
+            yield f"{named(self.after, last)}, which is the last now, only passed its rows on"
+
+    def advice(self) -> str:
+        """What to do about the change, as a part of a sentence; empty where steps make no difference."""
+        if self.can_restart:
+            return f"with restart_steps: true in the run config they start over ({self.text()}); "
+        if not self.kept:
+            return ""
+        return f"no step can be kept: {', and '.join(self.obstacles())}; "
+
+    def text(self) -> str:
+        """Which steps are kept, for people."""
+        kept = ", ".join(named(self.after, number) for number in sorted(self.kept)) or "none"
+        begun = ", ".join(named(self.after, n) for n in range(len(self.after.steps)) if n not in self.kept) or "none"
+        gone = ", ".join(named(self.before, number) for number in self.dropped) or "none"
+        return f"steps that keep their state: {kept}; that start over: {begun}; whose state is dropped: {gone}"
+
+    def _old(self, number: int) -> Pipeline:
+        return self.before.steps[self.kept[number]]
+
+
+def changed(parent: Manifest, pipeline: Pipeline) -> Manifest:
+    """`parent` with these steps: kept ones with their state, the others empty, and nothing in the stream's table yet.
+
+    What the first epoch of the changed stream builds on. It is in no chain: that epoch commits the new steps.
+    """
+    change = StepChange.between(parent.pipeline, pipeline)
+    assert change.can_restart, "a change with obstacles is refused when the stream is opened"
+    before = parent.pipeline
+    runs = no_runs(pipeline, parent.shards)
+    for number, old in change.kept.items():
+        for spec in pipeline.steps[number].tables:
+            if spec.name in {each.name for each in before.steps[old].tables}:
+                runs[pipeline.stored(number, spec.name)] = parent.runs[before.stored(old, spec.name)]
+    return replace(
+        parent,
+        pipeline=pipeline,
+        runs=runs,
+        changes=(),
+        files=IndexedList(),
+        event_times_us=_event_times(parent, change),
+        statistics=_statistics(parent, change, runs),
+        abandoned=abandoned_since(parent.abandoned, EMPTY, parent.epoch),
+    )
+
+
+def has_table(step: Pipeline) -> bool:
+    """Whether one of the step's state tables has the rows of its output as they are."""
+    if step.appends or not step.tables:
+        return False
+    return ROW_KEY not in step.parameters or step.tables[0].name in (KEPT_TABLE, ROWS_TABLE)
+
+
+def named(pipeline: Pipeline, number: int) -> str:
+    """A step in a text for people."""
+    return f"step {number + 1} ({pipeline.steps[number].operator})"
+
+
+def _kept(before: Pipeline, after: Pipeline) -> dict[int, int]:
+    """For each new step that is kept, the old one."""
+    kept: dict[int, int] = {}
+    for number, now in enumerate(after.steps):
+        free = [old for old in range(len(before.steps)) if old not in kept.values()]
+        free.sort(key=lambda old: old != number)  # of equal steps the one in its place
+        same = (old for old in free if _same(before.steps[old], now, kept))
+        found = next(same, None)
+        if found is not None:
+            kept[number] = found
+    return kept
+
+
+def _same(was: Pipeline, now: Pipeline, kept: dict[int, int]) -> bool:
+    fed_alike = len(was.inputs) == len(now.inputs) and all(
+        old.step is None if new.step is None else kept.get(new.step, -1) == old.step
+        for old, new in zip(was.inputs, now.inputs, strict=True)
+    )
+    return fed_alike and not step_changes(_inner(was), _inner(now))
+
+
+def _inner(step: Pipeline) -> Pipeline:
+    """The step without the table that it has as the last of a stream."""
+    return replace(step, tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
+
+
+def _event_times(parent: Manifest, change: StepChange) -> tuple[int | None, ...]:
+    """The greatest event time of each input, in the order of the new steps."""
+    known = dict(enumerate(parent.event_times_us))
+    return tuple(
+        known.get(old)
+        for _, was in sorted(change.kept.items())
+        for old in change.before.inputs_of_stream(was)
+        if old is not None
+    )
+
+
+def _statistics(parent: Manifest, change: StepChange, runs: Runs) -> Statistics:
+    """The totals go on, but for what the table has; rows in kept tables are estimated, as some run may be overlaid."""
+    counts = parent.statistics
+    places = {place: number for number, place in enumerate(change.before.input_places)}
+    late = [
+        parent.late_rows_of(places[change.kept[step], number]) if step in change.kept else 0
+        for step, number in change.after.input_places
+    ]
+    known = [each for each in late if each is not None]
+    several, whole = len(late) > 1, len(known) == len(late)
+    return replace(
+        counts,
+        state_rows=min(counts.state_rows, _rows(run for table in runs.values() for shard in table for run in shard)),
+        total_rows_out=0 if change.after.appends else counts.total_rows_out,
+        total_late_rows=sum(known) if whole else counts.total_late_rows,
+        table_rows=0,
+        late_rows_by_input=(tuple(known) if whole else None) if several else (),
+    )
+
+
+def _rows(runs: Iterable[RunRef]) -> int:
+    of_files = {run.name: max(0, run.rows - 2 * run.tombstones) for run in runs}
+    return sum(of_files.values())
