@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.storage.stores.retry import Patience
+from tests.simulation.graph import PIPELINES, Shape
+from tests.simulation.job import APPEND, KEYED
 
 RESHARDS = 0.33
 """In how many worlds somebody reshards the streams now and then."""
@@ -12,6 +15,10 @@ QUIET = 0.33
 """In how many worlds streams have event time, and epochs that read nothing."""
 ECHOES = 0.2
 """In how many worlds a create may be sent twice, and the second time be done long after retention."""
+STEPS = 0.3
+"""In how many worlds that do not only append streams have several steps."""
+FIRST_WITH_STEPS = 1_000
+"""Seeds below were found and written down before there were such streams, and mean what they meant."""
 FULL = 0.33
 """In how many worlds the store takes no writes now and then."""
 
@@ -53,7 +60,7 @@ class Character:
     Where somebody reshards every `reshard_ms` or so (0: nobody does) a part of their hashes may do so: `slices`.
     `full` is how often in a second the store stops to take what is written. Where it is `quiet`, drivers make epochs of
     their own: where sources begin, for idle inputs, at the end of the input, for what is due. `echo` is how likely the
-    create of a manifest is sent a second time.
+    create of a manifest is sent a second time. `shape` is that of streams of several steps, None of those of one.
     """
 
     append: bool
@@ -82,6 +89,14 @@ class Character:
     full: float = 0.0
     quiet: bool = False
     echo: float = 0.0
+    shape: Shape | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """That of streams that read sources."""
+        if self.append:
+            return APPEND
+        return KEYED if self.shape is None else PIPELINES[self.shape]
 
 
 def character_of(chance: Random) -> Character:
@@ -129,6 +144,14 @@ def with_quiet_epochs(character: Character, chance: Random) -> Character:
 def with_echoes(character: Character, chance: Random) -> Character:
     """With creates that are sent twice, in a share of the worlds."""
     return replace(character, echo=0.5) if chance.random() < ECHOES else character
+
+
+def with_steps(character: Character, seed: int) -> Character:
+    """With streams of several steps, in a share of the worlds from `FIRST_WITH_STEPS` on; drawn by itself."""
+    chance = Random(f"steps 244 of {seed}")  # such that no seed that was written down before gets another world
+    if seed < FIRST_WITH_STEPS or character.append or chance.random() >= STEPS:
+        return character
+    return replace(character, shape=chance.choice(["chain", "diamond"]))
 
 
 def with_a_full_store(character: Character, chance: Random) -> Character:

@@ -31,7 +31,8 @@ from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.simulation import threads
 from tests.simulation.collecting import collect_again_and_again
-from tests.simulation.job import consumed, position_after
+from tests.simulation.job import Sums, consumed, position_after
+from tests.simulation.stages import run_steps
 from tests.simulation.tasks import Decline, Inflow, Order, Task, Word
 from tests.worlds.manifests import SOURCE
 
@@ -45,21 +46,40 @@ CALM_PAUSE_MS = 10_000
 """Between epochs where only recovery is of interest."""
 ATTEMPTS_MAX = 2
 QUIET = 0.3
+REPLACED = 0.5
+"""How likely a straggler's reply of an earlier epoch, in one of several steps, comes in the place of the true one."""
 
 
 @dataclass
 class Job:
-    """One epoch's tasks. A word counts only if it is the first of its shard: Spark chooses one attempt."""
+    """One epoch's tasks. A word counts only if it is the first of its shard: Spark chooses one attempt.
+
+    Of several steps: `words` are those of the step in work, `emitted` its changes, `of_earlier` the words of the steps
+    before. `repeated`: some of them have come from two runs of a stage.
+    """
 
     shards: frozenset[Shard]
     changed: threads.Event
     words: dict[Shard, Word] = field(default_factory=dict)
     lost: bool = False
+    emitted: dict[Shard, Sums] = field(default_factory=dict)
+    of_earlier: list[Word] = field(default_factory=list)
+    repeated: bool = False
 
-    def said(self, word: Word) -> None:
-        self.words.setdefault(word.shard, word)
+    def said(self, word: Word, emitted: Sums) -> None:
+        if word.shard not in self.words:
+            self.words[word.shard], self.emitted[word.shard] = word, emitted
         if self.is_over:
             self.changed.set()
+
+    def next_stage(self, changed: threads.Event, shards: frozenset[Shard]) -> None:
+        """Begin the next step, or again a step for these shards."""
+        self.of_earlier += self.words.values()
+        self.shards, self.changed, self.words, self.emitted = shards, changed, {}, {}
+
+    @property
+    def all_words(self) -> list[Word]:
+        return [*self.of_earlier, *self.words.values()]
 
     def lose(self) -> None:
         """The executor has died."""
@@ -125,6 +145,7 @@ class Driver:
         """Go on with this writer."""
         self.stream.oracle.heard(writer.manifest)
         self.writer = writer
+        self.coordinator = replace(self.coordinator, steps=len(writer.manifest.pipeline.steps))
         self.tell(Reset(frozenset(map(Shard, range(writer.manifest.shards)))))
 
     def make_epoch(self) -> None:
@@ -227,15 +248,29 @@ class Driver:
         job = Job(work.shards, self.world.threads.Event())
         executor = self.living_executor()
         executor.on_end.append(job.lose)
-        for shard in sorted(work.shards):
-            attempts = 2 if self.chance.random() < self.character.faults.speculation else 1
-            for _ in range(attempts):
-                self.start_task(executor, job, order, shard)
-        job.changed.wait(self.character.timeout_ms / 1000)
+        if manifest.pipeline.before:
+            run_steps(self, executor, job, order)
+        else:
+            for shard in sorted(work.shards):
+                attempts = 2 if self.chance.random() < self.character.faults.speculation else 1
+                for _ in range(attempts):
+                    self.start_task(executor, job, order, shard)
+            job.changed.wait(self.character.timeout_ms / 1000)
         executor.on_end.remove(job.lose)
         return job
 
-    def start_task(self, executor: "Process", job: Job, order: Order, shard: Shard) -> None:
+    def start_task(
+        self,
+        executor: "Process",
+        job: Job,
+        order: Order,
+        shard: Shard,
+        step: int = 0,
+        changes: Sums | None = None,
+        *,
+        fails: bool = False,
+    ) -> None:
+        """Begin an attempt. `fails`: Spark takes nothing of what it gives in the end."""
         self.attempts += 1
         world = self.world
         task = Task(
@@ -249,8 +284,17 @@ class Driver:
             shard,
             self.attempts,
             self.inflow(executor),
+            step,
+            changes,
         )
-        executor.spawn(f"task-{order.epoch}-{shard}-{self.attempts}", lambda: job.said(task.work()))
+
+        def work() -> None:
+            word = task.work()
+            if not fails and words is job.words:  # else a straggler of an earlier stage
+                job.said(word, task.emitted)
+
+        words = job.words
+        executor.spawn(f"task-{order.epoch}-{shard}-{self.attempts}", work)
 
     def inflow(self, executor: "Process") -> Inflow | None:
         """What tasks of that executor work on instead of the job's own batches."""
@@ -277,14 +321,16 @@ class Driver:
             return
         words: list[Event] = [
             ShardAcked(epoch, word) if isinstance(word, ShardAck) else ShardDeclined(epoch, word.shard, "", word.reason)
-            for word in job.words.values()
+            for word in job.all_words
         ]
         chance.shuffle(words)
+        stragglers = {_part(word) for word in late} - {None} if self.writer.manifest.pipeline.before else set()
         for word in words:
-            drawn = chance.random()
+            drawn = -1.0 if _part(word) in stragglers and chance.random() < REPLACED else chance.random()
             if drawn < faults.late_word:
                 self.late_words.append(word)
-            if drawn >= faults.lost_word or self.world.calm:
+            # Of a stage that ran twice both replies arrive: Spark loses none of a task that has succeeded.
+            if drawn >= faults.lost_word or self.world.calm or job.repeated:
                 yield word
             if chance.random() < faults.double_word and not self.world.calm:
                 yield word
@@ -292,7 +338,7 @@ class Driver:
 
     def refuse_true_damage(self, job: Job) -> None:
         """A file may be missing because another writer has retired it; else something is wrong."""
-        final = [word for word in job.words.values() if isinstance(word, Decline) and word.final]
+        final = [word for word in job.all_words if isinstance(word, Decline) and word.final]
         if final:
             self.writer.check_term()
             raise AssertionError(f"the newest writer misses what it named: {final[0].reason}")
@@ -300,3 +346,8 @@ class Driver:
     def tell(self, event: Event) -> list[Effect]:
         self.coordinator, effects = self.world.parts.step(self.coordinator, event)
         return effects
+
+
+def _part(event: Event) -> tuple[int, Shard] | None:
+    """The step and the shard of a reply."""
+    return (event.ack.step, event.ack.shard) if isinstance(event, ShardAcked) else None

@@ -11,22 +11,18 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, Manifest, Pipeline, RunRef, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, Manifest, RunRef, SourcePosition
 from tests.worlds.manifests import PIPELINE, SOURCE
 
 TABLE = "total"
 KEYED = PIPELINE
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
-KEYS = 7
+KEYS, CLASSES = 7, 4
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 Row = tuple[int, int]
 Sums = dict[str, int]
 """By key; text, as JSON wants it."""
-
-
-def pipeline_of(*, append: bool) -> Pipeline:
-    return APPEND if append else KEYED
 
 
 @lru_cache(maxsize=1024)
@@ -40,7 +36,13 @@ def hash_of(key: int) -> int:
     return int(f"{key:064b}"[::-1], 2)
 
 
-HASHES = {str(key): hash_of(key) for key in range(KEYS)}
+def cell_of(key: int, class_: int) -> str:
+    """The name of the total of a key's rows of one class, which streams of several steps keep."""
+    return f"{key}.{class_}"
+
+
+CELLS = {cell_of(key, class_): hash_of(class_) for key in range(KEYS) for class_ in range(CLASSES)}
+HASHES = {str(key): hash_of(key) for key in range(KEYS)} | CELLS
 
 
 def shard_of(key: int | str, shards: int) -> int:

@@ -55,6 +55,7 @@ from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again
 from tests.simulation import reading as reading_module
 from tests.simulation import tasks as tasks_module
+from tests.simulation.character import FIRST_WITH_STEPS
 from tests.simulation.deliveries.database import SimulatedSession
 from tests.simulation.deliveries.delivery_mutants import (
     ComparesNothing,
@@ -75,6 +76,16 @@ from tests.simulation.deliveries.delivery_mutants import (
 )
 from tests.simulation.driver import Driver
 from tests.simulation.job import Sums, consumed
+from tests.simulation.mutants_of_steps import (
+    Stepped,
+    collects_earlier_steps,
+    commits_the_last_step_alone,
+    mixes_attempts,
+    reshards_the_last_step,
+    rolls_the_last_step_back,
+    takes_late_replies_of_earlier_steps,
+    waits_for_the_last_step,
+)
 from tests.simulation.reading import ReadingDriver
 from tests.simulation.world import Parts
 
@@ -507,12 +518,14 @@ def takes_any_run(
 class Mutant:
     """One rule left out: by another part, or by functions in the place of those of a module. `seeds` catch it.
 
-    Functions are replaced for the whole life of a world: within a pass, somebody else would move meanwhile.
+    Functions are replaced for the whole life of a world: within a pass, somebody else would move meanwhile. None below
+    `first_seed` can catch it.
     """
 
     parts: Parts
     seeds: tuple[int, ...] = ()
     functions: tuple[tuple[object, str, object], ...] = ()
+    first_seed: int = 0
 
     def applied(self) -> ExitStack:
         with ExitStack() as patches:
@@ -537,11 +550,19 @@ def _delivered_to(session: type[SimulatedSession], *seeds: int) -> Mutant:
     return Mutant(Parts(destination=with_session(session)), seeds)
 
 
+_UNJUDGED: tuple[tuple[object, str, object], ...] = (
+    (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: (), ManifestKind.RESHARD: ()}),
+    (well_formed, "_FORMS", ()),
+)
+
+
 def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
     """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
-    unjudged = {**manifest_rules._OF_KIND, ManifestKind.RESHARD: ()}
-    ruled = (manifest_rules, "_OF_KIND", unjudged), (well_formed, "_FORMS", ())
-    return Mutant(Parts(), seeds, ((module, name, value), *ruled))
+    return Mutant(Parts(), seeds, ((module, name, value), *_UNJUDGED))
+
+
+def _of_steps(coordinator: Callable[[Coordinator, Event], Stepped], *seeds: int) -> Mutant:
+    return Mutant(Parts(step=coordinator), seeds, first_seed=FIRST_WITH_STEPS)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -606,6 +627,24 @@ MUTANTS: dict[str, Mutant] = {
     "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(13,)),
     "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(18,)),
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(34,)),
+    "an epoch waits for the last step alone": _of_steps(waits_for_the_last_step, 1049),
+    "a late reply of an earlier step counts": replace(
+        _of_steps(takes_late_replies_of_earlier_steps, 1049), functions=_UNJUDGED
+    ),
+    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1017),
+    "the runs of earlier steps are not committed": _of_steps(commits_the_last_step_alone, 1003),
+    "the runs of earlier steps are collected": replace(
+        _function(collector_module, "is_garbage", collects_earlier_steps, 1003), first_seed=FIRST_WITH_STEPS
+    ),
+    "a reshard forgets earlier steps": replace(
+        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1052), first_seed=FIRST_WITH_STEPS
+    ),
+    "a rollback takes the last step back alone": Mutant(
+        Parts(),
+        (1138,),
+        ((opening_module, "rolled_back", rolls_the_last_step_back), *_UNJUDGED),
+        first_seed=FIRST_WITH_STEPS,
+    ),
     "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
     "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 4),

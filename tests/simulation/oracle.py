@@ -28,6 +28,7 @@ from dagster_ckpt.protocol.object_names import (
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from tests.simulation import decoded
+from tests.simulation.graph import tables_after
 from tests.simulation.job import (
     TABLE,
     Row,
@@ -325,6 +326,11 @@ class Oracle:
         table = self._table(manifest)
         if table != self.sums_of(manifest):
             raise BrokenPromiseError("a table is that of a prefix", f"{manifest.version}: {table} of {batches}")
+        for name, wanted in tables_after(batches, set(manifest.runs)).items():
+            if (found := self._table(manifest, name)) != wanted:
+                what = f"{manifest.version}: {name} is {found}, not {wanted} of {batches}"
+                raise BrokenPromiseError("each step's table is that of the same prefix", what)
+            self.counts["tables of earlier steps"] += 1
         changed: dict[str, int] = {}
         for change in manifest.changes:
             changed.update(decode_sums(self._content(change.name)))
@@ -335,10 +341,10 @@ class Oracle:
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
 
-    def _table(self, manifest: Manifest) -> Sums:
+    def _table(self, manifest: Manifest, name: str = TABLE) -> Sums:
         """The table as its shards show it, each its own keys."""
         table: Sums = {}
-        for shard, runs in enumerate(manifest.runs[TABLE]):
+        for shard, runs in enumerate(manifest.runs[name]):
             for run in reversed(runs):
                 sums = shown(run, decode_sums(self._content(run.name)))
                 if any(shard_of(key, manifest.shards) != shard for key in sums):
@@ -391,7 +397,7 @@ class Oracle:
             raise BrokenPromiseError(rule, f"{manifest.version} differs from {before.version}")
         if not set(self.files_of(manifest)) <= set(self.files_of(before)):
             raise BrokenPromiseError("a reshard copies nothing", f"{manifest.version}")
-        if manifest.runs and self._table(manifest) != self._table(before):
+        if any(self._table(manifest, name) != self._table(before, name) for name in manifest.runs):
             raise BrokenPromiseError("a reshard shows the same table", f"{manifest.version}")
         self.counts["reshards to more" if manifest.shards > before.shards else "reshards to fewer"] += 1
         named = [run.name for table in manifest.runs.values() for runs in table for run in runs]

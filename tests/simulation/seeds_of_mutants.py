@@ -11,7 +11,7 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import World
 
 WANTED = 1
-SEEDS = range(1_000)
+SEEDS = 1_000
 
 
 def main() -> None:
@@ -20,7 +20,8 @@ def main() -> None:
     for name, mutant in MUTANTS.items():
         with mutant.applied():
             known = tuple(seed for seed in mutant.seeds if World(seed, mutant.parts).run().rule is not None)
-            caught = (seed for seed in SEEDS if World(seed, mutant.parts).run().rule is not None)
+            searched = range(mutant.first_seed, mutant.first_seed + SEEDS)
+            caught = (seed for seed in searched if World(seed, mutant.parts).run().rule is not None)
             found = known or tuple(islice(caught, WANTED))
         console.print(f"{'*' if not known else ' '} {name}: {', '.join(map(str, found)) or 'none'}")
 

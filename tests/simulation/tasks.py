@@ -1,7 +1,7 @@
 """The executors' side of an epoch: tasks that read a shard's state, write its next one, and say so."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
@@ -61,6 +61,7 @@ class Decline:
     shard: Shard
     reason: str
     final: bool = False
+    step: int = 0
 
 
 Word = ShardAck | Decline
@@ -68,7 +69,10 @@ Word = ShardAck | Decline
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt at one shard's part of one epoch. `create` makes a file durable before it returns."""
+    """One attempt at one shard's part of one epoch, in one step. `create` makes a file durable before it returns.
+
+    Of a stream of several steps: `changes` are those that reach the shard, and `emitted` takes those that it makes.
+    """
 
     chain: ManifestChain
     root: ObjectStore
@@ -80,24 +84,29 @@ class Task:
     shard: Shard
     attempt: int
     inflow: Inflow | None = None
+    step: int = 0
+    changes: Sums | None = None
+    emitted: Sums = field(default_factory=dict)
 
     def work(self) -> Word:
         """Everything, up to the one word about it."""
         if self.chance.random() < self.character.faults.decline and not self.calm:
-            return Decline(self.shard, "no memory")
+            return Decline(self.shard, "no memory", step=self.step)
         try:
             return self._work()
         except StoreUnavailableError:
-            return Decline(self.shard, "the store does not answer")
+            return Decline(self.shard, "the store does not answer", step=self.step)
         except CorruptStateError as error:
-            return Decline(self.shard, str(error), final=True)
+            return Decline(self.shard, str(error), final=True, step=self.step)
 
     def _work(self) -> ShardAck:
         manifest = self.chain.read(self.order.version)
         if manifest.nonce != self.order.nonce:
             raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
         if not self.order.reads:
-            return ShardAck(self.shard)
+            return ShardAck(self.shard, step=self.step)
+        if self.changes is not None:
+            return self._changed(manifest, self.changes)
         if self.inflow is not None:
             sums = self._sums(manifest)
             return self._put(manifest, sums, self.inflow(sums, self.shard, manifest.shards))
@@ -130,42 +139,54 @@ class Task:
         after = added(sums, rows)
         return self._put(manifest, sums, {str(key): after[str(key)] for key, _ in rows})
 
-    def _sums(self, manifest: Manifest) -> Sums:
+    def _changed(self, manifest: Manifest, changes: Sums) -> ShardAck:
+        """Of one of several steps: its totals after these changes, which it emits."""
+        [spec] = manifest.pipeline.steps[self.step].tables
+        table = manifest.pipeline.stored(self.step, spec.name)
+        sums = self._sums(manifest, table)
+        ack = self._put(manifest, sums, {name: sums.get(name, 0) + more for name, more in changes.items()}, table)
+        self.emitted.update(changes)
+        is_first = self.step == 0
+        event_times_us = (time_us(consumed(manifest) + 1),) if is_first and changes and self.character.quiet else ()
+        rows_in = ack.rows_in if is_first else 0
+        return replace(ack, step=self.step, event_times_us=event_times_us, rows_in=rows_in)
+
+    def _sums(self, manifest: Manifest, table: str = TABLE) -> Sums:
         sums: Sums = {}
-        for run in reversed(manifest.runs[TABLE][self.shard]):
+        for run in reversed(manifest.runs[table][self.shard]):
             sums |= shown(run, decode_sums(self._read(manifest, run.name)))
         return sums
 
-    def _put(self, manifest: Manifest, sums: Sums, changed: Sums) -> ShardAck:
+    def _put(self, manifest: Manifest, sums: Sums, changed: Sums, table: str = TABLE) -> ShardAck:
         if not changed:
             return ShardAck(self.shard)
-        before, after = manifest.runs[TABLE][self.shard], sums | changed
+        before, after = manifest.runs[table][self.shard], sums | changed
         within = shard_range(self.shard, manifest.shards)
         if len(before) < self.character.runs_max:
-            runs = (self._run(changed, within, manifest.shards), *before)
+            runs = (self._run(changed, within, manifest.shards, table), *before)
         elif self.character.slices:
-            merged = self._with_a_slice_merged(before, sums, within, manifest.shards)
-            runs = (self._run(changed, within, manifest.shards), *merged)
+            merged = self._with_a_slice_merged(before, sums, within, manifest.shards, table)
+            runs = (self._run(changed, within, manifest.shards, table), *merged)
         else:  # compaction within the epoch: all runs become one
-            runs = (self._run(after, within, manifest.shards),)
-        change = self._change(encode(changed), len(changed))
-        return ShardAck(self.shard, (ShardRuns(TABLE, runs),), (change,), rows_in=len(changed), rows_out=len(changed))
+            runs = (self._run(after, within, manifest.shards, table),)
+        changes = (self._change(encode(changed), len(changed)),) if table == TABLE else ()
+        return ShardAck(self.shard, (ShardRuns(table, runs),), changes, rows_in=len(changed), rows_out=len(changed))
 
     def _with_a_slice_merged(
-        self, before: tuple[RunRef, ...], sums: Sums, within: HashRange, shards: int
+        self, before: tuple[RunRef, ...], sums: Sums, within: HashRange, shards: int, table: str
     ) -> tuple[RunRef, ...]:
         """The runs after those of a part of the hashes became one, by the product's own lists."""
         of = self.chance.choice([1, 2, 4])
         parts = [shard_range(self.shard * of + at, shards * of) for at in range(of)]
         part = self.chance.choice([part for part in parts if may_merge(before, within, part)] or [within])
         content = {key: total for key, total in sums.items() if part.lo <= HASHES[key] <= part.hi}
-        outputs = [self._run(content, part, shards, number=1)] if content else []
+        outputs = [self._run(content, part, shards, table, number=1)] if content else []
         (merged,) = after_merge([before], [within], SliceMerge(part, files=1, rows=len(sums)), outputs)
         return merged
 
-    def _run(self, sums: Sums, clip: HashRange, shards: int, number: int = 0) -> RunRef:
+    def _run(self, sums: Sums, clip: HashRange, shards: int, table: str, number: int = 0) -> RunRef:
         data, file = encode(sums), replace(self._file(), number=number)
-        name = state_name(TABLE, (self.shard,), shards, file)
+        name = state_name(table, (self.shard,), shards, file)
         self.create(self.chain.store, name, memoryview(data))
         hashes = hashes_of(sums)
         return RunRef(name, len(sums), len(data), checksum(data), self.order.epoch, hashes=hashes, clip=clip)

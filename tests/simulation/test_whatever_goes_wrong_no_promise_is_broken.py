@@ -1,4 +1,4 @@
-"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 350 of them.
+"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 400 of them.
 
 `make simulate SEEDS=100000` runs more. A seed that broke a promise is kept below, with what was wrong.
 """
@@ -12,6 +12,9 @@ from tests.simulation.world import World
 
 SEEDS = 150
 CHUNK = 25
+
+WITH_STEPS = range(1_000, 1_250)
+"""About one world in five of these has streams of several steps."""
 
 DEEP = range(250, 450)
 """Among them are some of the few worlds with sleepers."""
@@ -54,6 +57,28 @@ def test_whatever_goes_wrong_no_promise_is_broken(first: int) -> None:
 def test_what_went_wrong_once_never_does_again(seed: int) -> None:
     outcome = World(seed).run()
     assert outcome.rule is None, story_of(outcome)
+
+
+def test_streams_of_several_steps_keep_every_promise() -> None:
+    counts: Counter[str] = Counter()
+    for world in map(World, WITH_STEPS):
+        if world.character.shape is not None:
+            outcome = world.run()
+            assert outcome.rule is None, story_of(outcome)
+            counts += outcome.counts + Counter({world.character.shape: 1})
+    for what, least in {
+        "chain": 10,
+        "diamond": 10,
+        "epoch": 500,
+        "tables of earlier steps": 1000,
+        "stages that ran twice": 10,
+        "rollback": 20,
+        "forks": 3,
+        "reshards to more": 2,
+        "reshards to fewer": 4,
+        "deliveries": 20,
+    }.items():
+        assert counts[what] >= least, (what, counts)
 
 
 def test_the_worlds_reach_deep_enough_to_mean_something() -> None:

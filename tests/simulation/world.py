@@ -32,6 +32,7 @@ from tests.simulation.character import (
     with_echoes,
     with_quiet_epochs,
     with_resharding,
+    with_steps,
 )
 from tests.simulation.clock import ProcessClock
 from tests.simulation.collecting import collect_for_others
@@ -112,6 +113,7 @@ class World:
         character = with_a_full_store(character, Random(f"room of {self.seed}"))
         character = with_quiet_epochs(character, Random(f"quiet epochs of {self.seed}"))
         character = with_echoes(character, Random(f"echoes of {self.seed}"))
+        character = with_steps(character, self.seed)
         delivering = Random(f"shop in {self.seed}")
         delivery_character = delivery_of(character, delivering)
         if delivery_character is not None:
