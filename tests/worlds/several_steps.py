@@ -29,7 +29,7 @@ def shops_counted() -> Pipeline:
     orders = Deduplicate.build(("order",), _ORDERS, "first").pipeline
     shops = RunningAggregate.build(("shop",), {"total": agg.sum("amount")}, InputSpec((), orders.output, 0)).pipeline
     changes = InputSpec((), shops.output.append(pa.field(CHANGE_TYPE, pa.string())), 1)
-    large = RunningAggregate.build(("total",), {"shops": agg.count()}, changes).pipeline
+    large = RunningAggregate.build(("total",), {"shops": agg.count()}, changes, updating=True).pipeline
     return replace(large, before=(orders, shops))
 
 

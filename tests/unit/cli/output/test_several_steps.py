@@ -34,7 +34,7 @@ def test_each_step_is_listed_with_its_inputs_key_and_state(capsys: pytest.Captur
         "reads step 0",
         "key shop",
         "in groups 40 rows, 4.0 kB in 2 files, at most 1 in a shard",
-        "step 2 aggregate shops=count()",
+        "step 2 aggregate shops=count() updating=true",
         "reads step 1",
         "key total",
         "in groups 60 rows, 6.0 kB in 2 files, at most 1 in a shard",
