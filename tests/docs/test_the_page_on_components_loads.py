@@ -43,6 +43,17 @@ def test_each_step_of_the_table_is_one() -> None:
     steps = [yaml.safe_load(step) for row in rows for step in re.findall(r"`(\w+: .*?)`", row)]
     validator = Draft202012Validator(StreamingComponent.model().model_json_schema())
     assert {name for step in steps for name in step} == {
-        *("where", "select", "with_columns", "with_watermark", "key_by", "window", "aggregate", "deduplicate")
+        *(
+            "where",
+            "select",
+            "with_columns",
+            "with_watermark",
+            "key_by",
+            "window",
+            "aggregate",
+            "deduplicate",
+            "top",
+            "distinct",
+        )
     }
     assert list(validator.iter_errors({"asset": {"key": "a"}, "steps": steps})) == []

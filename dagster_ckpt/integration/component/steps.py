@@ -1,7 +1,7 @@
 """The steps of a stream, in their order: each is a method of `Stream`, or a selection of Spark's before it.
 
-`key_by: [carrier]` is `.key_by("carrier")`. Of joins and process functions there is none: they need a second stream or
-Python, so a function declares them.
+`key_by: [carrier]` is `.key_by("carrier")`. Of joins, set operations and process functions there is none:
+they need a second stream or Python, so a function declares them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +93,22 @@ class DeduplicateStep(dg.Model, dg.Resolvable):
     on_end: Annotated[OnEnd, _ON_END] = "keep"
 
 
+class TopStep(dg.Model, dg.Resolvable):
+    """The first rows of each key in an order, or of all rows without a key."""
+
+    n: Annotated[int, dg.Resolver.default(description="How many rows of each key.")]
+    by: Annotated[list[str], texts("The order: columns with asc or desc.", examples=[["delay desc"]])]
+    ties: Annotated[
+        Literal["rows", "rank", "dense_rank"],
+        dg.Resolver.default(description="Rows that tie: ordered by their other columns, or with one rank."),
+    ] = "rows"
+    rank: Annotated[str | None, text("A column to have the rank in.")] = None
+
+
+class DistinctStep(dg.Model, dg.Resolvable):
+    """Each row once, compared by all columns. It has no options: write {}."""
+
+
 def _key_by(context: dg.ResolutionContext, given: Sequence[str] | BaseModel) -> KeyByStep:
     if isinstance(given, BaseModel):
         resolved: KeyByStep = KeyByStep.resolve_from_model(context, given)
@@ -154,6 +170,15 @@ class Step(dg.Model, dg.Resolvable):
         DeduplicateStep | None,
         dg.Resolver.default(description="One row of each key; {} for the first one.", examples=[{"keep": "last"}]),
     ] = None
+    top: Annotated[
+        TopStep | None,
+        dg.Resolver.default(
+            description="The first rows of each key in an order.", examples=[{"n": 3, "by": ["delay desc"]}]
+        ),
+    ] = None
+    distinct: Annotated[
+        DistinctStep | None, dg.Resolver.default(description="Each row once; {} for that.", examples=[{}])
+    ] = None
 
     @classmethod
     def model(cls) -> type[BaseModel]:
@@ -208,6 +233,14 @@ def _deduplicate(stream: Stream, given: DeduplicateStep) -> Stream:
     return stream.deduplicate(given.keep, given.expire_after, by=given.by, late=given.late, on_end=given.on_end)
 
 
+def _top(stream: Stream, given: TopStep) -> Stream:
+    return stream.top(given.n, given.by, ties=given.ties, rank=given.rank)
+
+
+def _distinct(stream: Stream, _: DistinctStep) -> Stream:
+    return stream.distinct()
+
+
 _METHODS: Mapping[str, Callable[[Stream, Any], Unfinished]] = {
     "where": Stream.where,
     "select": _select,
@@ -217,6 +250,8 @@ _METHODS: Mapping[str, Callable[[Stream, Any], Unfinished]] = {
     "window": _window,
     "aggregate": _aggregate,
     "deduplicate": _deduplicate,
+    "top": _top,
+    "distinct": _distinct,
 }
 
 
@@ -230,7 +265,7 @@ def apply_steps(stream: Stream, steps: Sequence[Step]) -> Stream:
         raise InvalidPipelineError("window needs aggregate as the next step: add it. step=window")
     if done.keys and done.step is None:
         raise InvalidPipelineError(
-            "keys alone do nothing: add aggregate or deduplicate after key_by, or leave key_by out. "
+            "keys alone do nothing: add aggregate, deduplicate or top after key_by, or leave key_by out. "
             f"keys={', '.join(done.keys)}"
         )
     return done

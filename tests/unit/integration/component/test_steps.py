@@ -15,6 +15,7 @@ from dagster_ckpt.integration.component.streaming_component import StreamingComp
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.step_parts import StepInput
+from dagster_ckpt.runtime.declared.stream import UnreadFrame
 from tests.unit.integration.component.defs_folder import WARNINGS_OF_DAGSTER
 
 pytestmark = WARNINGS_OF_DAGSTER
@@ -146,8 +147,27 @@ TIMED = rows().with_watermark("at", "1 hour", "5 minutes")
             """,
             TIMED.key_by("user").deduplicate("last", "1 day", by=["at", "version"], late="keep", on_end="flush"),
         ),
+        (
+            """
+            - key_by: [user]
+            - top: {n: 3, by: [amount desc nulls last, version asc], ties: dense_rank, rank: place}
+            """,
+            rows().key_by("user").top(3, ["amount desc nulls last", "version asc"], ties="dense_rank", rank="place"),
+        ),
+        ("- top: {n: 1, by: [amount asc]}", rows().top(1, ["amount asc"])),
     ],
-    ids=["aggregate", "global", "expire_after", "tumbling", "hopping", "session", "deduplicate", "deduplicate-last"],
+    ids=[
+        "aggregate",
+        "global",
+        "expire_after",
+        "tumbling",
+        "hopping",
+        "session",
+        "deduplicate",
+        "deduplicate-last",
+        "top",
+        "top-of-all",
+    ],
 )
 def test_a_step_makes_the_pipeline_of_its_method(text: str, stream: Stream) -> None:
     steps = steps_of(text)
@@ -192,8 +212,9 @@ def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> No
         ("- where: a > 1\n  select: [a]", r"write each as an item of its own.*given=\['where', 'select'\], number=1"),
         ("- key_by: []", r"key_by needs at least one column.*number=1"),
         ("- key_by: [a]\n- key_by: [b]", "call key_by once.*number=2"),
-        ("- key_by: [a]", "keys alone do nothing: add aggregate or deduplicate.*keys=a"),
+        ("- key_by: [a]", "keys alone do nothing: add aggregate, deduplicate or top.*keys=a"),
         ("- aggregate: {}", "an aggregate needs something to compute.*number=1"),
+        ("- top: {n: 1, by: []}", "top needs an order.*number=1"),
         ("- deduplicate: {}", "deduplicate needs key columns.*number=1"),
         ("- window: {tumbling: 1 hour}", "window needs aggregate as the next step"),
         ("- window: {tumbling: 1 hour}\n- where: a > 1", "only aggregate follows window: put where before.*number=2"),
@@ -212,6 +233,16 @@ def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> No
 def test_steps_that_cannot_work_are_refused_before_spark_starts(text: str, error: str) -> None:
     with pytest.raises(InvalidPipelineError, match=error):
         check_steps(steps_of(text))
+
+
+def test_distinct_has_no_options_and_goes_by_all_columns() -> None:
+    [step] = steps_of("- distinct: {}")
+    unread: Any = UnreadFrame()
+    done = step.apply(Stream(unread))
+    assert isinstance(done, Stream)
+    assert done.step is not None
+    assert done.step.name == "distinct"
+    check_steps(steps_of("- key_by: [a]\n- aggregate: {n: count()}\n- select: [n]\n- distinct: {}"))
 
 
 def test_steps_go_on_behind_a_step() -> None:
