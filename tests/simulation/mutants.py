@@ -631,17 +631,17 @@ MUTANTS: dict[str, Mutant] = {
     "a late reply of an earlier step counts": replace(
         _of_steps(takes_late_replies_of_earlier_steps, 1049), functions=_UNJUDGED
     ),
-    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1017),
+    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1030),
     "the runs of earlier steps are not committed": _of_steps(commits_the_last_step_alone, 1003),
     "the runs of earlier steps are collected": replace(
         _function(collector_module, "is_garbage", collects_earlier_steps, 1003), first_seed=FIRST_WITH_STEPS
     ),
     "a reshard forgets earlier steps": replace(
-        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1052), first_seed=FIRST_WITH_STEPS
+        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1159), first_seed=FIRST_WITH_STEPS
     ),
     "a rollback takes the last step back alone": Mutant(
         Parts(),
-        (1138,),
+        (1005,),
         ((opening_module, "rolled_back", rolls_the_last_step_back), *_UNJUDGED),
         first_seed=FIRST_WITH_STEPS,
     ),

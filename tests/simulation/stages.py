@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LOST_SHUFFLE = 0.05
 """How likely Spark loses what a step has emitted, and works again for some of its shards."""
+DEATH = 0.01
+"""How likely the driver or its executor dies when a step has replied in full."""
 FAILED_ATTEMPT = 0.1
 """How likely Spark takes an attempt for failed, and starts another."""
 
@@ -30,6 +32,9 @@ def run_steps(driver: "Driver", executor: "Process", job: "Job", order: "Order")
         if not _is_run(driver, executor, job, order, step, changes):
             return
         emitted[step] = _together(job.emitted)
+        if not driver.world.calm and driver.chance.random() < DEATH:
+            driver.chance.choice([executor, driver.process]).end()
+            driver.stream.oracle.counts["deaths between steps"] += 1
         if driver.world.calm or step == len(pipeline.before) or driver.chance.random() >= LOST_SHUFFLE:
             continue
         # Readers of some shards get the changes of the second run, in which the rows have other classes.

@@ -1,4 +1,4 @@
-"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 400 of them.
+"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 380 of them.
 
 `make simulate SEEDS=100000` runs more. A seed that broke a promise is kept below, with what was wrong.
 """
@@ -13,7 +13,7 @@ from tests.simulation.world import World
 SEEDS = 150
 CHUNK = 25
 
-WITH_STEPS = range(1_000, 1_250)
+WITH_STEPS = range(1_000, 1_160)
 """About one world in five of these has streams of several steps."""
 
 DEEP = range(250, 450)
@@ -67,15 +67,16 @@ def test_streams_of_several_steps_keep_every_promise() -> None:
             assert outcome.rule is None, story_of(outcome)
             counts += outcome.counts + Counter({world.character.shape: 1})
     for what, least in {
-        "chain": 10,
-        "diamond": 10,
-        "epoch": 500,
-        "tables of earlier steps": 1000,
-        "stages that ran twice": 10,
-        "rollback": 20,
-        "forks": 3,
+        "chain": 8,
+        "diamond": 8,
+        "epoch": 300,
+        "tables of earlier steps": 600,
+        "stages that ran twice": 8,
+        "deaths between steps": 2,
+        "rollback": 15,
+        "forks": 1,
         "reshards to more": 2,
-        "reshards to fewer": 4,
+        "reshards to fewer": 2,
         "deliveries": 20,
     }.items():
         assert counts[what] >= least, (what, counts)
