@@ -35,7 +35,7 @@ class Found(StrEnum):
     EMPTIED = "the destination has no position of this delivery, although it had one"
     FOREIGN = "the position in the destination is of another stream"
     RESTORED = "the destination has gone back to an older position: it was restored from a backup"
-    ROLLED_BACK = "the stream was rolled back to before what was delivered"
+    ROLLED_BACK = "the stream was rolled back to before what was delivered, or its steps were changed"
     CUT_OFF = "the stream no longer keeps the change log after what was delivered"
     UNPINNED = "the snapshot that was being delivered is gone"
 

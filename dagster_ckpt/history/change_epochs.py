@@ -46,7 +46,7 @@ def _no_longer_kept(newest: Manifest, after: int, until: int) -> InvalidPipeline
 
 def _why_not(newest: Manifest, epoch: int) -> str:
     if is_abandoned(newest, epoch):
-        return "a rollback left this epoch behind, so its changes are none of the stream's"
+        return "a change of the steps or a rollback left this epoch behind, so its changes are none of the stream's"
     return "there is no such epoch yet" if epoch > newest.epoch else "there is no such epoch"
 
 

@@ -65,7 +65,8 @@ def _why_not(newest: Manifest, wanted: int) -> str:
     if wanted == EMPTY:
         return "epoch 0 is the empty stream: there is nothing to read. Choose one that is retained"
     if is_abandoned(newest, wanted):
-        return "a rollback left this epoch behind, and it is no longer kept: choose one that is retained"
+        left = "a change of the steps or a rollback left this epoch behind"
+        return f"{left}, and it is no longer kept: choose one that is retained"
     if wanted > newest.version:
         return "there is no such epoch yet: choose one that is retained"
     if epochs and 0 <= wanted < min(epochs):

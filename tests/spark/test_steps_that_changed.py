@@ -50,6 +50,15 @@ def classes_counted(session: SparkSession, folder: Path) -> Stream:
     return classes(session, folder).aggregate(classes=agg.count(), all=agg.sum("class"))
 
 
+def distinct_rows(session: SparkSession, folder: Path) -> Stream:
+    """Only appends."""
+    return rows_of(session, folder).distinct()
+
+
+def totals_of_distinct_rows(session: SparkSession, folder: Path) -> Stream:
+    return distinct_rows(session, folder).key_by("shop").aggregate(total=agg.sum("amount"), rows=agg.count())
+
+
 def one_step(session: SparkSession, folder: Path) -> Stream:
     return rows_of(session, folder).key_by("shop").aggregate(total=agg.sum("amount"), rows=agg.count())
 
@@ -87,6 +96,7 @@ def begun(spark: SparkSession, place: Path, steps: Steps) -> StreamUnderTest:
         pytest.param(shops, both, id="added-with-branches"),
         pytest.param(counted, shops, id="removed"),
         pytest.param(one_step, behind_one_step, id="added-behind-one-step"),
+        pytest.param(distinct_rows, totals_of_distinct_rows, id="added-behind-one-that-appends"),
         pytest.param(classes, classes_counted, id="added-behind-a-set"),
     ],
 )
@@ -112,6 +122,7 @@ def test_a_changed_step_has_all_rows_that_were_ever_read(
     with pytest.raises(InvalidPipelineError, match="no longer kept"):
         stream.history().changes(after=0)
     assert stream.history().changes(after=first).num_rows > 0
+    assert stream.history().verify().whole
     stream.run(lambda session: after(session, folder))  # the option is for the change alone
 
 

@@ -7,7 +7,7 @@ from dagster_ckpt.protocol.manifest.manifest import EpochRange, Manifest, Retain
 
 
 def is_abandoned(newest: Manifest, epoch: int) -> bool:
-    """Whether a rollback abandoned this epoch."""
+    """Whether a rollback, or a change of the steps, abandoned this epoch."""
     return _is_in(newest.abandoned, epoch)
 
 

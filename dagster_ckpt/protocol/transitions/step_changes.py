@@ -10,6 +10,7 @@ So a crash leaves one of the two. The stream's table is another one then: the ep
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import EMPTY
@@ -31,16 +32,20 @@ Runs = dict[str, tuple[tuple[RunRef, ...], ...]]
 
 @dataclass(frozen=True)
 class StepChange:
-    """The steps of a stream before and after a change. `kept` has, for each new step that is kept, the old one."""
+    """The steps of a stream before and after a change. `kept` has, for each new step that is kept, the old one.
+
+    `timed` are the new steps that read event times, as far as it matters: to them all old rows may be late.
+    """
 
     before: Pipeline
     after: Pipeline
     kept: dict[int, int]
+    timed: AbstractSet[int] = frozenset()
 
     @classmethod
-    def between(cls, before: Pipeline, after: Pipeline) -> "StepChange":
+    def between(cls, before: Pipeline, after: Pipeline, timed: AbstractSet[int] = frozenset()) -> "StepChange":
         """Compare two pipelines whose sources are spelled alike."""
-        return cls(before, after, _kept(before, after))
+        return cls(before, after, _kept(before, after), timed)
 
     @property
     def can_restart(self) -> bool:
@@ -75,9 +80,12 @@ class StepChange:
             for number, step in enumerate(pipeline.steps):
                 if number not in kept and any(each.step is None for each in step.inputs):
                     yield f"{named(pipeline, number)}, which is {what}, reads a source, whose past rows are gone"
+                elif number not in kept and pipeline is self.after and number in self.timed:
+                    yield f"{named(pipeline, number)}, which is {what}, reads event times, and all old rows are late"
         for number in sorted(self.read):
-            old = self.before.steps[self.kept[number]]
-            if not has_table(old):
+            old = self._old(number)
+            appended = old.appends and self.kept[number] == len(self.before.before)  # then the stream's files are it
+            if not (appended or has_table(old)):
                 yield f"{named(self.after, number)} keeps no table of its rows that a changed step could begin with"
         last = len(self.after.before)
         if last in self.kept and has_table(self.after.steps[last]) and not has_table(self._old(last)):

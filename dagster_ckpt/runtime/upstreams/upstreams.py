@@ -48,7 +48,7 @@ _ERRORS_OF_READERS = (CorruptStateError.__name__, NothingFollowsError.__name__)
 
 _REASONS = {
     Trouble.RECREATED: "the upstream is not the stream that was read so far: it was removed and created again",
-    Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it",
+    Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it, or its steps were changed",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log after what was read of it (max_lag)",
     Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: it was unpinned, or it was too far "
     "behind (max_lag)",

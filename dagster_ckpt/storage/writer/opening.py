@@ -47,7 +47,8 @@ class Opening:
     `shards` is used only to create the stream. `retained` is how many epochs stay readable. `may_fence` is the
     one term that may be fenced without waiting. The stream goes back to `from_epoch` once for each `root_run`: the
     first Dagster run, before all retries and relaunches. `moves` maps what a source read before to where it is now.
-    `restart_steps`: steps that changed may start over from the tables of those before them (`step_changes`).
+    `restart_steps`: steps that changed may start over from the tables of those before them (`step_changes`);
+    `timed_steps` are those that read event times.
     """
 
     stream: str
@@ -63,6 +64,7 @@ class Opening:
     from_epoch: Epoch | None = None
     moves: Moves = ()
     restart_steps: bool = False
+    timed_steps: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if not can_be_shards(self.shards):
@@ -262,7 +264,7 @@ def _pipeline(shown: Manifest, opening: Opening) -> Pipeline:
             f"the delivery has gone on to epoch {shown.epoch}, and is another one now: {'; '.join(changes)}. Change it "
             f"back, or begin a new one under another name, with an empty table. delivery={shown.stream}"
         )
-    change = StepChange.between(before, opening.pipeline)
+    change = StepChange.between(before, opening.pipeline, opening.timed_steps)
     if opening.restart_steps and change.can_restart:
         _log.warning("the stream's steps have changed. %s. stream=%s", change.text(), shown.stream)
         return before

@@ -106,6 +106,16 @@ def test_what_stands_in_the_way_is_named(before: Pipeline, after: Pipeline, why:
     assert why in "; ".join(change.obstacles())
 
 
+def test_a_last_step_that_only_appended_gives_the_rows_of_its_files() -> None:
+    windows = replace(ORDERS, appends=True)
+    after = steps(windows, SHOPS)
+    assert StepChange.between(windows, after).can_restart
+    assert list(StepChange.between(windows, after, {1}).obstacles()) == [
+        "step 2 (aggregate), which is new or changed, reads event times, and all old rows are late"
+    ]
+    assert StepChange.between(windows, after, {0}).can_restart, "a kept step goes on as it was"
+
+
 def test_a_last_step_that_gets_a_follower_loses_its_table_and_gives_it() -> None:
     inner = replace(ORDERS, parameters={"name": "top", ROW_KEY: None})
     last = replace(inner, tables=(StateTableSpec("table", ROWS, ("a",)), *inner.tables))
