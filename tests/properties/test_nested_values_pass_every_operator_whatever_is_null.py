@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dagster_ckpt import agg, session, tumbling
+from dagster_ckpt import agg, over, session, tumbling
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext, ProcessFunction, ValueState
@@ -33,6 +33,7 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -261,6 +262,26 @@ def test_top_keeps_nested_values(ties: str, column: tuple[DataType, list[Any]]) 
         assert spelled(stream.rows()) == spelled(rows * 2)
         stream.epoch((0, [{**row, "_change_type": "delete"} for row in [*rows, rows[0]]]))
         assert spelled(stream.rows()) == spelled(rows[1:])
+
+
+@given(COLUMN)
+@FEW
+def test_functions_over_a_partition_return_nested_values(column: tuple[DataType, list[Any]]) -> None:
+    type_, values = column
+    columns = StructType([*columns_of(type_).fields, StructField("_change_type", StringType(), nullable=False)])
+    rows = [{**row, "k": 0} for row in rows_of(values)]
+    functions = {"before": over.lag("v"), "first": over.first_value("v"), "place": over.row_number()}
+    wanted = [
+        {**row, "before": (rows[at - 1] if at else {"v": None})["v"], "first": rows[0]["v"], "place": at + 1}
+        for at, row in enumerate(rows)
+    ]
+    with a_folder() as folder:
+        operator = OverPartition.build(("k",), input_of(columns), "at asc", functions, updating=True)
+        stream = TaskStream(folder, as_last_step(operator), [columns], (None,))
+        stream.epoch((0, [{**row, "_change_type": "insert"} for row in rows[1:] * 2]))
+        stream.epoch((0, [{**row, "_change_type": "insert"} for row in rows[:1]]))
+        stream.epoch((0, [{**row, "_change_type": "delete"} for row in rows[1:]]))
+        assert spelled(stream.rows()) == spelled(wanted)
 
 
 class Keeping(ProcessFunction):

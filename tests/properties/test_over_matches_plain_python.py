@@ -190,3 +190,32 @@ def test_over_rows_that_only_come(epochs: Any, functions: Any, by: Any, world: A
             there += fresh
             stream.epoch((0, pa.Table.from_pylist(fresh, schema=INPUT)))
             assert sum_of(stream.changes) == bag_of(wanted(there, order, functions))
+
+
+BOUNDED = st.one_of(
+    st.builds(over.lag, st.just("v"), st.integers(-5, 5)),
+    st.builds(over.sum, st.just("v"), rows=st.sampled_from([(-3, 3), (2, 4), (-4, -2), (-1, 1), (0, 5)])),
+    st.builds(over.count, range=st.just((0, 0))),
+    st.builds(over.last_value, st.just("v"), range=st.just((None, 0))),
+)
+RUNNING = st.sampled_from(
+    [over.row_number(), over.dense_rank(), over.sum("v"), over.max("v", rows=(None, 1)), over.nth_value("v", 3)]
+)
+
+
+@examples(10)
+@given(BOUNDED | RUNNING, st.sampled_from([2, 3, 4]), st.sampled_from([300, 20]), RANDOMS)
+def test_over_a_partition_of_many_nodes(function: Over, limit: int, values: int, random: Any) -> None:
+    operator = OverPartition.build(("k",), InputSpec((), INPUT.append(KIND)), "v asc", {"x": function}, updating=True)
+    stream, there = Changing(operator), list[Row]()
+    order = order_columns("over", "v asc", INPUT)
+    with patch.object(OrderedTree, "node_rows_max", limit):
+        for more, less in [(60, 0), (2, 0), (40, 20), (1, 1), (3, 60), (30, 10), (2, 2), (0, 40)]:
+            fresh = [{"f": None, "k": "a", "v": random.randrange(values), "d": None} for _ in range(more)]
+            random.shuffle(there)
+            if random.random() < 0.5:  # those that go are side by side
+                there.sort(key=lambda row: row["v"])
+            gone, there = there[:less], there[less:] + fresh
+            changes = [{**row, KIND.name: "insert"} for row in fresh] + [{**row, KIND.name: "delete"} for row in gone]
+            stream.epoch((0, pa.Table.from_pylist(changes, schema=INPUT.append(KIND))))
+            assert sum_of(stream.changes) == bag_of(wanted(there, order, {"x": function}))
