@@ -10,11 +10,11 @@ from tests.dagster.place import Place, failure_of
 RESTART = {"ops": {"counts": {"config": {"restart_steps": True}}}}
 
 
-def of_two_steps(place: Place) -> dg.AssetsDefinition:
+def of_two_steps(place: Place, where: str = "n > 0") -> dg.AssetsDefinition:
     @streaming_asset(name="counts")
     def counts(spark: SparkSession) -> Stream:
         keys = Stream(place.read(spark)).key_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
-        return keys.key_by("n").aggregate(keys=agg.count(), all=agg.sum("total"))
+        return keys.where(where).key_by("n").aggregate(keys=agg.count(), all=agg.sum("total"))
 
     return counts
 
@@ -33,3 +33,21 @@ def test_a_run_with_the_option_adds_a_step_that_has_all_rows(place: Place) -> No
     assert place.run(of_two_steps(place)).success
     assert place.history().read().to_pylist() == [{"n": 2, "keys": 2, "all": 10}]
     assert "restart_steps" in ONCE, "the sensor does not repeat it"
+
+
+def test_a_downstream_stops_and_its_way_back_leads_to_the_new_table(place: Place) -> None:
+    @streaming_asset
+    def few(counts: Stream) -> Stream:
+        return counts.where("keys < 10")
+
+    place.drop(("a", 1), ("a", 2), ("b", 4))
+    assert place.run(of_two_steps(place), few).success
+    changed = of_two_steps(place, "total > 3")
+    assert place.run(changed, run_config=RESTART).success
+    stopped = failure_of(place.run(changed, few))
+    assert "rolled back to before what was read of it, or its steps were changed" in stopped
+    assert "reads the upstream again from its beginning" in stopped
+    back = {"ops": {"few": {"config": {"from_epoch": 0}}}}
+    assert place.run(changed, few, run_config=back).success
+    for name in ("counts", "few"):
+        assert place.history(name).read().to_pylist() == [{"n": 1, "keys": 1, "all": 4}]
