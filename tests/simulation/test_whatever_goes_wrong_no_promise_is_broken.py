@@ -41,6 +41,7 @@ FOUND_BEFORE = {
     "the oracle counted on after a run that had ended cleanly, since it had found the stream live": 102310,
     "a collector that slept since it had read the newest manifest took a collected index object for damage": 201866,
     "a request of a killed delivery subscribed it again, after a person had unsubscribed it": 201738,
+    "the sensor took the first lease of a stream that had begun anew for one that it had long seen unchanged": 4171,
     "a person reset the sensor over and over, so that it never saw how long another stream's run had hung": 10065,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""

@@ -194,7 +194,8 @@ def _evaluate(
     for each in watched:
         stream = each.asset.stream
         try:
-            status, before = looks[stream].result(), memory.streams.get(stream)
+            status = looks[stream].result()
+            before = memory.of(stream, status.uuid)
             judged = _judge(tick, each, memory, status)
         except Exception:
             # One stream that cannot be checked (its store does not answer, say) must not stop the others' recovery.
@@ -279,7 +280,7 @@ def _report_changes(
 def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -> Case:
     """All that the decision needs, and the decision."""
     asset, instance, recovery = watched.asset, tick.context.instance, watched.options.recovery
-    before = memory.streams.get(asset.stream)
+    before = memory.of(asset.stream, status.uuid)
     record = newest_run(instance, asset, tick.unfinished, tick.last_runs, status.dagster_run_id)
     run = None if record is None else record.dagster_run
     view = None if run is None else run_view(instance, run, asset, status)
@@ -288,7 +289,7 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
     start = read_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
     mark = "" if run is None or start is None else str(start.counter)
     shown = "" if run is None or view is None else spelled(run.run_id, view.state, view)
-    seen = memory.see(asset.stream, status.watch(before, memory.watched_ms), shown, mark)
+    seen = memory.see(asset.stream, status.uuid, status.watch(before, memory.watched_ms), shown, mark)
     stream_view = StreamView(
         mode=watched.options.mode,
         autostart=watched.options.autostart,

@@ -1,7 +1,7 @@
 """What the recovery sensor remembers between ticks: since when each stream has been unchanged, on the sensor's clock.
 
 It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more. Dagster writes the whole
-cursor with each tick, so it is kept small: less than 200 bytes per stream.
+cursor with each tick, so it is kept small: at most 210 bytes per stream.
 """
 
 import json
@@ -16,13 +16,17 @@ from dagster_ckpt.protocol.lease import Watch
 TICK_MS_MAX = 10_000
 """The most that one tick counts. A laptop that slept for an hour has slept together with the writer it watches."""
 
+_UUID = 6
+"""So many letters tell a stream from the one that was in its folder before."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
     """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
     `run` is `spelled`. `start` is the counter of that run's heartbeat while it has not opened the stream. `version` is
-    the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown.
+    the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown. `uuid` begins as
+    the stream's does; "": unknown.
     """
 
     term: int
@@ -34,6 +38,7 @@ class LeaseSeen:
     start_since_ms: int = 0
     version: int = 0
     pins_ms: int = 0
+    uuid: str = ""
 
     @property
     def lease(self) -> Watch:
@@ -72,18 +77,24 @@ class Memory:
     def remember(self, stream: str, seen: LeaseSeen) -> "Memory":
         return replace(self, streams={**self.streams, stream: seen})
 
-    def see(self, stream: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
+    def of(self, stream: str, uuid: str) -> LeaseSeen | None:
+        """The stream as last seen. None where it has begun anew since then: its terms and beats begin at 1 again."""
+        seen = self.streams.get(stream)
+        return None if seen is not None and seen.uuid and seen.uuid != uuid[:_UUID] else seen
+
+    def see(self, stream: str, uuid: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
         """The stream as seen now. `run` spells the state of its newest Dagster run, `start` its heartbeat.
 
         A change of either resets its time.
         """
-        before = self.streams.get(stream)
+        before = self.of(stream, uuid)
         since_ms = before.run_since_ms if before is not None and before.run == run else self.watched_ms
         same_run = before is not None and before.run.partition(" ")[0] == run.partition(" ")[0]
         same_start = same_run and before is not None and before.start == start
         start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
         reported = (0, 0) if before is None else (before.version, before.pins_ms)
-        return LeaseSeen(lease.term, lease.counter, lease.since_ms, run, since_ms, start, start_since_ms, *reported)
+        beat = (lease.term, lease.counter, lease.since_ms)
+        return LeaseSeen(*beat, run, since_ms, start, start_since_ms, *reported, uuid[:_UUID])
 
 
 def spelled(run_id: str, state: str, view: object) -> str:
@@ -96,7 +107,8 @@ def _written(seen: LeaseSeen) -> dict[str, object]:
     written = {"term": seen.term, "beat": (seen.counter, seen.lease_since_ms), "run": (seen.run, seen.run_since_ms)}
     start = {"start": (seen.start, seen.start_since_ms)} if seen.start else {}
     reported = {"version": seen.version, "pins_ms": seen.pins_ms}
-    return {**written, **start, **{name: number for name, number in reported.items() if number}}
+    uuid = {"uuid": seen.uuid} if seen.uuid else {}
+    return {**written, **start, **{name: number for name, number in reported.items() if number}, **uuid}
 
 
 def _seen(written: Mapping[str, Any]) -> LeaseSeen:
@@ -112,4 +124,5 @@ def _seen(written: Mapping[str, Any]) -> LeaseSeen:
         start_since_ms=int(start_since_ms),
         version=int(written.get("version", 0)),
         pins_ms=int(written.get("pins_ms", 0)),
+        uuid=str(written.get("uuid", "")),
     )

@@ -63,6 +63,11 @@ class StreamStatus:
     beat_alone: bool = False
 
     @property
+    def uuid(self) -> str:
+        """The stream's; "" if it was never opened."""
+        return "" if self.newest is None else self.newest.uuid
+
+    @property
     def epoch(self) -> Epoch:
         return EMPTY if self.newest is None else self.newest.epoch
 

@@ -32,27 +32,40 @@ def test_an_unreadable_cursor_is_an_empty_memory() -> None:
 
 def test_a_run_is_the_same_for_as_long_as_nothing_of_it_changes() -> None:
     lease = Watch(Term(3), 2, 1_000)
-    assert MEMORY.see("delay/by carrier", lease, "run started").run_since_ms == 7
-    assert MEMORY.see("delay/by carrier", lease, "run failed").run_since_ms == 40_000
-    assert MEMORY.see("another", lease, "run started").run_since_ms == 40_000
+    assert MEMORY.see("delay/by carrier", "", lease, "run started").run_since_ms == 7
+    assert MEMORY.see("delay/by carrier", "", lease, "run failed").run_since_ms == 40_000
+    assert MEMORY.see("another", "", lease, "run started").run_since_ms == 40_000
+
+
+def test_a_stream_that_begins_anew_in_its_folder_is_another_one() -> None:
+    lease = Watch(Term(1), 1, 40_000)
+    first = replace(MEMORY, streams={}).see("s", "c5bc22a1663c", lease, "8a1b2c3d started 1", "12")
+    later = Memory.read(replace(MEMORY, watched_ms=50_000, streams={"s": first}).write(), 1_000_000)
+    assert later.of("s", "c5bc22a1663c") == first
+    assert later.of("s", "0c88d1f33a1b") is None
+    assert later.see("s", "0c88d1f33a1b", lease, "8a1b2c3d started 1", "12").run_since_ms == 50_000
+    unknown = replace(later, streams={"s": replace(first, uuid="")})
+    assert unknown.of("s", "0c88d1f33a1b") is not None, "written by an earlier release"
 
 
 def test_the_heartbeat_of_another_run_is_another_one() -> None:
     lease = Watch(Term(3), 2, 1_000)
-    first = MEMORY.see("s", lease, "8a1b2c3d started 1", "12")
+    first = MEMORY.see("s", "", lease, "8a1b2c3d started 1", "12")
     later = replace(MEMORY, watched_ms=50_000, streams={"s": first})
-    assert later.see("s", lease, "8a1b2c3d started 2", "12").start_since_ms == 40_000
-    assert later.see("s", lease, "8a1b2c3d started 2", "13").start_since_ms == 50_000
-    assert later.see("s", lease, "99999999 started 2", "12").start_since_ms == 50_000
+    assert later.see("s", "", lease, "8a1b2c3d started 2", "12").start_since_ms == 40_000
+    assert later.see("s", "", lease, "8a1b2c3d started 2", "13").start_since_ms == 50_000
+    assert later.see("s", "", lease, "99999999 started 2", "12").start_since_ms == 50_000
 
 
-def test_a_stream_takes_less_than_200_bytes_of_a_cursor_that_people_can_read() -> None:
+def test_a_stream_takes_at_most_210_bytes_of_a_cursor_that_people_can_read() -> None:
     month_ms = 2_592_000_000
     run = spelled("8a1b2c3d-0000-4000-8000-000000000000", "started", MEMORY)
-    seen = LeaseSeen(123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000)
+    seen = LeaseSeen(
+        123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000, "c5bc22a1"
+    )
     memory = Memory(1_700_000_000_000, month_ms, {f"shop/orders_by_customer_{number}": seen for number in range(50)})
     written = memory.write()
-    assert len(written) < 50 * 200
+    assert len(written) < 50 * 210
     assert '"shop/orders_by_customer_7":{"term":123456,"beat":[1234567,2592000000],"run":["8a1b2c3d started' in written
     assert Memory.read(written, memory.now_ms) == memory
     assert '"start"' not in MEMORY.write(), "there is no heartbeat"
