@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from rich.console import Console
 from benchmarks import facts
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
+from tests.chaos.lanes import LANES, LANES_VARIABLE, USUAL
 from tests.chaos.progress import counting
 from tests.chaos.results import append, lines_of, read, summary
 from tests.chaos.rounds import Outcome, Rounds
 from tests.chaos.services import ROOT
-from tests.chaos.strikes import Kind
+from tests.chaos.strikes import LANES_OF, Kind
 
 WORK = ROOT / ".work"
 KILLS_A_ROUND = 10
@@ -33,28 +34,31 @@ console = Console(highlight=False, soft_wrap=True)
 @click.option(
     "--overlap", default=0.25, show_default=True, help="How often, of one, the next does not wait for recovery."
 )
+@click.option(
+    "--lanes", default=",".join(USUAL), show_default=True, help=f"The streams under fire, of {', '.join(LANES)}."
+)
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
 @click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
-def main(kills: int, seed: int | None, overlap: float, results: Path, only_summary: bool) -> None:
+def main(kills: int, seed: int | None, overlap: float, lanes: str, results: Path, only_summary: bool) -> None:
     """Kill processes at random moments and compare every stream's table with a batch computation after each round."""
     # A plain kill goes the way of Ctrl-C, past all that has to be ended; so does one that is started with &.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     wrong = 0
     if not only_summary:
-        wrong = _kill_here(kills, random.randrange(2**32) if seed is None else seed, overlap, results)
+        wrong = _kill_here(kills, random.randrange(2**32) if seed is None else seed, overlap, lanes.split(","), results)
     console.print(summary(read(results)))
     if wrong:
         sys.exit(1)
 
 
-def _kill_here(kills: int, seed: int, overlap: float, results: Path) -> int:
+def _kill_here(kills: int, seed: int, overlap: float, lanes: Sequence[str], results: Path) -> int:
     """Kill in a folder of its own, which stays where anything went wrong."""
     place = WORK / "chaos" / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     place.mkdir(parents=True)
     console.print(f"seed {seed}; the cluster and its logs are in {place.relative_to(ROOT)}")
     try:
-        wrong = kill(kills, seed, overlap, place, results)
+        wrong = kill(kills, seed, overlap, lanes, place, results)
     except BaseException:
         console.print(f"[red]stopped[/]; all there is to look at is kept: {place.relative_to(ROOT)}")
         raise
@@ -65,16 +69,17 @@ def _kill_here(kills: int, seed: int, overlap: float, results: Path) -> int:
     return wrong
 
 
-def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> int:
+def kill(kills: int, seed: int, overlap: float, lanes: Sequence[str], place: Path, results: Path) -> int:
     """Make so many kills in rounds; returns how many rows were lost or doubled. Stops after the first such round."""
     about = {"seed": seed, "overlap": overlap, "commit": facts.commit(ROOT)}
-    with Cluster(place, {}) as cluster, Feeder(place) as feeder, counting(console, kills) as progress:
+    environment = {LANES_VARIABLE: ",".join(lanes)}
+    with Cluster(place, environment) as cluster, Feeder(place) as feeder, counting(console, kills) as progress:
         tell = progress.tell
-        rounds = Rounds(cluster, feeder, random.Random(seed), overlap, tell=tell)
+        rounds = Rounds(cluster, feeder, random.Random(seed), overlap, lanes, tell=tell)
         began_s = time.monotonic()
         rounds.begin()
         tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")
-        for number, kinds in enumerate(_in_rounds(kills, random.Random(seed))):
+        for number, kinds in enumerate(_in_rounds(kills, lanes, random.Random(seed))):
             outcome = Outcome()
             try:
                 rounds.play(kinds, outcome)
@@ -90,13 +95,14 @@ def kill(kills: int, seed: int, overlap: float, place: Path, results: Path) -> i
     return 0
 
 
-def _in_rounds(kills: int, chance: random.Random) -> Iterator[list[Kind]]:
-    """Each kind in turn in an order of chance, cut into rounds."""
+def _in_rounds(kills: int, lanes: Sequence[str], chance: random.Random) -> Iterator[list[Kind]]:
+    """Each kind that one of the lanes can meet in turn, in an order of chance, cut into rounds."""
+    possible = [kind for kind in Kind if set(LANES_OF[kind]).intersection(lanes)]
     kinds: list[Kind] = []
     for first in range(0, kills, KILLS_A_ROUND):
         count = min(KILLS_A_ROUND, kills - first)
         while len(kinds) < count:
-            kinds += chance.sample(list(Kind), len(Kind))
+            kinds += chance.sample(possible, len(possible))
         yield kinds[:count]
         del kinds[:count]
 

@@ -12,7 +12,7 @@ import pandas as pd
 PLACE_VARIABLE = "DAGSTER_CKPT_TEST_PLACE"
 INTERVAL_VARIABLE = "DAGSTER_CKPT_TEST_INTERVAL"
 LANES_VARIABLE = "DAGSTER_CKPT_TEST_LANES"
-"""Which of the streams there are, parted by commas: all of them if it is not set."""
+"""Which of the streams there are, parted by commas: `USUAL` if it is not set."""
 
 SCHEMA = "id long, key long, value long"
 RETAINED = 8
@@ -94,13 +94,37 @@ def wrong_copy(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
     return Wrong(len(lost), doubled, len(invented) + int(unequal.sum()))
 
 
+GROUPS = 7
+"""So many groups of keys has `stepped`."""
+
+
+def wrong_shares(table: pd.DataFrame, rows: pd.DataFrame) -> Wrong:
+    """What is wrong with a table of one row per key that also has the totals of its group, given all input rows."""
+    if wrong := wrong_aggregate(table, rows):
+        return wrong
+    groups = rows.groupby(rows["key"] % GROUPS)["value"].agg(["size", "sum"])
+    expected = groups.loc[table["key"] % GROUPS]
+    unequal = (table["of_rows"].to_numpy() != expected["size"].to_numpy()) | (
+        table["of_total"].to_numpy() != expected["sum"].to_numpy()
+    )
+    return Wrong(other=int(unequal.sum()))
+
+
 Judge = Callable[[pd.DataFrame, pd.DataFrame], Wrong]
 
-LANES: dict[str, Judge] = {"keyed": wrong_aggregate, "appended": wrong_copy, "swept": wrong_windows}
+LANES: dict[str, Judge] = {
+    "keyed": wrong_aggregate,
+    "appended": wrong_copy,
+    "swept": wrong_windows,
+    "stepped": wrong_shares,
+}
 """Every stream, with what tells its table from the right one."""
 
-CONTINUOUS = ("keyed", "appended")
+CONTINUOUS = ("keyed", "appended", "stepped")
 """Those that never end by themselves."""
+
+USUAL = ("keyed", "appended", "swept")
+"""Those that are under fire where nobody says otherwise: two cores have no room for a fourth JVM."""
 
 
 def rows_of(inbox: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The code location under fire: three kinds of streams that read the same rows, with everything short and small.
+"""The code location under fire: streams of several kinds that read the same rows, with everything short and small.
 
 The place and what may differ are in the environment, so that the same streams serve the chaos and the soak.
 """
@@ -8,7 +8,7 @@ import os
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Stream, agg, build_streaming_definitions, streaming_asset, tumbling
-from tests.chaos.lanes import DELAY_MS, LANES, LANES_VARIABLE, WINDOW_MS
+from tests.chaos.lanes import DELAY_MS, GROUPS, LANES_VARIABLE, USUAL, WINDOW_MS
 from tests.chaos.small_parts import RECOVERY, rows_of_inbox, short_checkpoints, small_spark
 
 
@@ -34,10 +34,23 @@ def swept(spark: SparkSession) -> Stream:
     return windows.aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
 
 
-_ASSETS = {"keyed": keyed, "appended": appended, "swept": swept}
+@streaming_asset(mode="continuous", autostart=True, shards=4, recovery=RECOVERY)
+def stepped(spark: SparkSession) -> Stream:
+    """Three steps in one epoch: what each key has, beside what its group has, whose rows change with each of them."""
+    keys = (
+        Stream(rows_of_inbox(spark))
+        .key_by("key")
+        .aggregate(rows=agg.count(), total=agg.sum("value"), greatest=agg.max("value"))
+        .with_column("group", f"key % {GROUPS}")
+        .key_by("group")
+    )
+    return keys.join(keys.aggregate(of_rows=agg.sum("rows"), of_total=agg.sum("total")).key_by("group"))
+
+
+_ASSETS = {"keyed": keyed, "appended": appended, "swept": swept, "stepped": stepped}
 
 defs = build_streaming_definitions(
-    assets=[_ASSETS[lane] for lane in os.environ.get(LANES_VARIABLE, ",".join(LANES)).split(",")],
+    assets=[_ASSETS[lane] for lane in os.environ.get(LANES_VARIABLE, ",".join(USUAL)).split(",")],
     checkpoints=short_checkpoints("300ms"),
     spark=small_spark(),
 )

@@ -20,7 +20,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.flatness import verdict
 from tests.chaos.gauges import GROWS, TOLERANCES, Gauge, Gauges
-from tests.chaos.lanes import CONTINUOUS, INTERVAL_VARIABLE
+from tests.chaos.lanes import CONTINUOUS, INTERVAL_VARIABLE, USUAL
 from tests.chaos.services import ROOT
 from tests.chaos.world import until
 
@@ -28,6 +28,8 @@ WORK = ROOT / ".work"
 INTERVAL = "100ms"
 FILES_PER_SECOND = 5.0
 LOOK_S = 1.0
+
+SOAKED = [lane for lane in CONTINUOUS if lane in USUAL]
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -57,9 +59,9 @@ def soak(place: Path, seconds: float, every_s: float) -> list[dict[str, Any]]:
     """The samples, each with its second, the load, and the gauges of each lane."""
     samples: list[dict[str, Any]] = []
     with Cluster(place, {INTERVAL_VARIABLE: INTERVAL}) as cluster, Feeder(place, FILES_PER_SECOND):
-        gauges = {lane: Gauge(cluster, lane) for lane in CONTINUOUS}
+        gauges = {lane: Gauge(cluster, lane) for lane in SOAKED}
         cluster.wait_until_ready()
-        until("both streams commit", lambda: all(cluster.standing(lane).rows for lane in CONTINUOUS))
+        until("both streams commit", lambda: all(cluster.standing(lane).rows for lane in SOAKED))
         began_s = time.monotonic()
         next_s = began_s + every_s
         while time.monotonic() - began_s < seconds:
@@ -88,7 +90,7 @@ def _tell(second: int, lanes: dict[str, Gauges | None]) -> None:
 
 def _verdicts(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
-    for lane in CONTINUOUS:
+    for lane in SOAKED:
         for name, tolerance in TOLERANCES.items():
             series = [sample[lane][name] for sample in samples if sample[lane] is not None]
             said = verdict(series, tolerance)

@@ -2,7 +2,18 @@ import pandas as pd
 import pytest
 
 from tests.chaos.chain_lanes import wrong_selection
-from tests.chaos.lanes import DELAY_MS, LANES, WINDOW_MS, Judge, Wrong, wrong_aggregate, wrong_copy, wrong_windows
+from tests.chaos.lanes import (
+    DELAY_MS,
+    GROUPS,
+    LANES,
+    WINDOW_MS,
+    Judge,
+    Wrong,
+    wrong_aggregate,
+    wrong_copy,
+    wrong_shares,
+    wrong_windows,
+)
 
 ROWS = pd.DataFrame({"id": [0, 1, 2, 3], "key": [7, 7, 8, 9], "value": [5, -1, 3, 4]})
 TABLE = pd.DataFrame({"key": [7, 8, 9], "rows": [2, 1, 1], "total": [4, 3, 4], "greatest": [5, 3, 4]})
@@ -56,7 +67,25 @@ def test_a_copy_distinguishes_lost_doubled_changed_and_invented_rows() -> None:
 
 
 def test_every_lane_has_a_judge() -> None:
-    assert set(LANES) == {"keyed", "appended", "swept"}
+    assert set(LANES) == {"keyed", "appended", "swept", "stepped"}
+
+
+def test_a_share_is_judged_by_the_totals_of_its_group() -> None:
+    rows = pd.DataFrame({"id": [0, 1, 2], "key": [1, 1 + GROUPS, 2], "value": [5, -9, 3]})
+    table = pd.DataFrame(
+        {
+            "key": [2, 1, 1 + GROUPS],
+            "rows": [1, 1, 1],
+            "total": [3, 5, -9],
+            "greatest": [3, 5, -9],
+            "of_rows": [1, 2, 2],
+            "of_total": [3, -4, -4],
+        }
+    )
+    assert not wrong_shares(table, rows)
+    assert wrong_shares(table.iloc[:2], rows) == Wrong(lost=1)
+    assert wrong_shares(table.assign(of_total=[3, -4, 5]), rows) == Wrong(other=1)
+    assert wrong_shares(table.assign(of_rows=[1, 1, 1]), rows) == Wrong(other=2)
 
 
 def test_a_selection_is_judged_by_the_keys_that_belong_to_it() -> None:
