@@ -12,11 +12,12 @@ from assets.delays_by_hour import delays_by_hour
 from assets.departures import departures
 from assets.departures_with_weather import departures_with_weather
 from assets.late_carriers import late_carriers
+from assets.worst_routes import worst_routes
 
 CONTINUOUS = [departures, delay_by_carrier, delay_by_route, busiest_aircraft, late_carriers]
 """Each works for as long as it is let, in a Dagster run of its own."""
 
-IN_TIME = [departures_with_weather, delays_by_hour, aircraft_rotations]
+IN_TIME = [departures_with_weather, delays_by_hour, aircraft_rotations, worst_routes]
 """Each works through what there is and ends; together they fit into one Dagster run."""
 
 STREAMS = [*CONTINUOUS, *IN_TIME]
@@ -38,4 +39,5 @@ __all__ = [
     "departures",
     "departures_with_weather",
     "late_carriers",
+    "worst_routes",
 ]

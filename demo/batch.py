@@ -44,6 +44,12 @@ def _late(inputs: Inputs) -> pl.LazyFrame:
     return _delays("carrier")(inputs).filter(pl.col("mean_delay") > 15)
 
 
+def _worst_routes(inputs: Inputs) -> pl.LazyFrame:
+    routes = _delays("origin", "destination", "carrier")(inputs).filter(pl.col("flights") >= 50)
+    worst_first = routes.sort("mean_delay", "origin", "destination", descending=[True, False, False])
+    return worst_first.group_by("carrier").head(3).select(routes.collect_schema().names())
+
+
 def _aircraft(inputs: Inputs) -> pl.LazyFrame:
     departed_at = pl.col("departed_at")
     return inputs.flights.group_by("tailnum").agg(
@@ -121,5 +127,6 @@ EXPECTED = {
     "departures_with_weather": Expected(("departed_at", "carrier", "flight", "origin", "destination"), _with_weather),
     "delays_by_hour": Expected(("origin", "window_start"), _by_hour),
     "aircraft_rotations": Expected(("tailnum", "window_start"), _rotations),
+    "worst_routes": Expected(("carrier", "origin", "destination"), _worst_routes),
 }
 """The main job's streams, by name."""

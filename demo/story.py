@@ -21,7 +21,7 @@ from demo.run_folder import PREPARED_WEATHER, RunFolder
 from demo.standing import standing
 from demo.watch import Watch
 
-IN_TIME = ["departures_with_weather", "delays_by_hour", "aircraft_rotations"]
+IN_TIME = ["departures_with_weather", "delays_by_hour", "aircraft_rotations", "worst_routes"]
 """They work through what there is, in one Dagster run, when all of it is there."""
 
 FOLLOWING = "late_carriers"

@@ -94,3 +94,9 @@ def test_the_keys_name_each_row_of_the_year_once(year: Year, weather: Path) -> N
     for name, expected in EXPECTED.items():
         table = expected.of(folder, weather)
         assert table.select(expected.key).n_unique() == table.height, name
+
+
+def test_the_worst_routes_of_a_carrier_are_at_most_three_that_are_flown_often(year: Year, weather: Path) -> None:
+    table = EXPECTED["worst_routes"].of(year.days[0].parent, weather)
+    assert table["flights"].to_numpy().min() >= 50
+    assert table.group_by("carrier").len()["len"].max() == 3

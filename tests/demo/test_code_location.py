@@ -16,6 +16,7 @@ STREAMS = [
     "departures",
     "departures_with_weather",
     "late_carriers",
+    "worst_routes",
 ]
 REPORTS = ["carrier_report"]
 
