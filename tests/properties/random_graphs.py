@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -23,19 +24,39 @@ from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.properties import steps_in_python
-from tests.properties.changing_rows import KIND
+from tests.properties.changing_rows import KIND, histories
 from tests.unit.operators.joins.regular.joined_tables import TYPES, joined
 from tests.unit.operators.keyed_streams import Row
 
 SOURCE = pa.schema([("k", pa.string()), ("n", pa.int64()), ("f", pa.float64()), ("b", pa.bool_())])
-ROWS = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "a", "b", "c", None]),
-        "n": st.sampled_from([0, 1, 1, 2, -3, 7, None]),
-        "f": st.sampled_from([0.5, 0.5, -1.25, 3.0, 0.0, -0.0, float("nan"), float("inf"), None]),
-        "b": st.sampled_from([True, False, None]),
-    }
-).map(lambda row: {name: row[name] for name in SOURCE.names})
+VALUES: dict[str, list[Any]] = {
+    "k": ["a", "a", "b", "c", None],
+    "n": [0, 1, 1, 2, -3, 7, None],
+    "f": [0.5, 0.5, -1.25, 3.0, 0.0, -0.0, float("nan"), float("inf"), None],
+    "b": [True, False, None],
+}
+ROWS = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}).map(
+    lambda row: {name: row[name] for name in SOURCE.names}
+)
+KINDS = ["insert", "insert", "insert", "update", "delete", "fleeting"]
+
+
+def full_histories(seed: int) -> list[list[list[tuple[str, int, Row]]]]:
+    """Those of two sources, of a few rows that both have over and over. Drawn by itself: Hypothesis prefers few."""
+    random = Random(seed)
+    rows = [{name: random.choice(values) for name, values in VALUES.items()} for _ in range(random.randint(2, 6))]
+    return [
+        [
+            [(random.choice(KINDS), random.randrange(30), random.choice(rows)) for _ in range(random.randint(0, 9))]
+            for _ in range(random.randint(2, 5))
+        ]
+        for _ in range(2)
+    ]
+
+
+HISTORIES = st.one_of(
+    st.lists(histories(ROWS), min_size=2, max_size=2), *[st.integers(0, 2**32).map(full_histories) for _ in range(3)]
+)
 STEPS_MAX = 5
 Work = Callable[[Row], Row | None]
 """What Spark does with a row between two steps: None drops it."""
@@ -133,7 +154,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 def an_input(draw: st.DrawFn, graph: Graph) -> Rows:
     """The rows of a source or step, the newest ones most often, after up to two pieces of work."""
     rows = draw(st.sampled_from([*graph.rows, *graph.rows[-1:] * 4]))
-    for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2]))):
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
         rows = draw(st.sampled_from([filtered, selected]))(draw, graph, rows)
     if rows.names(is_key):
         return rows
@@ -145,7 +166,7 @@ def an_input(draw: st.DrawFn, graph: Graph) -> Rows:
 
 def filtered(draw: st.DrawFn, graph: Graph, rows: Rows) -> Rows:
     name = draw(st.sampled_from(rows.schema.names))
-    kind = draw(st.sampled_from(["null", "not null", "above"]))
+    kind = draw(st.sampled_from(["not null", "not null", "above", "null"]))
     type_ = rows.schema.field(name).type
 
     def holds(row: Row) -> Row | None:
@@ -290,11 +311,16 @@ def distinct(draw: st.DrawFn, graph: Graph) -> Step:
     )
 
 
-def of_two(kind: str, draw: st.DrawFn, graph: Graph) -> Step:
-    """A set operation. Its inputs are one table filtered twice, or two with the columns of types that both have."""
+def of_two(kinds: list[str], draw: st.DrawFn, graph: Graph) -> Step:
+    """A set operation. Its inputs are one table, all rows and some, or a column of these; or two tables."""
+    kind = draw(st.sampled_from(kinds))
     left, right = an_input(draw, graph), an_input(draw, graph)
-    if draw(st.booleans()):
+    which = draw(st.sampled_from(["two", "rows", "column"]))
+    if which == "rows":
         right = filtered(draw, graph, left)
+    elif which == "column":
+        name = {left.schema.field(column).type: column for column in left.names(is_key)[:1]}
+        left, right = (_as_types(rows, name) for rows in (left, filtered(draw, graph, left)))
     if [(each.name, each.type) for each in left.schema] != [(each.name, each.type) for each in right.schema]:
         names = {type_: graph.name() for type_ in dict.fromkeys(left.schema.types) if type_ in right.schema.types}
         if not any(map(is_key, names)):
@@ -355,5 +381,6 @@ STEPS: dict[str, Callable[[st.DrawFn, Graph], Step]] = {
     "deduplicate": deduplicate,
     "join": join,
     "distinct": distinct,
-    **{kind: partial(of_two, kind) for kind in ("union_all", "intersect", "intersect_all", "subtract", "except_all")},
+    "union_all": partial(of_two, ["union_all"]),
+    "sets": partial(of_two, ["intersect", "intersect_all", "subtract", "except_all"]),
 }

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.registry import as_last_step
-from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
-from tests.properties.random_graphs import ROWS, SOURCE, Graph, Rows, Step, graphs
+from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag
+from tests.properties.random_graphs import HISTORIES, SOURCE, Graph, Rows, Step, graphs
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, bag_of, spelled
 from tests.worlds.examples import TIMES, examples
 
@@ -39,6 +40,10 @@ class Played:
         assert not appends or all(change[KIND.name] == "insert" for change in changes)
         self.rows = after(self.rows, changes)
         self.check(self.rows, wanted)
+        key = None if appends else row_key(self.step.operator.pipeline)
+        if key is not None:
+            keys = bag_of({name: row[name] for name in key} for row in self.rows)
+            assert max(keys.values(), default=1) == 1, f"the row key identifies each row. {key=}"
         if self.is_last and self.one.operator.logged is not None:
             self.check(self.one.table(), wanted)
         return [
@@ -118,7 +123,7 @@ def play(graph: Graph, histories: Sequence[History], tasks: Any, memory_bytes: i
 @examples(30 if TIMES == 1 else 100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     graphs(),
-    st.lists(histories(ROWS), min_size=2, max_size=2),
+    HISTORIES,
     st.sampled_from([(ONE_TASK, 1 << 28), (TWO_TASKS, 1 << 28), (TWO_TASKS, 1 << 12)]),
     SIZES,
     RANDOMS,
