@@ -74,6 +74,10 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iter
         if was.step != now.step:
             yield f"{which} was {_read_by(was)}, now it is {_read_by(now)}"
             continue
+        if now.behind_us > was.behind_us:
+            # What that step has emitted as final would be open again.
+            behind = f"{was.behind_us / 1e6:g} s behind the watermark of step {(was.step or 0) + 1}"
+            yield f"{which} was at most {behind}, now it is {now.behind_us / 1e6:g} s, and its watermark would go back"
         yield from _sources(which, was, now)
         yield from _types(f"{which}'s column", was.schema, now.schema)
 

@@ -138,3 +138,15 @@ def test_a_delivery_stays_one_of_its_stream_and_mode() -> None:
     other = replace(DELIVERS, inputs=an_input(ROWS, OTHER_SOURCE))
     assert breaking_changes(DELIVERS, other)[-1] == "the input now also reads kafka topic"
     assert breaking_changes(DELIVERS, APPEND) == ("the operator was delivery, now it is append",)
+
+
+def test_the_watermark_of_a_later_step_never_goes_back() -> None:
+    def reading(behind_us: int) -> Any:
+        later = replace(PIPELINE, inputs=(InputSpec((), ROWS, step=0, behind_us=behind_us),))
+        return replace(later, before=(PIPELINE,))
+
+    assert breaking_changes(reading(5_000_000), reading(2_000_000)) == ()
+    assert breaking_changes(reading(5_000_000), reading(7_500_000)) == (
+        "step 2: the input was at most 5 s behind the watermark of step 1, now it is 7.5 s, "
+        "and its watermark would go back",
+    )
