@@ -19,5 +19,5 @@ def worst_routes(spark: SparkSession) -> Stream:
         )
         .where("flights >= 50")
         .key_by("carrier")
-        .top(3, by=["mean_delay desc", "origin", "destination"])
+        .top(3, by=["mean_delay desc", "origin asc", "destination asc"])
     )
