@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg, session, tumbling
+from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg, over, session, tumbling
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark import session as sessions
@@ -55,6 +55,10 @@ COLLATED: dict[str, Callable[[Stream], Stream]] = {
     "greatest": lambda s: s.key_by("v").aggregate(n=agg.max("name")),
     "first": lambda s: s.key_by("v").aggregate(n=agg.first("name", by="v")),
     "order": lambda s: s.key_by("v").aggregate(n=agg.last("k", by="name")),
+    "order of the first rows": lambda s: s.key_by("v").top(1, by=["k asc", "`name` desc"]),
+    "order of a partition": lambda s: s.key_by("v").over("name asc", n=over.row_number()),
+    "least of a frame": lambda s: s.key_by("v").over("k asc", n=over.min("name")),
+    "row of a set": lambda s: s.distinct(),
 }
 BINARY = r"`lower\(name\) COLLATE UTF8_BINARY`.* asset=flights/delays, column=name, collation=UTF8_LCASE"
 REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {

@@ -1,6 +1,6 @@
 """`Stream`: what a streaming asset's function returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     check_step,
     row_key,
 )
+from dagster_ckpt.operators.shared.ranked.order_by import names_in_order
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -448,7 +449,7 @@ class Stream:
             [rows] = inputs
             return _top(rows, best)
 
-        return self._with_step(StatefulStep("top", build))
+        return self._with_step(StatefulStep("top", build, compared=names_in_order(by)))
 
     def over(self, by: str | Sequence[str], /, **functions: Over) -> "Stream":
         """The rows with functions over their partition, the rows of one key in an order; without `key_by` of all rows.
@@ -470,7 +471,10 @@ class Stream:
             options = _of_upstream(rows)
             return _of_groups(rows, lambda keys, spec: OverPartition.build(keys, spec, by, functions, **options))
 
-        return self._with_step(StatefulStep("over", build))
+        given: Iterable[object] = functions.values()  # what is no function is refused later, with its name
+        overs = [one for one in given if isinstance(one, Over)]
+        least = [one.column for one in overs if one.function in {"min", "max"} and one.column is not None]
+        return self._with_step(StatefulStep("over", build, compared=(*names_in_order(by), *least)))
 
     def distinct(self) -> "Stream":
         """Each row once, compared by all columns as SQL does: null equals null. -0.0 becomes 0.0.

@@ -94,16 +94,29 @@ def order_columns(step: str, by: str | Sequence[str], schema: pa.Schema) -> tupl
     return tuple(columns)
 
 
+def names_in_order(by: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns that an order names, checked or not; a term that cannot be read names none."""
+    terms = [by] if isinstance(by, str) else list(by)
+    return tuple(_name(match) for term in terms if (match := _read(term)) is not None)
+
+
+def _read(term: object) -> re.Match[str] | None:
+    return _TERM.fullmatch(term.strip()) if isinstance(term, str) else None
+
+
+def _name(match: re.Match[str]) -> str:
+    name = match["name"]
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def _order_column(step: str, term: object, schema: pa.Schema) -> OrderColumn:
-    match = _TERM.fullmatch(term.strip()) if isinstance(term, str) else None
+    match = _read(term)
     if match is None:
         raise InvalidPipelineError(
             f"say of each column by which {step} orders rows whether it ascends or descends: 'delay desc' puts the "
             f"greatest first, 'delay asc' the least; 'nulls first' or 'nulls last' may follow. by={term!r}"
         )
-    name = match["name"]
-    if name.startswith("`"):
-        name = name[1:-1].replace("``", "`")
+    name = _name(match)
     pipeline_checks.check_column(name, f"{step} by=", schema)
     if not is_orderable(schema.field(name).type):
         raise InvalidPipelineError(
