@@ -27,13 +27,13 @@ _FIRST_FILE_S = 1_700_000_000
 
 
 class Inbox:
-    """A folder that files are put into. The same keys, spread and calls put the same rows there."""
+    """A folder that files are put into. The same keys, spread, seed and calls put the same rows there."""
 
-    def __init__(self, folder: Path, keys: int, spread: Spread) -> None:
+    def __init__(self, folder: Path, keys: int, spread: Spread, seed: int = 20_260_101) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self._keys = keys
-        self._chance = np.random.default_rng(20_260_101)
+        self._chance = np.random.default_rng(seed)
         self._files = 0
         self._upto = np.cumsum(1 / np.arange(1, keys + 1)) if spread is Spread.ZIPF else None
 
@@ -57,6 +57,11 @@ class Inbox:
         """What a running count, sum and maximum over all files comes to: `COLUMNS`, of each key."""
         grouped = ds.dataset(self.folder).to_table().group_by("k")
         return grouped.aggregate([([], "count_all"), ("v", "sum"), ("w", "max")]).rename_columns(COLUMNS)
+
+    def sums(self) -> pa.Table:
+        """What a running count and the sum of `w` over all files come to: `k`, `rows`, `total`, of each key."""
+        grouped = ds.dataset(self.folder).to_table(["k", "w"]).group_by("k")
+        return grouped.aggregate([([], "count_all"), ("w", "sum")]).rename_columns(["k", "rows", "total"])
 
     def _drawn(self, rows: int) -> Keys:
         if self._upto is None:

@@ -7,36 +7,37 @@ All data go to FOLDER, the figures to FOLDER/figures.json.
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.alone import run_alone
 from benchmarks.commits import run_commits
+from benchmarks.graph import run_graph_race
 from benchmarks.growth import run_growth
-from benchmarks.plan import PLANS, Alone, Cell, Commits, Growth, Race, StepRace
+from benchmarks.plan import PLANS, Alone, Cell, Commits, GraphRace, Growth, Race, StepRace, TableGrowth
 from benchmarks.progress import Tell, shown
 from benchmarks.race import run_race
 from benchmarks.step_race import run_step_race
+from benchmarks.tables import run_table_growth
 
 
 def main(plan: str, name: str, folder: Path) -> None:
     cell = PLANS[plan][name]
     with shown(cell.steps) as tell:
-        figures = _measure(cell, folder, tell)
+        figures = _WAYS[type(cell)](cell, folder, tell)
     (folder / "figures.json").write_text(json.dumps(figures))
 
 
-def _measure(cell: Cell, folder: Path, tell: Tell) -> object:
-    match cell:
-        case Race():
-            return run_race(cell, folder, tell)
-        case StepRace():
-            return run_step_race(cell, folder, tell)
-        case Growth():
-            return run_growth(cell, folder, tell)
-        case Alone():
-            return run_alone(cell, folder, tell)
-        case Commits():
-            return run_commits(cell, folder, tell)
+_WAYS: Mapping[type[Cell], Callable[[Any, Path, Tell], object]] = {
+    Race: run_race,
+    StepRace: run_step_race,
+    GraphRace: run_graph_race,
+    TableGrowth: run_table_growth,
+    Growth: run_growth,
+    Alone: run_alone,
+    Commits: run_commits,
+}
 
 
 if __name__ == "__main__":

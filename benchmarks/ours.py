@@ -30,13 +30,14 @@ def _ignore(manifest: Manifest) -> None: ...
 
 
 class Ours:
-    """A side whose state is a stream in the store at `folder`. `retained`: how many epochs stay readable.
+    """A side whose state is stream `name` in the store at `folder`. `retained`: how many epochs stay readable.
 
     `stream` is made in a session of `open_session`.
     """
 
-    def __init__(self, stream: Stream, folder: Path, retained: int = 20) -> None:
+    def __init__(self, stream: Stream, folder: Path, retained: int = 20, name: str = NAME) -> None:
         self.session = stream.frame.sparkSession
+        self._name = name
         self._stream = stream
         self._address = StoreAddress(folder.as_uri())
         self._retained = retained
@@ -66,28 +67,30 @@ class Ours:
 
     def run(self, hooks: JobHooks, options: JobOptions) -> None:
         """One run of the stream, as a Dagster run has it."""
-        run_stream(StreamJob(NAME, self._stream, self._address, NAME, self._opening, options), hooks, SystemClock())
+        run_stream(
+            StreamJob(self._name, self._stream, self._address, self._name, self._opening, options), hooks, SystemClock()
+        )
 
     def results(self) -> pa.Table:
         """The table as anybody reads it, through the store."""
         self.work()
-        return CheckpointStore(self._address.url).stream(NAME).read()
+        return CheckpointStore(self._address.url).stream(self._name).read()
 
     @property
     def state_bytes(self) -> int:
         """What the newest epoch's state takes in the store."""
-        return CheckpointStore(self._address.url).stream(NAME).manifest().statistics.state_bytes
+        return CheckpointStore(self._address.url).stream(self._name).manifest().statistics.state_bytes
 
     def _rows_before(self) -> int:
         try:
-            return CheckpointStore(self._address.url).stream(NAME).manifest().statistics.total_rows_in
+            return CheckpointStore(self._address.url).stream(self._name).manifest().statistics.total_rows_in
         except InvalidPipelineError:
             return 0  # nobody has opened it yet
 
     def _opening(self, pipeline: Pipeline) -> Opening:
         return Opening(
-            stream=NAME,
-            owner=Owner("benchmark", NAME),
+            stream=self._name,
+            owner=Owner("benchmark", self._name),
             pipeline=pipeline,
             shards=SHARDS,
             holder=LeaseHolder("benchmark", "benchmark", this_process()),

@@ -34,6 +34,26 @@ class Work(StrEnum):
     SESSION = "session window"
     DEDUPLICATE = "deduplicate"
     INTERVAL_JOIN = "interval join"
+    CHAINED = "windows of windows"
+
+
+class Shape(StrEnum):
+    """How much of the same graph of steps a side is, by the name that tables show."""
+
+    ONE = "one step"
+    TWO = "two steps"
+    THREE = "three steps"
+    CHAIN = "a chain of three streams"
+
+
+class Table(StrEnum):
+    """A step over a table that changes, by the name that tables show."""
+
+    JOIN = "join"
+    TOP = "top 3"
+    OVER = "row_number"
+    LEAST = "min"
+    INTERSECT = "intersect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +133,46 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphRace:
+    """Shapes of the graph in `graph.py` in turns, as in a `Race`: running totals of `keys`, then of `groups` of them.
+
+    First each takes every key once, in one trigger.
+    """
+
+    keys: int
+    groups: int
+    rows: int
+    rounds: int
+    warm: int
+    counted: int
+
+    @property
+    def steps(self) -> int:
+        """How often a side is set to work."""
+        return len(Shape) * (2 + self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class TableGrowth:
+    """Our triggers of `rows`, of each input, where the step behind running totals keeps the rows of `keys`.
+
+    `group` of them are in one group, partition or key's rows.
+    """
+
+    table: Table
+    keys: int
+    group: int
+    rows: int
+    warm: int
+    counted: int
+    fill_rows: int
+
+    @property
+    def steps(self) -> int:
+        return 3
+
+
+@dataclass(frozen=True, slots=True)
 class Alone:
     """The engine without Spark: one of `tasks` works its part of the `keys`, in epochs of `rows`."""
 
@@ -144,7 +204,7 @@ class Commits:
         return 1
 
 
-Cell = Race | StepRace | Growth | Alone | Commits
+Cell = Race | StepRace | GraphRace | TableGrowth | Growth | Alone | Commits
 Plan = Mapping[str, Cell]
 
 
@@ -192,6 +252,22 @@ def _pairs(rows: int, fill: int, rounds: int, counted: int) -> StepRace:
     )  # fmt: skip
 
 
+def _chained(rows: int, fill: int, rounds: int, counted: int) -> StepRace:
+    # Windows of a third of a minute, in windows of a minute, in windows of three.
+    return StepRace(
+        Work.CHAINED, keys=100_000, moved=0, rows=rows, span_s=20, delay_s=20, reach_s=60,
+        fill=fill, rounds=rounds, warm=1, counted=counted,
+    )  # fmt: skip
+
+
+def _graph(rows: int, warm: int, counted: int) -> GraphRace:
+    return GraphRace(keys=100_000, groups=1_000, rows=rows, rounds=3, warm=warm, counted=counted)
+
+
+def _table(table: Table, keys: int) -> TableGrowth:
+    return TableGrowth(table, keys, group=10, rows=50_000, warm=10, counted=30, fill_rows=500_000)
+
+
 def _growth(keys: int) -> Growth:
     return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
 
@@ -216,6 +292,11 @@ FULL: Plan = {
     "steps/session": _windows(Work.SESSION, 100_000, moved=20_000),
     "steps/deduplicate": _events(200_000, fill=10, rounds=3, counted=6),
     "steps/interval-join": _pairs(100_000, fill=14, rounds=3, counted=3),
+    "steps/windows-of-windows": _chained(200_000, fill=10, rounds=3, counted=9),
+    "graph/1k": _graph(1_000, warm=30, counted=20),
+    "graph/200k": _graph(200_000, warm=2, counted=8),
+    **{f"tables/{table.name.lower()}-1M": _table(table, 1_000_000) for table in Table},
+    **{f"tables/{table.name.lower()}-10M": _table(table, 10_000_000) for table in Table},
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
@@ -236,8 +317,14 @@ QUICK: Plan = {
     ),
     "native/100k-zipf": Race(100_000, Spread.ZIPF, _JVM, rounds=2, triggers=(_alike(20_000, 2, 4),), checked=100_000),
     "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
+    "steps/windows-of-windows": _chained(20_000, fill=10, rounds=2, counted=8),
     "steps/deduplicate": _events(20_000, fill=4, rounds=2, counted=3),
     "steps/interval-join": _pairs(10_000, fill=4, rounds=2, counted=3),
+    "graph/20k": GraphRace(keys=10_000, groups=100, rows=20_000, rounds=2, warm=1, counted=3),
+    **{
+        f"tables/{table.name.lower()}-20k": TableGrowth(table, 20_000, 10, 5_000, warm=1, counted=4, fill_rows=10_000)
+        for table in Table
+    },
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
     "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),

@@ -162,6 +162,53 @@ def _join_live(race: StepRace, frames: Frames) -> Frames:
     return [left[left["t"] + race.reach_s * 1_000 >= watermark], right[right["t"] >= watermark]]
 
 
+# -------------------------------------------------------------------------------------------------- windows of windows
+
+GROUPS, LARGE = 10_000, 100
+
+
+def _our_chained(race: StepRace, frames: Sequence[DataFrame]) -> Stream:
+    [rows] = frames
+    sums = {"rows": agg.sum("rows"), "total": agg.sum("total")}
+    ends = "window_end - INTERVAL 1 MICROSECOND"  # what Spark's window_time gives: the end itself is in the next window
+    small = _timed(race, rows).window(tumbling(f"{race.reach_s // 3}s")).aggregate(rows=agg.count(), total=agg.sum("v"))
+    groups = small.select(f"k % {GROUPS} AS g", f"{ends} AS t", "rows", "total").with_watermark("t", "0s").key_by("g")
+    middle = groups.window(tumbling(f"{race.reach_s}s")).aggregate(**sums)
+    large = middle.select(f"g % {LARGE} AS h", f"{ends} AS t", "rows", "total").with_watermark("t", "0s").key_by("h")
+    return large.window(tumbling(f"{3 * race.reach_s}s")).aggregate(**sums)
+
+
+def _sparks_chained(race: StepRace, frames: Sequence[DataFrame]) -> DataFrame:
+    [rows] = frames
+    sums = (F.sum("rows").alias("rows"), F.sum("total").alias("total"))
+    small = _watermarked(race, rows).groupBy(F.window("t", f"{race.reach_s // 3} seconds").alias("small"), "k")
+    of_keys = small.agg(F.count("*").alias("rows"), F.sum("v").alias("total"))
+    middle = F.window(F.window_time("small"), f"{race.reach_s} seconds").alias("middle")
+    of_groups = of_keys.groupBy(middle, F.expr(f"k % {GROUPS}").alias("g")).agg(*sums)
+    large = F.window(F.window_time("middle"), f"{3 * race.reach_s} seconds").alias("large")
+    of_large = of_groups.groupBy(large, F.expr(f"g % {LARGE}").alias("h")).agg(*sums)
+    return of_large.withColumn("window_start", F.col("large.start")).drop("large")
+
+
+def _in_large(race: StepRace, rows: pd.DataFrame) -> pd.DataFrame:
+    size = 3 * race.reach_s * 1_000
+    return rows.assign(
+        h=rows["k"] % GROUPS % LARGE, window_start=rows["t"] // size * size, end=rows["t"] // size * size + size
+    )
+
+
+def _chained_truth(race: StepRace, frames: Frames) -> pd.DataFrame:
+    [rows] = frames
+    placed = _in_large(race, rows)
+    closed = placed[placed["end"] <= watermark_ms(race, frames)]
+    return closed.groupby(["h", "window_start"], as_index=False).agg(rows=("v", "size"), total=("v", "sum"))
+
+
+def _chained_live(race: StepRace, frames: Frames) -> Frames:
+    [rows] = frames
+    return [rows[_in_large(race, rows)["end"] > watermark_ms(race, frames)]]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +238,9 @@ WAYS: Mapping[Work, WayOfWork] = {
     Work.SESSION: WayOfWork(1, _SUMS, _our_session, _sparks_session, _session_truth, _session_live),
     Work.DEDUPLICATE: WayOfWork(
         1, ("k",), _our_deduplicate, _sparks_deduplicate, _deduplicate_truth, _deduplicate_live
+    ),
+    Work.CHAINED: WayOfWork(
+        1, ("h", "window_start", "rows", "total"), _our_chained, _sparks_chained, _chained_truth, _chained_live
     ),
     Work.INTERVAL_JOIN: WayOfWork(2, ("k", "v", "rv"), _our_join, _sparks_join, _join_truth, _join_live),
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.plan import Name, Work
+from benchmarks.plan import Name, Shape, Work
 from benchmarks.report.timing import Timing, p50, p95, times_as_fast
 from benchmarks.results import Measured
 
@@ -57,6 +57,17 @@ class Stepped:
     def state_ratio(self) -> float:
         """Our state's bytes against those of a stream that only ever had the rows that may still matter."""
         return self.state_bytes / self.live_bytes
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """The triggers of one table at one size: whole, and what their last step's slowest task worked."""
+
+    cell: str
+    settings: Mapping[str, Any]
+    timing: Timing
+    step_seconds: Sequence[float]
+    state_bytes: int
 
 
 class Figures:
@@ -120,6 +131,25 @@ class Figures:
 
     def step(self, cell: str) -> Stepped | None:
         return self._stepped(cell) if cell in self.measured else None
+
+    def shaped(self, cell: str, shape: Shape) -> Timing | None:
+        """The triggers of one shape of the graph."""
+        if cell not in self.measured:
+            return None
+        measured = self.measured[cell]
+        return Timing(measured.settings["rows"], measured.figures["seconds"][shape])
+
+    def tabled(self) -> list[Tabled]:
+        """The steps over changing tables, as the plan has them."""
+        return [self._tabled(cell) for cell in self.measured if cell.startswith("tables/")]
+
+    def table(self, cell: str) -> Tabled | None:
+        return self._tabled(cell) if cell in self.measured else None
+
+    def _tabled(self, cell: str) -> Tabled:
+        figures, settings = self.measured[cell].figures, self.measured[cell].settings
+        timing = Timing(settings["rows"], [figures["seconds"]])
+        return Tabled(cell, settings, timing, figures["step_seconds"], figures["state_bytes"])
 
     def _stepped(self, cell: str) -> Stepped:
         figures, settings = self.measured[cell].figures, self.measured[cell].settings

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from benchmarks.plan import Name
+from benchmarks.plan import Name, Shape, Table
 from benchmarks.report.figures import Figures
-from benchmarks.report.timing import p50, p95
+from benchmarks.report.timing import p50, p95, times_as_fast
 
 _MILLION = 1_000_000
 _TRIGGER = 200_000
@@ -126,6 +126,34 @@ def _state_ratio(figures: Figures) -> float | None:
     return max((step.state_ratio for step in figures.stepped()), default=None)
 
 
+def _against_one(cell: str, shape: Shape) -> Callable[[Figures], float | None]:
+    def value(figures: Figures) -> float | None:
+        one, more = figures.shaped(cell, Shape.ONE), figures.shaped(cell, shape)
+        return None if one is None or more is None else times_as_fast(one, more)
+
+    return value
+
+
+def _second_step_ms(figures: Figures) -> float | None:
+    one, two = (figures.shaped("graph/1k", shape) for shape in (Shape.ONE, Shape.TWO))
+    return None if one is None or two is None else (p50(two.seconds) - p50(one.seconds)) * 1000
+
+
+def _against_the_chain(figures: Figures) -> float | None:
+    three, chain = (figures.shaped("graph/200k", shape) for shape in (Shape.THREE, Shape.CHAIN))
+    return None if three is None or chain is None else times_as_fast(three, chain)
+
+
+def _table_slower(table: Table) -> Callable[[Figures], float | None]:
+    def value(figures: Figures) -> float | None:
+        small, large = (figures.table(f"tables/{table.name.lower()}-{size}") for size in ("1M", "10M"))
+        if small is None or large is None:
+            return None
+        return p50(large.timing.seconds) / p50(small.timing.seconds)
+
+    return value
+
+
 GOALS = (
     Goal(
         f"1M keys, batches of 1M rows: rows a second against {Name.NATIVE} on RocksDB",
@@ -210,6 +238,29 @@ GOALS = (
     Goal(
         "session windows, the same",
         Good.AT_LEAST, 2, None, " x", _step_faster("steps/session"),
+    ),
+    Goal(
+        "windows of windows of windows, the same",
+        Good.AT_LEAST, 1, None, " x", _step_faster("steps/windows-of-windows"),
+    ),
+    Goal(
+        "a second step: a trigger of 200k rows against one step's",
+        Good.AT_MOST, 1.6, None, " x", _against_one("graph/200k", Shape.TWO),
+    ),
+    Goal(
+        "a second step: what it adds to a trigger of 1k rows",
+        Good.AT_MOST, 60, None, " ms", _second_step_ms,
+    ),
+    Goal(
+        "three steps in one stream: rows a second against a chain of three streams, 200k rows",
+        Good.AT_LEAST, 2, None, " x", _against_the_chain,
+    ),
+    *(
+        Goal(
+            f"{table} over a changing table: a trigger at 10M keys against 1M",
+            Good.AT_MOST, 1.5, None, " x", _table_slower(table),
+        )
+        for table in Table
     ),
     Goal(
         "bytes of a step's state after expiry, against those of a state that only ever had the live rows",

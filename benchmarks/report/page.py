@@ -6,10 +6,10 @@ A table begins at `<!-- figures: NAME -->` and ends at `<!-- end -->`.
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.plan import Name
-from benchmarks.report.figures import Figures, Grown, Stepped
+from benchmarks.plan import Name, Shape
+from benchmarks.report.figures import Figures, Grown, Stepped, Tabled
 from benchmarks.report.goals import GOALS, Goal, Verdict
-from benchmarks.report.timing import Timing, p50, p95
+from benchmarks.report.timing import Timing, p50, p95, times_as_fast
 from benchmarks.report.words import count, duration, size, times
 from benchmarks.results import Measured
 
@@ -138,6 +138,42 @@ def _stepped(figures: Figures, step: Stepped) -> list[str]:
     ]
 
 
+def _graph(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("graph"):
+        one = figures.shaped(cell, Shape.ONE)
+        for shape in Shape:
+            timing = figures.shaped(cell, shape)
+            if one is not None and timing is not None:
+                size_ = _marked(figures, cell, count(timing.rows))
+                more = "" if shape is Shape.ONE else f"{times_as_fast(one, timing):.2f} x"
+                rows.append([size_, shape, *_speed(timing), more])
+    return _table(["rows a trigger", "graph", "rows/s", "p50", "p95", "time against one step's"], rows)
+
+
+def _tables(figures: Figures) -> str:
+    tables = figures.tabled()
+    firsts = {each.settings["table"]: each for each in reversed(tables)}
+    head = ["step", "keys", "state", "rows a trigger", "p50", "p95", "against the first"]
+    rows = [_tabled(figures, each, firsts[each.settings["table"]]) for each in tables]
+    return _table([*head, "of it the last step", "against the first"], rows)
+
+
+def _tabled(figures: Figures, each: Tabled, first: Tabled) -> list[str]:
+    typical, last = p50(each.timing.seconds), p50(each.step_seconds)
+    return [
+        _marked(figures, each.cell, str(each.settings["table"])),
+        count(each.settings["keys"]),
+        size(each.state_bytes),
+        count(each.timing.rows),
+        duration(typical),
+        duration(p95(each.timing.seconds)),
+        f"{typical / p50(first.timing.seconds):.2f} x",
+        duration(last),
+        f"{last / p50(first.step_seconds):.2f} x",
+    ]
+
+
 def _growth(figures: Figures) -> str:
     grown = figures.grown()
     head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
@@ -243,6 +279,8 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "share": _share,
     "python": _python,
     "steps": _steps,
+    "graph": _graph,
+    "tables": _tables,
     "growth": _growth,
     "engine": _engine,
     "commit": _commit,

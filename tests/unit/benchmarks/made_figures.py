@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.plan import FULL, Name
+from benchmarks.plan import FULL, Name, Shape
 from benchmarks.report.figures import Figures
 from benchmarks.results import Measured, settings_of
 
@@ -47,6 +47,16 @@ def a_step(ours: float, sparks: float, state: int = 1_200, live: int = 1_000) ->
     """Three rounds of two triggers, each side's all alike."""
     seconds = {str(Name.OURS): [[ours, ours]] * 3, str(Name.SPARK): [[sparks, sparks]] * 3}
     return {"seconds": seconds, "state_bytes": state, "live_bytes": live, "live_rows": 10}
+
+
+def a_graph(**seconds: float) -> dict[str, Any]:
+    """Three rounds of two triggers, each shape's all alike; shapes by the names of `Shape`."""
+    return {"seconds": {str(Shape[shape]): [[each, each]] * 3 for shape, each in seconds.items()}}
+
+
+def a_table(seconds: float, step: float) -> dict[str, Any]:
+    """Ten triggers, all alike."""
+    return {"seconds": [seconds] * 10, "step_seconds": [step] * 10, "state_bytes": 120_000_000}
 
 
 def figures_of(**cells: dict[str, Any]) -> Figures:

@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.report.figures import Figures
 from benchmarks.report.goals import GOALS, Goal, Verdict
-from tests.unit.benchmarks.made_figures import CODE, a_race, a_step, figures_of, grown
+from tests.unit.benchmarks.made_figures import CODE, a_graph, a_race, a_step, a_table, figures_of, grown
 
 
 def goal(beginning: str) -> Goal:
@@ -78,3 +78,21 @@ def test_the_step_that_leaves_most_behind_counts() -> None:
     left = goal("bytes of a step's state")
     assert left.value(figures) == pytest.approx(1.7)
     assert left.verdict(figures) == Verdict.MISSED
+
+
+def test_a_second_step_is_compared_with_the_first() -> None:
+    figures = figures_of(
+        graph__200k=a_graph(ONE=0.4, TWO=0.6, THREE=0.8, CHAIN=2.4),
+        graph__1k=a_graph(ONE=0.1, TWO=0.17, THREE=1, CHAIN=1),
+    )
+    assert goal("a second step: a trigger of 200k").value(figures) == pytest.approx(1.5)
+    assert goal("a second step: what it adds").value(figures) == pytest.approx(70)
+    assert goal("three steps in one stream").value(figures) == pytest.approx(3)
+
+
+def test_a_table_is_compared_with_the_same_at_a_million_keys() -> None:
+    figures = figures_of(
+        tables__join_1M=a_table(0.4, 0.2), tables__join_10M=a_table(0.5, 0.3), tables__top_10M=a_table(9, 9)
+    )
+    assert goal("join over a changing table").value(figures) == pytest.approx(1.25)
+    assert goal("top 3 over a changing table").verdict(figures) == Verdict.UNKNOWN

@@ -75,8 +75,16 @@ def test_pairs_are_within_the_bounds_and_rows_live_until_nothing_can_match_them(
     assert [rows["t"].tolist() for rows in way.live(race, [left, right])] == [[50_000, 130_000], [140_000]]
 
 
+def test_windows_of_windows_come_out_when_the_largest_is_over() -> None:
+    way, race = WAYS[Work.CHAINED], replace(SMALL, work=Work.CHAINED, reach_s=20)  # the largest has a minute
+    rows = rows_of((1, 5, 0), (101, 59, 0), (2, 61, 0), (1, 100, 1))  # the watermark is at 80 s
+    assert way.truth(race, [rows])[["h", "window_start", "rows"]].to_numpy().tolist() == [[1, 0, 2]]
+    assert way.live(race, [rows])[0]["t"].tolist() == [61_000, 100_000]
+
+
 def test_the_quick_plan_has_a_step_of_one_input_and_one_of_two() -> None:
     assert {cell.work for cell in QUICK.values() if isinstance(cell, StepRace)} == {
+        Work.CHAINED,
         Work.DEDUPLICATE,
         Work.INTERVAL_JOIN,
     }

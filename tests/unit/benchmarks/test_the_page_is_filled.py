@@ -5,7 +5,7 @@ import pytest
 from benchmarks.report.figures import Figures
 from benchmarks.report.page import filled
 from benchmarks.report.words import count, duration, size, times
-from tests.unit.benchmarks.made_figures import CODE, a_race, a_step, figures_of, grown, measured
+from tests.unit.benchmarks.made_figures import CODE, a_graph, a_race, a_step, a_table, figures_of, grown, measured
 
 PAGE = (Path(__file__).parents[3] / "docs/benchmarks.md").read_text()
 FIGURES = figures_of(
@@ -13,6 +13,9 @@ FIGURES = figures_of(
     python__10k_uniform=a_race(20_000, OURS=0.2, PANDAS=6.0, ROWS=2.0, APPLY=4.0),
     steps__interval_join=a_step(0.5, 5.0, state=60_000_000, live=50_000_000),
     steps__session=a_step(0.4, 1.0),
+    graph__200k=a_graph(ONE=0.4, TWO=0.6, THREE=0.8, CHAIN=1.6),
+    tables__top_1M=a_table(0.4, 0.1),
+    tables__top_10M=a_table(0.5, 0.15),
     growth__1M=grown(0.4, merged=0),
     growth__10M=grown(0.5, slow=0.9, merged=70_000),
     engine__1M={"seconds": [0.1] * 20, "merged_rows": [0] * 20, "state_bytes": 22_000_000},
@@ -52,6 +55,18 @@ def test_each_step_is_a_line_and_a_join_takes_rows_of_both_inputs() -> None:
     assert line(page, "| session window").startswith("| session window | 100k | 200k | 500k |")
 
 
+def test_each_shape_of_a_graph_is_a_line() -> None:
+    page = filled("<!-- figures: graph -->\n<!-- end -->", FIGURES)
+    assert line(page, "| 200k | one step") == "| 200k | one step | 500k | 400 ms | 400 ms |  |"
+    assert line(page, "| 200k | a chain") == "| 200k | a chain of three streams | 125k | 1.60 s | 1.60 s | 4.00 x |"
+
+
+def test_each_size_of_a_table_is_a_line() -> None:
+    page = filled("<!-- figures: tables -->\n<!-- end -->", FIGURES)
+    assert line(page, "| top 3 | 1M") == "| top 3 | 1M | 120 MB | 50k | 400 ms | 400 ms | 1.00 x | 100 ms | 1.00 x |"
+    assert line(page, "| top 3 | 10M") == "| top 3 | 10M | 120 MB | 50k | 500 ms | 500 ms | 1.25 x | 150 ms | 1.50 x |"
+
+
 def test_each_race_is_a_line() -> None:
     page = filled("<!-- figures: native -->\n<!-- end -->\n<!-- figures: python -->\n<!-- end -->", FIGURES)
     assert line(page, "| 1M | uniform | 200k") == (
@@ -88,7 +103,7 @@ def test_a_missed_goal_stands_out() -> None:
 
 def test_without_figures_the_page_says_so() -> None:
     page = filled(PAGE, Figures({}, CODE))
-    assert page.count("Not measured yet.") == 8
+    assert page.count("Not measured yet.") == 10
     assert "![" not in page
 
 
