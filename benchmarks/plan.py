@@ -323,7 +323,7 @@ QUICK: Plan = {
     "graph/20k": GraphRace(keys=10_000, groups=100, rows=20_000, rounds=2, warm=1, counted=3),
     **{
         f"tables/{table.name.lower()}-20k": TableGrowth(table, 20_000, 10, 5_000, warm=1, counted=4, fill_rows=10_000)
-        for table in Table
+        for table in (Table.JOIN, Table.TOP)
     },
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
