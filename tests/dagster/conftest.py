@@ -27,6 +27,7 @@ def spark() -> Iterator[LazyPySparkResource]:
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
         }
     )
     session = SparkSession.getActiveSession()
