@@ -102,7 +102,7 @@ format: $(READY) ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 5 minutes; ONLY=growth,commit; ANEW=1: all again)
+bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 8 minutes; ONLY=growth,commit; ANEW=1: all again)
 	@VENV=$(BENCH) scripts/run.sh python -m benchmarks $(if $(QUICK),--quick) $(if $(ANEW),--anew) $(if $(ONLY),--only '$(ONLY)')
 
 fifty: $(READY) ## measure what fifty streams in one code location cost Dagster (STREAMS=50 SECONDS=120)

@@ -5,6 +5,7 @@ A table begins at `<!-- figures: NAME -->` and ends at `<!-- end -->`.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import fill
 
 from benchmarks.plan import Name, Shape
 from benchmarks.report.figures import Figures, Grown, Stepped, Tabled
@@ -17,6 +18,7 @@ _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _RIVALS = (Name.PANDAS, Name.ROWS, Name.APPLY)
 _OTHER_CODE = "†"
 PICTURE = "images/benchmarks.svg"
+LINE_MAX = 120
 
 
 def filled(page: str, figures: Figures) -> str:
@@ -253,11 +255,8 @@ def _circumstances(figures: Figures) -> str:
 def _machine(measured: Measured) -> str:
     machine = dict(measured.machine)
     cores, memory = machine.pop("cores"), machine.pop("memory_gb")
-    return (
-        f"{cores} cores, {memory} GB of memory; "
-        + ", ".join(f"{name} {value}" for name, value in machine.items())
-        + "."
-    )
+    versions = ", ".join(f"{name} {value}" for name, value in machine.items())
+    return fill(f"{cores} cores, {memory} GB of memory; {versions}.", LINE_MAX)
 
 
 def _picture(figures: Figures) -> str:
