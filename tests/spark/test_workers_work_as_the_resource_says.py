@@ -1,14 +1,15 @@
-"""The options of `LsmStateBackendResource` reach the worker processes."""
+"""How worker processes are set up: by the options of `LsmStateBackendResource`, and by their first task."""
 
+import gc
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import agg
+from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
@@ -39,3 +40,26 @@ def test_threads_of_a_worker_share_what_they_free(spark: SparkSession) -> None:
 
     [row] = open_session(spark).range(1, numPartitions=1).mapInArrow(seen, "value string").collect()
     assert row["value"] == "1"
+
+
+@dataclass(frozen=True)
+class Exempt(ProcessFunction):
+    """How many objects its process exempts from garbage collection."""
+
+    output = pa.schema([("objects", pa.int64())])
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        return pa.table({"objects": [gc.get_freeze_count()]})
+
+
+def test_garbage_collection_between_two_tasks_leaves_out_what_the_process_has_loaded(
+    stream: StreamUnderTest, inbox: Path
+) -> None:
+    def function(spark: SparkSession) -> Stream:
+        frame = spark.readStream.schema("k string").option("maxFilesPerTrigger", "1").parquet(str(inbox))
+        return Stream(frame).key_by("k").process(Exempt())
+
+    for number in range(3):
+        drop(inbox, number, pa.table({"k": ["a"]}))
+    stream.run(function, replace(FAST, tasks_max=1))
+    assert max(stream.table()["objects"].to_pylist()) > 50_000

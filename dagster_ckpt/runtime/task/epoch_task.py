@@ -23,7 +23,7 @@ from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_repli
 from dagster_ckpt.runtime.task.kept_steps import pass_on_table, with_steps
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
-from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of
+from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -131,6 +131,7 @@ def epoch_task(
             yield encode_replies(replies)
         else:
             passed_on.replies.add([(order.epoch, encode_reply(reply)) for reply in replies])
+        exempt_from_gc()
 
     return work
 

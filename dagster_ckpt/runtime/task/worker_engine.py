@@ -1,7 +1,9 @@
 """The state engine of a worker process: shared by its tasks, created on first use."""
 
+import gc
 import os
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from dagster_ckpt.clock import SystemClock
@@ -80,6 +82,17 @@ def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
         kept = _Kept(kept.process, options, _engine(options, runs))
     _kept[is_local] = kept
     return kept.engine
+
+
+@cache
+def exempt_from_gc() -> None:
+    """Exempt all objects there are from garbage collection, the first time in a process: most are of modules.
+
+    PySpark's worker runs a full collection after each task, before it takes the next one. With all modules that takes
+    40 ms, for which the task of the next step waits.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _open_runs(options: EngineOptions) -> OpenRuns:

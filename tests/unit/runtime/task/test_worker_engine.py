@@ -1,14 +1,17 @@
 """Streams with different options may alternate in one worker process, a task of each at a time."""
 
+import gc
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime.task import worker_engine
-from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, engine_of
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, engine_of, exempt_from_gc
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -59,3 +62,42 @@ def test_a_forked_child_gets_a_new_engine(local: ObjectStore, monkeypatch: pytes
     childs = engine_of(SMALL, local)
     assert childs is not parents
     assert childs.runs is not parents.runs
+
+
+@pytest.fixture
+def first_task() -> Iterator[None]:
+    gc.unfreeze()
+    exempt_from_gc.cache_clear()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("first_task")
+def test_what_a_process_has_loaded_is_exempt_from_gc_after_its_first_task() -> None:
+    loaded = {"a": ["module"]}
+    exempt_from_gc()
+    frozen = gc.get_freeze_count()
+    assert frozen > 1000
+    assert not any(each is loaded for each in gc.get_objects())
+    later = {"of": ["the next task"]}
+    exempt_from_gc()
+    assert gc.get_freeze_count() <= frozen
+    assert any(each is later for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("first_task")
+def test_garbage_is_freed_before_the_rest_is_exempt() -> None:
+    garbage = _Cycle()
+    freed = ref(garbage)
+    del garbage
+    gc.disable()
+    try:
+        exempt_from_gc()
+    finally:
+        gc.enable()
+    assert freed() is None
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.itself = self
