@@ -27,6 +27,8 @@ class DictTable:
     before: dict[Key, Row | None] = field(default_factory=dict)
     hashes: dict[Key, int] = field(default_factory=dict)
     piece: int = 1_000
+    looked_up_later: int = 0
+    """How often keys were written without `before`, so that the engine has to look them up."""
 
     def get(self, hashes: Hashes, keys: pa.Table) -> Found:
         wanted = self._distinct(hashes, keys)
@@ -93,6 +95,7 @@ class DictTable:
         return keys
 
     def _check_before(self, hashes: Hashes, rows: pa.Table, before: Found | None) -> None:
+        self.looked_up_later += before is None
         if before is not None:
             now = self._found([self.rows.get(key) for key in self._distinct(hashes, rows)])
             assert before.present.tolist() == now.present.tolist(), "an operator passes what the keys have now"

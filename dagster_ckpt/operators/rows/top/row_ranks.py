@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
-from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, copies_before
 from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
@@ -148,22 +149,23 @@ class RowRanks:
         if self.best.tree.trims:
             gone = np.flatnonzero((values.before > 0) & (values.after == 0))
             for _, hashes, found in self._found(change, values, gone, state, context):
-                table.delete(hashes, found.select(list(self.ties.keys)))
+                every = np.ones(len(hashes), dtype=np.bool_)
+                table.delete(hashes, found.select(list(self.ties.keys)), Found(every, found))
             part = part.only(np.flatnonzero(values.after[of_row]))
         if len(part.hashes) == 0:
             return
         rows = flatten(part.rows)
         hashes = subkey_hashes(part.hashes, rows.select(list(self.names)).columns)
-        found = table.get(hashes, rows)
+        known = table.get(hashes, rows)
         copies = part.weights.copy()
-        copies[found.present] += flat(found.rows.column(COPIES)).to_numpy()
+        copies[known.present] += flat(known.rows.column(COPIES)).to_numpy()
         self.best.tree.check(copies)
-        there, gone = np.flatnonzero(copies), np.flatnonzero((copies == 0) & found.present)
+        there, gone = np.flatnonzero(copies), np.flatnonzero((copies == 0) & known.present)
         if len(there):
             columns = [*take(rows, there).columns, pa.array(copies[there])]
-            table.put(hashes[there], pa.Table.from_arrays(columns, schema=self.ties.schema))
+            table.put(hashes[there], pa.Table.from_arrays(columns, schema=self.ties.schema), chosen(known, there))
         if len(gone):
-            table.delete(hashes[gone], take(rows, gone))
+            table.delete(hashes[gone], take(rows, gone), chosen(known, gone))
 
     def _all_rows(
         self, change: BestChange, values: _Values, sign: int, at: Positions, state: State, context: EpochContext

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, rows_equal, stack, take
-from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.lsm.table import Found, Hashes, StateTable
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
 from dagster_ckpt.operators.shared.state_columns import whole_number
@@ -364,9 +364,9 @@ class OrderedTree:
         goes[origin[stays]] = False
         gone = np.flatnonzero(goes)
         if len(gone):
-            groups, nodes = into.groups[before.nodes[gone]], into.nodes[before.nodes[gone]]
-            columns = [*_prefix(take(all_.keys, groups), nodes).columns, *take(before.rows, gone).columns]
-            table.delete(_hashes(all_.hashes[groups], nodes), pa.Table.from_arrays(columns, names=list(self.spec.keys)))
+            hashes, rows = self._state_rows(all_, into, before.only(gone), into.nodes[before.nodes[gone]])
+            were = Found(np.ones(len(gone), dtype=np.bool_), rows)
+            table.delete(hashes, rows.select(list(self.spec.keys)), were)
         is_new = ~stays
         at = np.flatnonzero(stays)
         same = (after.copies[at] == before.copies[origin[at]]) & (after.children[at] == before.children[origin[at]])
@@ -375,12 +375,18 @@ class OrderedTree:
         is_new[at[~same]] = True
         put = np.flatnonzero(is_new)
         if len(put):
-            groups = into.groups[after.nodes[put]]
-            rows = after.only(put)
-            columns = [*_prefix(take(all_.keys, groups), named[put]).columns, *rows.rows.columns]
-            columns += [pa.array(rows.children), pa.array(rows.copies), *rows.more.columns]
-            hashes = _hashes(all_.hashes[groups], named[put])
-            table.put(hashes, pa.Table.from_arrays(columns, schema=self.spec.schema))
+            hashes, rows = self._state_rows(all_, into, after.only(put), named[put])
+            had = before.only(origin[put[stays[put]]])
+            table.put(hashes, rows, Found(stays[put], self._state_rows(all_, into, had, into.nodes[had.nodes])[1]))
+
+    def _state_rows(
+        self, all_: Partitions, into: "Written", rows: NodeRows, nodes: Positions
+    ) -> tuple[Hashes, pa.Table]:
+        """The rows as the table has them in nodes of these numbers, and the hashes that they are put under."""
+        groups = into.groups[rows.nodes]
+        columns = [*_prefix(take(all_.keys, groups), nodes).columns, *rows.rows.columns]
+        columns += [pa.array(rows.children), pa.array(rows.copies), *rows.more.columns]
+        return _hashes(all_.hashes[groups], nodes), pa.Table.from_arrays(columns, schema=self.spec.schema)
 
     def _entries(self, nodes: Positions, rows: pa.Table, children: Positions) -> NodeRows:
         return NodeRows(nodes, rows, children, np.zeros(len(nodes), dtype=np.int64), self.nothing_beside(len(nodes)))

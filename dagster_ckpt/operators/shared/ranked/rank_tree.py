@@ -24,7 +24,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, stack, take
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Hashes, State, StateTable
+from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
 from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
@@ -111,6 +111,10 @@ class _Net:
     rows: Kept
     had: Positions
 
+    def only(self, positions: Positions) -> "_Net":
+        """The rows at these positions."""
+        return _Net(self.rows.only(positions), self.had[positions])
+
 
 @dataclass(frozen=True)
 class RankTree:
@@ -190,8 +194,8 @@ class RankTree:
         if depth == _DEPTH_MAX or self.trims:
             splits[:] = False
         keeps = ~splits[net.rows.nodes] & (net.rows.copies > 0)
-        self._delete(table, nodes, net.rows.only(np.flatnonzero((net.had > 0) & ~keeps)))
-        self._put(table, nodes, net.rows.only(np.flatnonzero(keeps & (net.rows.copies != net.had))), inner=False)
+        self._delete(table, nodes, net.only(np.flatnonzero((net.had > 0) & ~keeps)), inner=False)
+        self._put(table, nodes, net.only(np.flatnonzero(keeps & (net.rows.copies != net.had))), inner=False)
         going = splits[there.nodes]
         inner = found.only(np.flatnonzero(is_inner[found.nodes]))
         below = _together([more.only(np.flatnonzero(is_inner[more.nodes])), there.only(np.flatnonzero(going))])
@@ -209,8 +213,8 @@ class RankTree:
         new = Kept(children.parents[best.nodes], best.paths, best.copies, best.rows)
         net = _net(Kept(old.nodes, old.paths, np.zeros_like(old.copies), old.rows), new, had=old.copies)
         there = net.rows.copies > 0
-        self._delete(table, level.nodes, net.rows.only(np.flatnonzero(~there)))
-        self._put(table, level.nodes, net.rows.only(np.flatnonzero(there & (net.rows.copies != net.had))), inner=True)
+        self._delete(table, level.nodes, net.only(np.flatnonzero(~there)), inner=True)
+        self._put(table, level.nodes, net.only(np.flatnonzero(there & (net.rows.copies != net.had))), inner=True)
         return _together([level.leaves, level.inner.only(np.flatnonzero(~replaced)), new])
 
     @property
@@ -245,16 +249,24 @@ class RankTree:
                 f"from the beginning with rollback(0). step={self.step}, keys={', '.join(self.keys)}, rows={wrong}"
             )
 
-    def _delete(self, table: StateTable, nodes: _Nodes, rows: Kept) -> None:
-        if len(rows.nodes):
-            columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns]
-            table.delete(nodes.hashes[rows.nodes], pa.Table.from_arrays(columns, names=list(self.spec.keys)))
+    def _delete(self, table: StateTable, nodes: _Nodes, net: _Net, *, inner: bool) -> None:
+        if len(net.had):
+            rows = self._state_rows(nodes, net.rows, net.had, inner=inner)
+            before = Found(np.ones(len(net.had), dtype=np.bool_), rows)
+            table.delete(nodes.hashes[net.rows.nodes], rows.select(list(self.spec.keys)), before)
 
-    def _put(self, table: StateTable, nodes: _Nodes, rows: Kept, *, inner: bool) -> None:
-        if len(rows.nodes):
-            added = [rows.paths.view(np.int64), rows.copies, np.full(len(rows.nodes), inner)]
-            columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns, *map(pa.array, added)]
-            table.put(nodes.hashes[rows.nodes], pa.Table.from_arrays(columns, schema=self.spec.schema))
+    def _put(self, table: StateTable, nodes: _Nodes, net: _Net, *, inner: bool) -> None:
+        if len(net.had):
+            rows = self._state_rows(nodes, net.rows, net.rows.copies, inner=inner)
+            had = np.flatnonzero(net.had)
+            were = self._state_rows(nodes, net.rows.only(had), net.had[had], inner=inner)
+            table.put(nodes.hashes[net.rows.nodes], rows, Found(net.had > 0, were))
+
+    def _state_rows(self, nodes: _Nodes, rows: Kept, copies: Positions, *, inner: bool) -> pa.Table:
+        """The rows as the table has them, if they are there so often."""
+        added = [rows.paths.view(np.int64), copies, np.full(len(rows.nodes), inner)]
+        columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns, *map(pa.array, added)]
+        return pa.Table.from_arrays(columns, schema=self.spec.schema)
 
 
 def tree_spec(name: str, keys: Sequence[pa.Field], others: Sequence[pa.Field]) -> StateTableSpec:

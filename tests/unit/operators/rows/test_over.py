@@ -57,6 +57,14 @@ def test_only_the_rows_that_a_change_touches_are_emitted(tasks: Any) -> None:
     assert len(one.epoch(batch(("-", "a", 501, 7)))) == 5
 
 
+def test_the_rows_that_it_has_read_are_not_looked_up_again() -> None:
+    one = stream(near=over.sum("v", rows=(-1, 1)))
+    one.epoch(batch(*(("+", "a", at, at) for at in range(200))))
+    one.epoch(batch(*(("-", "a", at, at) for at in range(0, 200, 3))))
+    kept = [spec.name for spec in one.pipeline.tables if spec.time is None]
+    assert {one.dicts.tables[name].looked_up_later for name in kept} == {0}
+
+
 def test_a_row_in_front_moves_those_behind_it_and_one_at_the_end_none(tasks: Any) -> None:
     one = stream(number=over.row_number(), total=over.sum("v", rows=(None, 0)), tasks=tasks)
     one.epoch(batch(*(("+", "a", at, 1) for at in range(200))))

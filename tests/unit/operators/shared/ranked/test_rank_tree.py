@@ -42,6 +42,16 @@ def test_the_next_row_comes_up_until_none_is_left() -> None:
     assert bags.table.rows == {}, "nothing is kept of an empty bag"
 
 
+@pytest.mark.usefixtures("leaves")
+@pytest.mark.parametrize("appends", [False, True])
+def test_the_rows_that_it_has_read_are_not_looked_up_again(appends: bool) -> None:
+    bags = Bags(2, appends)
+    bags.add([("a", v, "x") for v in range(150)], [1] * 150)
+    if not appends:
+        bags.add([("a", v, "x") for v in range(0, 150, 2)], [-1] * 75)
+    assert bags.table.looked_up_later == 0
+
+
 def test_a_bag_of_few_rows_is_one_node() -> None:
     bags = Bags(3)
     bags.add([("a", v, "x") for v in range(64)], [1] * 64)
