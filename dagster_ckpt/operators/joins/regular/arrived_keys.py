@@ -14,6 +14,8 @@ from dagster_ckpt.operators.joins.regular.regular_side import NetRows, RegularSi
 Piece = tuple[Hashes, pa.Table]
 """Rows and the hashes of their keys."""
 
+_HASH_MAX = (1 << 64) - 1
+
 
 @dataclass(frozen=True)
 class ArrivedKeys:
@@ -66,8 +68,7 @@ def arrived_together(sides: tuple[RegularSide, RegularSide], state: State) -> It
     """The rows of both sides that arrived in the epoch, all rows of a key hash together, by ascending hash."""
     left, right = (_Waiting(side.arrived(state), side.arrivals.schema) for side in sides)
     while left.fill() | right.fill():
-        # Of each side all is known up to the last hash that it holds; of one that holds nothing, everything.
-        until = min(each.last for each in (left, right) if each.holds)
+        until = min(left.known_until, right.known_until)
         yield left.take(until), right.take(until)
 
 
@@ -76,22 +77,22 @@ class _Waiting:
 
     def __init__(self, pieces: Iterator[Piece], schema: pa.Schema) -> None:
         self._pieces = pieces
-        self._nothing: Piece = np.empty(0, dtype=np.uint64), schema.empty_table()
-        self._held = self._nothing
+        self._held: Piece = np.empty(0, dtype=np.uint64), schema.empty_table()
+        self._next = next(pieces, None)
 
     @property
-    def holds(self) -> bool:
-        return len(self._held[0]) > 0
-
-    @property
-    def last(self) -> int:
-        return int(self._held[0][-1])
+    def known_until(self) -> int:
+        """The hash up to which all is known: the last one held, or the greatest there is if no piece follows."""
+        return int(self._held[0][-1]) if self._next is not None else _HASH_MAX
 
     def fill(self) -> bool:
-        """Read the next piece if nothing is held; returns whether something is now."""
-        while not self.holds and (piece := next(self._pieces, None)) is not None:
-            self._held = piece
-        return self.holds
+        """Hold the next piece if nothing is held; returns whether something is now.
+
+        The piece behind it is read too: two rounds, of which one has a few rows, cost nearly twice as much as one.
+        """
+        while len(self._held[0]) == 0 and self._next is not None:
+            self._held, self._next = self._next, next(self._pieces, None)
+        return len(self._held[0]) > 0
 
     def take(self, until: int) -> Piece:
         """The held rows up to this hash, which then wait no longer."""

@@ -165,7 +165,7 @@ class RegularJoin(WithoutTable):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         pieces = OutputPieces(self.output.schema, context.memory_bytes // 2)
-        batch = BatchSize(context.memory_bytes // 4, _KEY_BYTES, growth_max=8)
+        batch = BatchSize(context.memory_bytes // 4, _KEY_BYTES, growth_max=16)
         for both in arrived_together(self.sides, state):
             left, right = (side.net(*piece) for side, piece in zip(self.sides, both, strict=True))
             matchable = [side.matchable(each.rows) for side, each in zip(self.sides, (left, right), strict=True)]

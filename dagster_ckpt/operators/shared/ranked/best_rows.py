@@ -73,7 +73,7 @@ class BestRows:
 
         Raises `CorruptStateError` where more rows are retracted than were added: so give rows with their net weight.
         """
-        batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
+        batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
         for piece in pieces:
             by_key = piece.only(np.argsort(piece.hashes, kind="stable"))
             first = 0
