@@ -3,6 +3,7 @@
 Reading order. Begin with `declared/stream`, then `driver/stream_run`, `driver/epoch_driver` and `task/epoch_task`.
 
     declared/       what the user declares, checked against Spark's plan before anything runs
+    plans/          queries of Spark's, as steps of a stream
     driver/         the driver: a query, its micro-batches, one manifest for each
     kafka/          Kafka, beside Spark's own source of it
     lag/            how far a stream is behind its sources

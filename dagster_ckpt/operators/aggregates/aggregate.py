@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
+from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.agg import Aggregation
@@ -40,6 +41,8 @@ GROUPS = "groups"
 KEYS_TOUCHED = "keys_touched"
 """Distinct keys among the epoch's rows, and keys that expired."""
 COUNTERS = (KEYS_TOUCHED,)
+ALWAYS = "always"
+"""The parameter of a group of all rows that has its row from the first epoch on, whether there are rows or not."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class RunningAggregate:
     """One row per key with the aggregates over all rows so far.
 
     With a time to live (`ttl`) a key without new rows leaves the table, and a later row starts it again; rows below the
-    watermark are then late. Without one no row is late. `sides` are tables beside the one of the keys.
+    watermark are then late. Without one no row is late. `sides` are tables beside the one of the keys. `always`: the
+    one group of all rows has a row in the table whether there are any, as in SQL.
     """
 
     pipeline: Pipeline
@@ -55,6 +59,7 @@ class RunningAggregate:
     ttl: TimeToLive | None
     sides: tuple[SideTable, ...]
     updating: bool
+    always: bool = False
 
     @classmethod
     def build(
@@ -110,7 +115,7 @@ class RunningAggregate:
     def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
-        return cls.build(
+        operator = cls.build(
             pipeline.keys,
             aggregations_of(options),
             pipeline.inputs[0],
@@ -120,6 +125,13 @@ class RunningAggregate:
             updating=options.get(updating_checks.UPDATING, False),
             where=options.get(updating_checks.WHERE),
         )
+        return operator.lasting() if options.get(ALWAYS, False) else operator
+
+    def lasting(self) -> "RunningAggregate":
+        """The aggregate of all rows as one group, which has a row from the first epoch on, even without rows."""
+        assert self.ttl is None, "a group that lasts does not expire"
+        pipeline = replace(self.pipeline, parameters={**self.pipeline.parameters, ALWAYS: True})
+        return replace(self, pipeline=pipeline, always=True)
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
@@ -154,6 +166,8 @@ class RunningAggregate:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         table = state.table(GROUPS)
+        if self.always and 0 in context.shards:
+            self._begin(state, context)
         if self.ttl is not None:
             for _ in self.ttl.expire(state, context):
                 yield inserts(self.pipeline.output.empty_table())
@@ -166,7 +180,7 @@ class RunningAggregate:
                 each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
             ]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
-            retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept))
+            retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept), stays=self.always)
         for touched in table.touched():
             if self.ttl is not None:
                 self.ttl.schedule(touched, state)
@@ -202,6 +216,26 @@ class RunningAggregate:
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), settled.column(name))
         table.put(hashes, flatten(rows), before=found)
+
+    def _begin(self, state: State, context: EpochContext) -> None:
+        """Give the one group of all rows its row if it has none: what a row of nulls leaves that does not count."""
+        table, keys = state.table(GROUPS), list(self.pipeline.keys)
+        rows = flatten(pa.table([pa.nulls(1, field.type) for field in self._read], schema=pa.schema(self._read)))
+        group = rows.select(keys)
+        hashes = key_hashes(group)
+        found = table.get(hashes, group)
+        if found.present.any():
+            return
+        for side in self.sides:
+            rows = side.taken_in(hashes, rows, state, context, back=False)
+        fresh = self.grouped.of_rows(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        fresh[ROWS] = pa.array([0], fresh[ROWS].type)
+        put = pa.Table.from_arrays([*group.columns, *fresh.values()], schema=self.pipeline.tables[0].schema)
+        table.put(hashes, put, before=found)
+
+    @property
+    def _read(self) -> list[pa.Field]:
+        return [field.with_nullable(True) for field in self.pipeline.inputs[0].schema if field.name != CHANGE_TYPE]
 
     def _take_in(
         self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool = False

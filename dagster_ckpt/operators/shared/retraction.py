@@ -44,8 +44,10 @@ def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         ) from error
 
 
-def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], totals: Sequence[str]) -> None:
-    """Delete the keys that have no rows left. Call once in an epoch, after all its rows.
+def drop_emptied(
+    table: StateTable, keys: Sequence[str], counts: Sequence[str], totals: Sequence[str], *, stays: bool = False
+) -> None:
+    """Delete the keys that have no rows left, unless a key `stays`. Call once in an epoch, after all its rows.
 
     `counts` are the counts of values, `totals` the other columns that are 0 without rows. Raises `CorruptStateError` if
     more rows were retracted than added.
@@ -65,6 +67,8 @@ def drop_emptied(table: StateTable, keys: Sequence[str], counts: Sequence[str], 
                 "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
                 f"from the beginning with rollback(0). keys={', '.join(keys)}, groups={int(np.count_nonzero(wrong))}"
             )
+        if stays:
+            continue
         gone = np.flatnonzero(left == 0)
         emptied.append((touched.hashes[touched.after.present][gone], take(rows.select(list(keys)), gone)))
     for hashes, gone_keys in emptied:

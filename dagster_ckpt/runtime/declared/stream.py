@@ -566,6 +566,24 @@ class Stream:
         return replace(self, step=step)
 
 
+def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) -> Stream:
+    """As `Stream.aggregate` without keys, but the row is there from the first epoch on, as in SQL.
+
+    Before there are rows a count in it is 0, and all else is null.
+    """
+
+    def build(inputs: Sequence[StepInput]) -> Operator:
+        [rows] = inputs
+        updating = rows.upstream is not None and rows.upstream.updating
+        options: dict[str, Any] = {"updating": updating, "where": _where(rows)}
+        return _of_groups(
+            rows, lambda keys, spec: RunningAggregate.build(keys, aggregations, spec, **options).lasting()
+        )
+
+    step = StatefulStep("aggregate", build, compared=_compared_by(aggregations))
+    return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
+
+
 class UnreadFrame:
     """Stands for the rows of a source that is not read yet: any column may be there."""
 

@@ -68,6 +68,38 @@ def test_the_table_is_empty_until_the_first_row_and_then_has_one(tmp_path: Path)
     ]
 
 
+def test_a_lasting_group_has_its_row_from_the_first_epoch_on(tmp_path: Path) -> None:
+    several = {**SUMS, "least": agg.min("v"), "mean": agg.avg("v"), "spread": agg.stddev("v")}
+    stream = a_stream(tmp_path, lambda keys, spec: RunningAggregate.build(keys, several, spec).lasting())
+    nothing = {"n": 0, "total": None, "words": 0, "least": None, "mean": None, "spread": None}
+    stream.epoch()
+    assert stream.rows() == [nothing]
+    stream.epoch()
+    assert stream.rows() == [nothing]
+    stream.epoch((0, [reading(1, "a"), reading(2, "b"), reading(None)]))
+    assert stream.rows() == [
+        {"n": 3, "total": 3, "words": 2, "least": 1, "mean": 1.5, "spread": pytest.approx(0.5**0.5)}
+    ]
+
+
+def test_a_lasting_group_keeps_its_row_when_all_rows_are_retracted(tmp_path: Path) -> None:
+    several = {"n": agg.count(), "total": agg.sum("v"), "least": agg.min("v"), "kinds": agg.count_distinct("v")}
+
+    def build(keys: tuple[str, ...], spec: Any) -> Operator:
+        return RunningAggregate.build(keys, several, spec, updating=True).lasting()
+
+    def change(v: int | None, kind: str) -> dict[str, Any]:
+        return {"v": v, "_change_type": kind}
+
+    stream, nothing = a_stream(tmp_path, build, CHANGES), {"n": 0, "total": None, "least": None, "kinds": 0}
+    stream.epoch((0, [change(5, "insert"), change(5, "delete")]))
+    assert stream.rows() == [nothing]
+    stream.epoch((0, [change(5, "insert"), change(7, "insert"), change(None, "insert")]))
+    assert stream.rows() == [{"n": 3, "total": 12, "least": 5, "kinds": 2}]
+    stream.epoch((0, [change(5, "delete"), change(7, "delete"), change(None, "delete")]))
+    assert stream.rows() == [nothing]
+
+
 def test_it_goes_on_with_another_number_of_shards(tmp_path: Path) -> None:
     stream = a_stream(tmp_path, sums)
     stream.epoch((0, [reading(1, "a"), reading(2, "b")]))

@@ -1,0 +1,13 @@
+"""From a query of Spark's to a `Stream`: the plan is cut at its nodes that keep state, and each becomes a step.
+
+Reading order. Begin with `compiler`. No asset takes a query yet: `stream_of` and `stream_of_sql` are called by tests.
+
+    compiler        walks the optimised plan, bottom up
+    joins           joins, and what becomes of those that ask more than equal keys
+    partitions      the first rows of a key, and functions over a partition
+    aggregates      Spark's aggregates as the engine's
+    over_functions  the same for functions over a partition
+    keys            a key's value as columns that a step can have as keys
+    parts           what Spark does with the rows between two steps
+    catalyst        all that is called of Spark's planner, which is private
+"""

@@ -1,0 +1,79 @@
+"""Aggregates of a query: Spark's functions as the engine's."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import agg
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+
+_OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
+    "Sum": agg.sum,
+    "Average": agg.avg,
+    "Min": agg.min,
+    "Max": agg.max,
+    "First": agg.min,
+    "Last": agg.max,
+    "AnyValue": agg.min,
+    "StddevSamp": agg.stddev,
+    "StddevPop": agg.stddev_pop,
+    "VarianceSamp": agg.variance,
+    "VariancePop": agg.var_pop,
+}
+"""By the name of Spark's class. Which row is the first or the last of a group SQL leaves open: any value will do."""
+_OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
+    "Corr": agg.corr,
+    "CovPopulation": agg.covar_pop,
+    "CovSample": agg.covar_samp,
+    "RegrSlope": agg.regr_slope,
+    "RegrIntercept": agg.regr_intercept,
+    "RegrR2": agg.regr_r2,
+}
+_IDEMPOTENT = ("Min", "Max", "First", "Last", "AnyValue")
+"""Functions to which it makes no difference how often a value is there."""
+
+
+def arguments_of(catalyst: Catalyst, call: Expression) -> list[Expression]:
+    """The columns that a call needs, null where it is to skip the row."""
+    function = call.aggregateFunction()
+    given, where = list(each_of(function.children())), catalyst.optional(call.filter())
+    name = catalyst.kind(function)
+    if name == "Count":
+        open_ = [each for each in given if each.nullable()]
+        if call.isDistinct():
+            if len(given) > 1:
+                raise InvalidPipelineError(
+                    "count(DISTINCT a, b) counts combinations of columns: count the rows of a SELECT DISTINCT. "
+                    f"found={call.sql()}"
+                )
+            open_ = given
+        elif not open_:
+            return [] if where is None else [where]
+        elif len(open_) > 1:
+            known = catalyst.all_of([catalyst.expressions.IsNotNull(each) for each in open_])
+            return [known if where is None else catalyst.all_of([where, known])]
+        given = open_
+    return given if where is None else [catalyst.only_if(where, each) for each in given]
+
+
+def aggregation_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) -> Aggregation:
+    """The engine's function for a call over these columns, those of `arguments_of`."""
+    function = call.aggregateFunction()
+    name = catalyst.kind(function)
+    if name == "Count":
+        if call.isDistinct():
+            return agg.count_distinct(*columns)
+        if not columns:
+            return agg.count()
+        open_ = [each for each in each_of(function.children()) if each.nullable()]
+        return agg.count(*columns) if len(open_) == 1 else agg.count_if(*columns)
+    if name in _OF_ONE and (not call.isDistinct() or name in _IDEMPOTENT):
+        return _OF_ONE[name](columns[0])
+    if name in _OF_TWO:
+        return _OF_TWO[name](columns[0], columns[1])
+    distinct = "DISTINCT " if call.isDistinct() else ""
+    raise InvalidPipelineError(
+        "this aggregate cannot be kept up to date: use count, sum, avg, min, max, count(DISTINCT), stddev, variance, "
+        f"corr, covar or regr functions, or a process function. found={distinct}{call.sql()}"
+    )

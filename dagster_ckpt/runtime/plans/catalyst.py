@@ -1,0 +1,271 @@
+"""Spark's query planner, Catalyst, by its private API: read a plan, rewrite it, build plans and DataFrames of parts.
+
+Nothing else of this package calls it. All that is called is in this file, so that a release of Spark that changes it
+breaks one module and its test.
+"""
+
+# ruff: noqa: SLF001  (there is no public way to Spark's planner)
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
+
+Node = Any
+"""A node of a logical plan, in the JVM."""
+Expression = Any
+"""An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
+
+_REWRITES = frozenset(
+    {
+        "Finish Analysis",
+        "Rewrite With expression",
+        "Eliminate Distinct",
+        "Inline CTE",
+        "Union",
+        "Pullup Correlated Expressions",
+        "Subquery",
+        "Replace Operators",
+        "Aggregate",
+        "Operator Optimization before Inferring Filters",
+        "Infer Filters",
+        "Operator Optimization after Inferring Filters",
+        "Push extra predicate through join",
+        "Clean Up Temporary CTE Info",
+        "RewriteSubquery",
+        "NormalizeFloatingNumbers",
+        "ReplaceUpdateFieldsExpression",
+        "Replace CTE with Repartition",
+    }
+)
+"""The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
+
+
+class Catalyst:
+    """The planner of a session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        jvm: Any = session._jvm
+        own: Any = session._jsparkSession
+        self._jvm, self._own, self._state = jvm, own, own.sessionState()
+        catalyst = jvm.org.apache.spark.sql.catalyst
+        self.expressions, self.logical = catalyst.expressions, catalyst.plans.logical
+        self._planning, self._plans = catalyst.planning, catalyst.plans
+        self._nil, self._none = self.seq(()), jvm.scala.Option.empty()
+
+    # Reading
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """A sequence of Scala's."""
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+    @staticmethod
+    def kind(node: Node | Expression) -> str:
+        """The name of a node's or an expression's class."""
+        return str(node.getClass().getSimpleName()).rstrip("$")
+
+    @staticmethod
+    def optional(option: Any) -> Any:
+        """The value of an `Option`, or None."""
+        return option.get() if option.isDefined() else None
+
+    def expressions_of(self, node: Node) -> Iterator[Expression]:
+        """The expressions of a node, and those within them."""
+        return (part for each in each_of(node.expressions()) for part in nodes(each))
+
+    def analysed(self, frame: DataFrame) -> Node:
+        """The plan of a DataFrame, resolved."""
+        internal: Any = frame
+        plan: Node = internal._jdf.queryExecution().analyzed()
+        return plan
+
+    def of_sql(self, text: str) -> Node:
+        """The resolved plan of a query. Subqueries may stream. Raises Spark's errors about the text."""
+        return self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
+
+    def rewritten(self, plan: Node) -> Node:
+        """The plan as Spark's optimizer rewrites it, as far as that is algebra."""
+        for batch in each_of(self._state.optimizer().batches()):
+            if batch.name() not in _REWRITES:
+                continue
+            rules = list(each_of(batch.rules()))
+            for _ in range(batch.strategy().maxIterations()):
+                before = plan
+                for rule in rules:
+                    plan = rule.apply(plan)
+                if plan.fastEquals(before):
+                    break
+        return plan
+
+    def aggregate_of(self, node: Node) -> tuple[list[Expression], list[Expression], list[Expression], Node]:
+        """An aggregate's keys, its calls of functions, what it makes of both, and the plan below."""
+        found = self.optional(self._planning.PhysicalAggregation.unapply(node))
+        grouping, calls, results = (list(each_of(each)) for each in (found._1(), found._2(), found._3()))
+        return grouping, calls, results, found._4()
+
+    def equi_join_of(self, node: Node) -> tuple[list[Expression], list[Expression], Expression | None]:
+        """The keys of both sides of a join, and what else it asks of a pair of rows."""
+        found = self.optional(self._planning.ExtractEquiJoinKeys.unapply(node))
+        if found is None:
+            return [], [], self.optional(node.condition())
+        return list(each_of(found._2())), list(each_of(found._3())), self.optional(found._4())
+
+    def null_aware_of(self, node: Node) -> tuple[Expression, Expression] | None:
+        """The two values that are compared, if the join is what Spark makes of NOT IN with a subquery."""
+        found = self.optional(self._planning.ExtractSingleColumnNullAwareAntiJoin.unapply(node))
+        if found is None:
+            return None
+        [ours], [theirs] = each_of(found._1()), each_of(found._2())
+        return ours, theirs
+
+    def is_within(self, expression: Expression, node: Node) -> bool:
+        """Whether the expression reads columns of this plan alone."""
+        return bool(expression.references().subsetOf(node.outputSet()))
+
+    # Building
+
+    def frame(self, plan: Node) -> DataFrame:
+        """A DataFrame of a resolved plan, which is neither analysed nor checked again."""
+        plan.setAnalyzed()
+        return DataFrame(self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._own, plan), self.session)
+
+    def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
+        """`expression AS name`. With `like` it stands for that attribute, by its id."""
+        if like is None:
+            number, metadata = self.expressions.NamedExpression.newExprId(), self._none
+        else:
+            number, metadata = like.exprId(), self._jvm.scala.Some(like.metadata())
+        return self.expressions.Alias(expression, name, number, self._nil, metadata, self._nil)
+
+    def parsed(self, sql: str) -> Expression:
+        """An expression without columns."""
+        return self._state.sqlParser().parseExpression(sql)
+
+    def project(self, expressions: Iterable[Expression], child: Node) -> Node:
+        return self.logical.Project(self.seq(expressions), child)
+
+    def filtered(self, condition: Expression, child: Node) -> Node:
+        return self.logical.Filter(condition, child)
+
+    def expanded(self, projections: Iterable[Iterable[Expression]], output: Iterable[Expression], child: Node) -> Node:
+        return self.logical.Expand(self.seq(map(self.seq, projections)), self.seq(output), child)
+
+    def on(self, node: Node, *children: Node) -> Node:
+        """The same node on other children."""
+        return node.withNewChildren(self.seq(children))
+
+    def cast(self, expression: Expression, type_: Any) -> Expression:
+        """The expression with this type of Catalyst's."""
+        if expression.dataType().equals(type_):
+            return expression
+        zone = self._jvm.scala.Some(self._state.conf().sessionLocalTimeZone())
+        evaluation = getattr(getattr(self.expressions, "EvalMode$"), "MODULE$").ANSI()
+        return self.expressions.Cast(expression, type_, zone, evaluation)
+
+    def type_of(self, ddl: str) -> Any:
+        """Catalyst's type, from Spark's DDL."""
+        return self._state.sqlParser().parseDataType(ddl)
+
+    def field(self, expression: Expression, number: int) -> Expression:
+        """A field of a struct, by its place."""
+        return self.expressions.GetStructField(expression, number, self._none)
+
+    def struct(self, fields: Iterable[tuple[str, Expression]]) -> Expression:
+        """A struct of these fields."""
+        literal = self.expressions.Literal
+        return self.expressions.CreateNamedStruct(
+            self.seq(part for name, value in fields for part in (literal.create(name, self.type_of("string")), value))
+        )
+
+    def attribute_like(self, attribute: Expression, type_json: str) -> Expression:
+        """A new attribute with the name of another, and a type of its own."""
+        type_ = getattr(getattr(self._jvm.org.apache.spark.sql.types, "DataType$"), "MODULE$").fromJson(type_json)
+        return self.alias(self.null_of(type_), str(attribute.name())).toAttribute()
+
+    def numbered(self, order: Sequence[Expression], child: Node) -> Node:
+        """The rows with their number in an order."""
+        frame = getattr(getattr(self.expressions, "RowFrame$"), "MODULE$")
+        first = getattr(getattr(self.expressions, "UnboundedPreceding$"), "MODULE$")
+        current = getattr(getattr(self.expressions, "CurrentRow$"), "MODULE$")
+        within = self.expressions.SpecifiedWindowFrame(frame, first, current)
+        spec = self.expressions.WindowSpecDefinition(self._nil, self.seq(order), within)
+        number = self.alias(self.expressions.WindowExpression(self.expressions.RowNumber(), spec), "number")
+        return self.logical.Window(self.seq([number]), self._nil, self.seq(order), child, self._none)
+
+    def null_of(self, type_: Any) -> Expression:
+        return self.expressions.Literal.create(None, type_)
+
+    def only_if(self, condition: Expression, value: Expression) -> Expression:
+        """The value where the condition holds, else null."""
+        return self.expressions.If(condition, value, self.null_of(value.dataType()))
+
+    def all_of(self, conditions: Sequence[Expression]) -> Expression:
+        whole = conditions[0]
+        for each in conditions[1:]:
+            whole = self.expressions.And(whole, each)
+        return whole
+
+    def replaced(self, expression: Expression, by: Callable[[Expression], Expression | None]) -> Expression:
+        """The expression with each topmost part replaced for which `by` gives something."""
+        new = by(expression)
+        if new is not None:
+            return new
+        children = list(each_of(expression.children()))
+        changed = [self.replaced(child, by) for child in children]
+        if all(one.fastEquals(other) for one, other in zip(children, changed, strict=True)):
+            return expression
+        return expression.withNewChildren(self.seq(changed))
+
+    def any_of(self, one: Expression, other: Expression) -> Expression:
+        return self.expressions.Or(one, other)
+
+    def constant(self, value: object) -> Expression:
+        return self.expressions.Literal.create(value, self.type_of("boolean" if isinstance(value, bool) else "int"))
+
+    def united(self, *plans: Node) -> Node:
+        """All rows of these plans, with the attributes of the first."""
+        return self.logical.Union(self.seq(plans), False, False)
+
+    def distinct(self, expressions: Sequence[Expression], child: Node) -> tuple[Node, list[Expression]]:
+        """The distinct values of attributes, and what stands for these in the result."""
+        named = [self.alias(each, str(each.name())) for each in expressions]
+        plan = self.logical.Aggregate(self.seq(expressions), self.seq(named), child, self._none)
+        return plan, [each.toAttribute() for each in named]
+
+    def groups(self, keys: Sequence[Expression], calls: Sequence[Expression], child: Node) -> Node:
+        """An aggregate that has just its keys and the results of its calls, under new ids."""
+        named = [*(self.alias(each, "k") for each in keys), *(self.alias(each, "a") for each in calls)]
+        return self.logical.Aggregate(self.seq(keys), self.seq(named), child, self._none)
+
+    def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
+        """The number of rows, that of rows with a value, and the plan with the one row of both."""
+        one = self.parsed("1")
+        names = [self.alias(self._call("Count", each), "n") for each in (one, value)]
+        plan = self.logical.Aggregate(self._nil, self.seq(names), child, self._none)
+        rows, known = (each.toAttribute() for each in names)
+        return rows, known, plan
+
+    def _call(self, function: str, argument: Expression) -> Expression:
+        count = getattr(self.expressions.aggregate, function)(self.seq([argument]))
+        complete = getattr(getattr(self.expressions.aggregate, "Complete$"), "MODULE$")
+        return self.expressions.aggregate.AggregateExpression(
+            count, complete, False, self._none, self.expressions.NamedExpression.newExprId()
+        )
+
+    def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
+        """A join, `how` by the name of Spark's class."""
+        kind = getattr(getattr(self._plans, f"{how}$"), "MODULE$")
+        asked = self._none if condition is None else self._jvm.scala.Some(condition)
+        return self.logical.Join(left, right, kind, asked, self.logical.JoinHint.NONE())
+
+    def same(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
+        """Whether all these are equal in pairs, null and null too."""
+        pairs = zip(ones, others, strict=True)
+        return self.all_of([self.expressions.EqualNullSafe(one, other) for one, other in pairs])
+
+    def left_join(self, left: Node, right: Node) -> Node:
+        """Each row of the left beside the one row of the right."""
+        return self.joined(left, right, "LeftOuter", None)

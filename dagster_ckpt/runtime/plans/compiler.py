@@ -1,0 +1,267 @@
+"""From a query of Spark's to a `Stream`: the optimised plan is cut at its nodes that keep state.
+
+Below such a node the work stays Spark's, the node becomes a step, above it the work is Spark's again. Columns between
+steps have names by position, so that neither aliases nor the order of columns are in a step's fingerprint. A node that
+equals another one is one step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
+from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.joins import join_parts
+from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
+from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
+
+_UNCHANGED = (
+    "SubqueryAlias",
+    "View",
+    "EventTimeWatermark",
+    "WindowGroupLimit",
+    "RepartitionByExpression",
+    "Repartition",
+    "Sort",
+)
+"""Nodes that change no row: a table has no order, and steps have partitions of their own."""
+_OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
+
+
+def stream_of(frame: DataFrame) -> Stream:
+    """The stream whose table is what the DataFrame's query gives in batch, of all input so far.
+
+    Raises `InvalidPipelineError` for a query that cannot be kept up to date.
+    """
+    catalyst = Catalyst(frame.sparkSession)
+    return _compiled(catalyst, catalyst.analysed(frame))
+
+
+def stream_of_sql(frame: DataFrame, text: str) -> Stream:
+    """The stream of a query in SQL. `frame` is any of the session in which its tables have names."""
+    catalyst = Catalyst(frame.sparkSession)
+    return _compiled(catalyst, catalyst.of_sql(text))
+
+
+def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
+    _refuse_moment(catalyst, plan)
+    plan = catalyst.rewritten(plan)
+    part = Compiler(catalyst).part(plan)
+    output = list(each_of(plan.output()))
+    return part.columns(part.output, [str(each.name()) for each in output])
+
+
+def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
+    # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
+    for node in _all(plan):
+        for each in catalyst.expressions_of(node):
+            if catalyst.kind(each) in _OF_THE_MOMENT:
+                raise InvalidPipelineError(
+                    "each row would have to change as time goes by: compare columns, or have the time of day in a "
+                    f"column of the source. found={each.sql()}"
+                )
+
+
+def _all(plan: Node) -> list[Node]:
+    found = [plan]
+    for each in each_of(plan.children()):
+        found += _all(each)
+    for each in each_of(plan.subqueries()):
+        found += _all(each)
+    return found
+
+
+class Compiler:
+    """Makes parts of the nodes of one plan."""
+
+    def __init__(self, catalyst: Catalyst) -> None:
+        self.catalyst = catalyst
+        self._steps: list[tuple[Node, Part]] = []
+
+    def part(self, node: Node) -> Part:
+        """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
+        if not node.isStreaming() or not list(each_of(node.children())):
+            return Part(self.catalyst, tuple(each_of(node.output())), plan=node)
+        node = self._without_scalar_subqueries(node)
+        make = _MAKERS.get(self.catalyst.kind(node))
+        if make is None:
+            raise InvalidPipelineError(f"this part of the query cannot be kept up to date. found={node.nodeName()}")
+        return make(self, node)
+
+    def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
+        """The part that `make` makes of a node, or that of an equal node, if there was one."""
+        catalyst, own = self.catalyst, tuple(each_of(node.output()))
+        same = next((part for other, part in self._steps if node.sameResult(other)), None)
+        if same is None:
+            part = make(node)
+            self._steps.append((node, part))
+            return part
+        pairs = zip(same.output, own, strict=True)
+        named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
+        return same.then(lambda plan, beside: catalyst.project([*named, *beside], plan), own)
+
+    def below(self, node: Node) -> Part:
+        """The part of a node that changes no row."""
+        return self.part(node.child())
+
+    def filtered(self, node: Node) -> Part:
+        """A filter, which may be one over a rank."""
+        found = top_of(self, node)
+        return self.row_by_row(node) if found is None else found
+
+    def row_by_row(self, node: Node) -> Part:
+        """Spark's work on each row."""
+        return self._above(node, lambda plan, _: self.catalyst.on(node, plan))
+
+    def projected(self, node: Node) -> Part:
+        """Columns computed of a row."""
+        expressions = list(each_of(node.projectList()))
+        return self._above(node, lambda plan, beside: self.catalyst.project([*expressions, *beside], plan))
+
+    def expanded(self, node: Node) -> Part:
+        """Several rows of each."""
+        catalyst, output = self.catalyst, list(each_of(node.output()))
+        projections = [list(each_of(each)) for each in each_of(node.projections())]
+
+        def work(plan: Node, beside: Sequence[Expression]) -> Node:
+            return catalyst.expanded([[*each, *beside] for each in projections], [*output, *beside], plan)
+
+        return self._above(node, work)
+
+    def limited(self, node: Node) -> Part:
+        """The first rows of all."""
+        return self.part(limit_as_top(self.catalyst, node))
+
+    def _above(self, node: Node, work: Work) -> Part:
+        return self.part(node.child()).then(work, tuple(each_of(node.output())))
+
+    def united(self, node: Node) -> Part:
+        """All rows of several nodes."""
+        catalyst, output = self.catalyst, list(each_of(node.output()))
+        parts = [self.part(child) for child in each_of(node.children())]
+        if all(part.plan is not None for part in parts):
+            return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
+        names = [f"c{number}" for number in range(len(output))]
+        typed = [
+            part.columns(
+                [catalyst.cast(one, own.dataType()) for one, own in zip(part.output, output, strict=True)], names
+            )
+            for part in parts
+        ]
+        whole = typed[0]
+        for other in typed[1:]:
+            whole = whole.union(other)
+        return Part(catalyst, tuple(output), stream=whole, attributes=tuple(output))
+
+    def aggregated(self, node: Node) -> Part:
+        """Aggregates of groups, and what is computed of them."""
+        catalyst = self.catalyst
+        grouping, calls, results, below = catalyst.aggregate_of(node)
+        for each in grouping:
+            if "spark.sessionWindow" in each.metadata().json():
+                raise InvalidPipelineError(
+                    "session windows of a query are not kept up to date: use Stream.window(session(gap)). "
+                    f"found={each.sql()}"
+                )
+        groups = catalyst.groups(grouping, calls, below)
+        part = self.once(groups, lambda _: self._groups(groups, grouping, calls, below))
+        wanted = [*grouping, *(call.resultAttribute() for call in calls)]
+        pairs = zip(part.output, wanted, strict=True)
+        named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
+        part = part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), wanted)
+        output = tuple(each_of(node.output()))
+        return part.then(lambda plan, beside: catalyst.project([*results, *beside], plan), output)
+
+    def _groups(self, node: Node, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node) -> Part:
+        """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
+        catalyst = self.catalyst
+        keys = [Key(catalyst, each) for each in grouping]
+        of_keys = [key.columns() for key in keys]
+        flat = [each for own in of_keys for each in own]
+        key_names = [f"k{number}" for number in range(len(flat))]
+        arguments: list[Expression] = []
+        aggregations = {}
+        for number, call in enumerate(calls):
+            own = arguments_of(catalyst, call)
+            names = [f"v{len(arguments) + place}" for place in range(len(own))]
+            arguments += own
+            aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
+        value_names = [f"v{number}" for number in range(len(arguments))]
+        rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
+        if not calls:
+            made = rows.distinct()
+        elif keys:
+            made = rows.key_by(*key_names).aggregate(**aggregations)
+        else:
+            made = global_aggregate(rows, aggregations)
+        output = tuple(each_of(node.output()))
+        stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(flat, key_names, strict=True)]
+        typed = zip(calls, types_of(made, len(calls)), strict=True)
+        raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
+        columns = iter(stand)
+        values = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
+        cast = [catalyst.cast(one, each.dataType()) for one, each in zip([*values, *raw], output, strict=True)]
+        named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
+        part = Part(catalyst, (), stream=made, attributes=(*stand, *raw))
+        return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
+
+    def deduplicated(self, node: Node) -> Part:
+        """One row of each key. Which one SQL leaves open: the least by its columns."""
+        catalyst, [child] = self.catalyst, each_of(node.children())
+        output = list(each_of(node.output()))
+        names = [f"c{number}" for number in range(len(output))]
+        rows = self.part(child).columns(output, names)
+        wanted = {int(each.exprId().id()) for each in each_of(node.keys())}
+        keys = [name for name, each in zip(names, output, strict=True) if int(each.exprId().id()) in wanted]
+        if len(keys) == len(names):
+            made = rows.distinct()
+        else:
+            by = [f"{name} asc" for name in names if name not in keys]
+            made = rows.key_by(*keys).top(1, by=by)
+        return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
+
+    def _without_scalar_subqueries(self, node: Node) -> Node:
+        """A subquery that gives one value becomes a join with its one row."""
+        catalyst = self.catalyst
+        if catalyst.kind(node) not in ("Filter", "Project"):
+            return node
+        [below] = each_of(node.children())
+        found: list[Expression] = []
+
+        def joined(expression: Expression) -> Expression | None:
+            nonlocal below
+            if catalyst.kind(expression) != "ScalarSubquery" or not expression.plan().isStreaming():
+                return None
+            [first, *_] = each_of(expression.plan().output())
+            value = catalyst.alias(first, "value")
+            below = catalyst.left_join(below, catalyst.project([value], expression.plan()))
+            found.append(value)
+            return value.toAttribute()
+
+        new = [catalyst.replaced(each, joined) for each in each_of(node.expressions())]
+        if not found:
+            return node
+        if catalyst.kind(node) == "Filter":
+            return catalyst.project(list(each_of(node.output())), catalyst.filtered(new[0], below))
+        return catalyst.project(new, below)
+
+
+_MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {
+    **dict.fromkeys(_UNCHANGED, Compiler.below),
+    "Aggregate": Compiler.aggregated,
+    "Deduplicate": lambda compiler, node: compiler.once(node, compiler.deduplicated),
+    "DeduplicateWithinWatermark": lambda compiler, node: compiler.once(node, compiler.deduplicated),
+    "Expand": Compiler.expanded,
+    "Filter": Compiler.filtered,
+    "Generate": Compiler.row_by_row,
+    "GlobalLimit": Compiler.limited,
+    "Join": lambda compiler, node: compiler.once(node, lambda join: join_parts(compiler, join)),
+    "Project": Compiler.projected,
+    "Union": Compiler.united,
+    "Window": lambda compiler, node: compiler.once(node, lambda window: over_partition(compiler, window)),
+}
+"""The nodes that can be maintained."""

@@ -1,0 +1,138 @@
+"""Joins of a query as steps."""
+
+from typing import TYPE_CHECKING
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.parts import Part
+
+if TYPE_CHECKING:
+    from dagster_ckpt.runtime.plans.compiler import Compiler
+
+_HOW = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left",
+    "RightOuter": "right",
+    "FullOuter": "full",
+    "LeftSemi": "semi",
+    "LeftAnti": "anti",
+}
+
+
+def join_parts(compiler: "Compiler", node: Node) -> Part:
+    """A join of two streams, or of a stream and a table that stays as it is."""
+    catalyst = compiler.catalyst
+    kind = str(node.joinType().toString()).split("(")[0]
+    left, right = each_of(node.children())
+    if not (left.isStreaming() and right.isStreaming()):
+        return _with_table(compiler, node, kind, left, right)
+    compared = catalyst.null_aware_of(node)
+    if compared is not None:
+        return compiler.part(_not_in(catalyst, node, *compared))
+    if kind == "ExistenceJoin":
+        return compiler.part(_with_flag(catalyst, node))
+    left_keys, right_keys, rest = catalyst.equi_join_of(node)
+    if kind not in _HOW:
+        raise InvalidPipelineError(f"this kind of join cannot be kept up to date. found={kind}")
+    if rest is not None and kind not in ("Inner", "Cross"):
+        return compiler.part(_beside_matches(catalyst, node, kind))
+    keys = [[column for each in own for column in Key(catalyst, each).columns()] for own in (left_keys, right_keys)]
+    if not keys[0]:
+        keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
+    sides = []
+    for own, child, letter in zip(keys, (left, right), "lr", strict=True):
+        key_names = [f"{letter}k{number}" for number in range(len(own))]
+        output = list(each_of(child.output()))
+        names = [f"{letter}{number}" for number in range(len(output))]
+        rows = compiler.part(child).columns([*own, *output], [*key_names, *names])
+        sides.append((rows.key_by(*key_names), key_names, output))
+    (ours, our_keys, our_output), (theirs, their_keys, their_output) = sides
+    how = _HOW[kind]
+    made = ours.join(theirs, how=how)
+    stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[0], our_keys, strict=True)]
+    other = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[1], their_keys, strict=True)]
+    output = list(each_of(node.output()))
+    ours_only = how in ("semi", "anti")
+    attributes = [*stand, *our_output] if ours_only else [*stand, *our_output, *other, *their_output]
+    part = Part(catalyst, (), stream=made, attributes=tuple(attributes))
+    part = part.then(lambda plan, beside: catalyst.project([*output, *beside], plan), output)
+    if rest is not None:
+        part = part.then(lambda plan, _: catalyst.filtered(rest, plan), output)
+    return part
+
+
+def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
+    """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
+
+    Rows that are equal have the same matches, so it is enough to know the distinct rows with a match.
+    """
+    left, right = each_of(node.children())
+    condition = catalyst.optional(node.condition())
+    ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
+    pairs = catalyst.joined(left, right, "Inner", condition)
+    if kind in ("LeftSemi", "LeftAnti"):
+        return _of_matched(catalyst, left, pairs, kind)
+    wanted = list(each_of(node.output()))
+    branches = [catalyst.project(wanted, pairs)]
+    if kind in ("LeftOuter", "FullOuter"):
+        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in theirs]
+        branches.append(catalyst.project([*ours, *nulls], _of_matched(catalyst, left, pairs, "LeftAnti")))
+    if kind in ("RightOuter", "FullOuter"):
+        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
+        branches.append(catalyst.project([*nulls, *theirs], _of_matched(catalyst, right, pairs, "LeftAnti")))
+    return catalyst.united(*branches)
+
+
+def _of_matched(catalyst: Catalyst, side: Node, pairs: Node, kind: str) -> Node:
+    """The rows of a side that are in a pair (LeftSemi), or in none (LeftAnti)."""
+    own = list(each_of(side.output()))
+    matched, theirs = catalyst.distinct(own, pairs)
+    return catalyst.joined(side, matched, kind, catalyst.same(own, theirs))
+
+
+def _with_flag(catalyst: Catalyst, node: Node) -> Node:
+    """Each row of the left, and whether it has a match: those that have one, and those that have none."""
+    left, right = each_of(node.children())
+    condition, flag = catalyst.optional(node.condition()), node.joinType().exists()
+    own = list(each_of(left.output()))
+    branches = []
+    for how, value in (("LeftSemi", True), ("LeftAnti", False)):
+        rows = catalyst.joined(left, right, how, condition)
+        branches.append(catalyst.project([*own, catalyst.alias(catalyst.constant(value), "exists", flag)], rows))
+    return catalyst.united(*branches)
+
+
+def _not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression) -> Node:
+    """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
+    left, right = each_of(node.children())
+    rows, known, flags = catalyst.counted(theirs, right)
+    nothing = catalyst.expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
+    empty = catalyst.any_of(catalyst.expressions.IsNull(rows), nothing)
+    passes = catalyst.any_of(
+        empty,
+        catalyst.all_of([catalyst.expressions.IsNotNull(ours), catalyst.expressions.EqualTo(rows, known)]),
+    )
+    kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
+    return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
+
+
+def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part:
+    catalyst = compiler.catalyst
+    output = list(each_of(node.output()))
+    fits = (
+        ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
+        if left.isStreaming()
+        else ("Inner", "Cross", "RightOuter")
+    )
+    if kind not in fits:
+        raise InvalidPipelineError(f"rows of a table that does not stream would have to come out. found={kind}")
+    if left.isStreaming():
+        return compiler.part(left).then(
+            lambda plan, beside: catalyst.project([*output, *beside], catalyst.on(node, plan, right)), output
+        )
+    return compiler.part(right).then(
+        lambda plan, beside: catalyst.project([*output, *beside], catalyst.on(node, left, plan)), output
+    )

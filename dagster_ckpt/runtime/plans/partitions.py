@@ -1,0 +1,165 @@
+"""Functions over a partition, and the first rows of one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.over import Over
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
+from dagster_ckpt.runtime.plans.parts import Part, types_of
+
+if TYPE_CHECKING:
+    from dagster_ckpt.runtime.plans.compiler import Compiler
+
+Ties = Literal["rows", "rank", "dense_rank"]
+_TIES: Mapping[str, Ties] = {"RowNumber": "rows", "Rank": "rank", "DenseRank": "dense_rank"}
+
+
+def top_of(compiler: "Compiler", node: Node) -> Part | None:
+    """The filter over a rank with a bound as the first rows of each key; None: it is another filter."""
+    catalyst = compiler.catalyst
+    [window] = each_of(node.children())
+    if catalyst.kind(window) != "Window":
+        return None
+    calls = list(each_of(window.windowExpressions()))
+    if len(calls) != 1:
+        return None
+    function = catalyst.kind(calls[0].child().windowFunction())
+    bound = _bound(catalyst, node.condition(), calls[0].toAttribute())
+    if function not in _TIES or bound is None:
+        return None
+    part = _first_rows(compiler, window, calls[0], bound, _TIES[function])
+    return part.then(lambda plan, _: catalyst.filtered(node.condition(), plan), tuple(each_of(node.output())))
+
+
+def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
+    """ORDER BY ... LIMIT n as a filter over row numbers."""
+    below = node.child()
+    above = []
+    while catalyst.kind(below) in ("LocalLimit", "Project"):
+        if catalyst.kind(below) == "Project":
+            above.append(below)
+        below = below.child()
+    if catalyst.kind(below) != "Sort":
+        raise InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
+    window = catalyst.numbered(list(each_of(below.order())), below.child())
+    [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
+    kept: Node = catalyst.filtered(catalyst.expressions.LessThanOrEqual(number, node.limitExpr()), window)
+    kept = catalyst.project(list(each_of(below.output())), kept)
+    for project in reversed(above):
+        kept = catalyst.on(project, kept)
+    return kept
+
+
+def over_partition(compiler: "Compiler", node: Node) -> Part:
+    """Functions over a partition as a step."""
+    catalyst = compiler.catalyst
+    rows = _Rows.of(compiler, node)
+    calls = list(each_of(node.windowExpressions()))
+    arguments: list[Expression] = []
+    functions: dict[str, Over] = {}
+    for number, named in enumerate(calls):
+        call = named.child()
+        of_one = arguments_of(catalyst, call.windowFunction())
+        names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
+        arguments += of_one
+        functions[f"a{number}"] = function_of(catalyst, call, names)
+    stream = rows.stream(compiler, arguments)
+    by = rows.by or [f"{rows.names[0]} asc"]  # without an order all rows of the partition are one frame
+    made = stream.over(by, **functions)
+    results = [
+        catalyst.attribute_like(each.toAttribute(), type_)
+        for each, type_ in zip(calls, types_of(made, len(calls)), strict=True)
+    ]
+    stand = [*rows.stand_ins(catalyst), *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
+    own = [
+        catalyst.alias(catalyst.cast(one, each.dataType()), str(each.name()), each.toAttribute())
+        for one, each in zip(results, calls, strict=True)
+    ]
+    part = Part(catalyst, (), stream=made, attributes=(*stand, *results))
+    return part.then(
+        lambda plan, beside: catalyst.project([*rows.output, *own, *beside], plan), tuple(each_of(node.output()))
+    )
+
+
+def order_of(catalyst: Catalyst, term: Expression) -> Iterator[tuple[Expression, str]]:
+    """The columns of a term of ORDER BY, each with its direction: of a struct its fields, where null is the least."""
+    ascends = catalyst.kind(term.direction()) == "Ascending"
+    nulls_first = catalyst.kind(term.nullOrdering()) == "NullsFirst"
+    yield from _ordered(catalyst, term.child(), ascends=ascends, nulls_first=nulls_first)
+
+
+def _ordered(
+    catalyst: Catalyst, column: Expression, *, ascends: bool, nulls_first: bool
+) -> Iterator[tuple[Expression, str]]:
+    direction = "asc" if ascends else "desc"
+    if str(column.dataType().typeName()) != "struct":
+        yield column, f"{direction} nulls {'first' if nulls_first else 'last'}"
+        return
+    yield catalyst.expressions.IsNull(column), "desc" if nulls_first else "asc"
+    for number in range(len(column.dataType().fields())):
+        yield from _ordered(catalyst, catalyst.field(column, number), ascends=ascends, nulls_first=ascends)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows below a `Window` node as a step reads them: `k0`... keys, `o0`... order, `c0`... their columns."""
+
+    child: Node
+    keys: list[Expression]
+    order: list[Expression]
+    by: list[str]
+    output: list[Expression]
+
+    @classmethod
+    def of(cls, compiler: "Compiler", window: Node) -> "_Rows":
+        catalyst = compiler.catalyst
+        [child] = each_of(window.children())
+        keys = [column for each in each_of(window.partitionSpec()) for column in Key(catalyst, each).columns()]
+        terms = [term for each in each_of(window.orderSpec()) for term in order_of(catalyst, each)]
+        order, by = [column for column, _ in terms], [f"o{number} {text}" for number, (_, text) in enumerate(terms)]
+        return cls(child, keys, order, by, list(each_of(child.output())))
+
+    @property
+    def names(self) -> list[str]:
+        return [f"c{number}" for number in range(len(self.output))]
+
+    def stream(self, compiler: "Compiler", more: Sequence[Expression] = ()) -> Stream:
+        """The rows, by their keys. `more` are columns `v0`... behind."""
+        key_names = [f"k{number}" for number in range(len(self.keys))]
+        order_names = [f"o{number}" for number in range(len(self.order))]
+        names = [*key_names, *order_names, *self.names, *(f"v{number}" for number in range(len(more)))]
+        rows = compiler.part(self.child).columns([*self.keys, *self.order, *self.output, *more], names)
+        return rows.key_by(*key_names) if key_names else rows
+
+    def stand_ins(self, catalyst: Catalyst) -> list[Expression]:
+        """The attributes that the columns of the stream stand for."""
+        return [*(catalyst.alias(each, "of").toAttribute() for each in (*self.keys, *self.order)), *self.output]
+
+
+def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
+    catalyst, rows = compiler.catalyst, _Rows.of(compiler, window)
+    made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
+    own = [*rows.output, call.toAttribute()]
+    part = Part(catalyst, (), stream=made, attributes=(*rows.stand_ins(catalyst), call.toAttribute()))
+    return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), own)
+
+
+def _bound(catalyst: Catalyst, condition: Expression, rank: Expression) -> int | None:
+    """The greatest rank that the condition lets through; None: it sets none."""
+    kind = catalyst.kind(condition)
+    if kind == "And":
+        found = [_bound(catalyst, each, rank) for each in each_of(condition.children())]
+        given = [each for each in found if each is not None]
+        return min(given) if given else None
+    if kind not in ("LessThan", "LessThanOrEqual", "EqualTo"):
+        return None
+    left, right = each_of(condition.children())
+    if not left.semanticEquals(rank) or catalyst.kind(right) != "Literal":
+        return None
+    return int(right.value()) - (kind == "LessThan")

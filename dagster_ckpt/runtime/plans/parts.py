@@ -1,0 +1,78 @@
+"""A part of a query on its way to steps: what Spark does with the rows of a stream, as plans."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+
+Work = Callable[[Node, Sequence[Expression]], Node]
+"""A plan on top of another. The attributes, which say what became of a row, run along beside the columns."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a node of the query.
+
+    They are those of `stream`, whose columns stand for `attributes`, with `work` on top; `output` are the node's own
+    attributes. Without a stream the part is all Spark's, and is `plan`.
+    """
+
+    catalyst: Catalyst
+    output: tuple[Expression, ...]
+    plan: Node | None = None
+    stream: Stream | None = None
+    attributes: tuple[Expression, ...] = ()
+    work: Work = lambda plan, _: plan
+
+    @property
+    def changes(self) -> bool:
+        """Whether its rows can be taken back."""
+        return self.stream is not None and changes(self.stream)
+
+    def then(self, work: Work, output: Sequence[Expression]) -> "Part":
+        """The part with more work of Spark's."""
+        if self.plan is not None:
+            return replace(self, plan=work(self.plan, ()), output=tuple(output))
+        before = self.work
+        return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=tuple(output))
+
+    def columns(self, expressions: Sequence[Expression], names: Sequence[str]) -> Stream:
+        """The stream of these expressions over the rows, by these names."""
+        catalyst = self.catalyst
+        if self.stream is None:
+            aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
+            return Stream(catalyst.frame(catalyst.project(aliases, self.plan)))
+
+        def work(rows: DataFrame) -> DataFrame:
+            plan = catalyst.analysed(rows)
+            *values, last = each_of(plan.output())
+            beside = [last] if str(last.name()) == CHANGE_TYPE else []
+            values = values if beside else [*values, last]
+            stand = [catalyst.alias(one, each.name(), each) for one, each in zip(values, self.attributes, strict=True)]
+            below = self.work(catalyst.project([*stand, *beside], plan), beside)
+            aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
+            return catalyst.frame(catalyst.project([*aliases, *beside], below))
+
+        return self.stream.transform(work)
+
+
+def changes(stream: Stream) -> bool:
+    """Whether rows of the stream, which ends in a step or is an upstream's table, can be taken back."""
+    from dagster_ckpt.runtime.declared.stream import behind
+
+    return stream.updating if stream.step is None else behind(stream).updating
+
+
+def types_of(stream: Stream, count: int) -> list[str]:
+    """The types, as Spark's JSON, of the last columns of a step's output."""
+    from dagster_ckpt.runtime.declared.stream import behind
+
+    if not count:
+        return []
+    fields = [field for field in behind(stream).frame.schema.fields if field.name != CHANGE_TYPE]
+    return [field.dataType.json() for field in fields][-count:]

@@ -1,0 +1,193 @@
+"""Queries in Spark's SQL as steps of a stream: after every epoch the table is what Spark gives in batch so far."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from tests.spark.input_files import drop
+from tests.spark.streams import StreamUnderTest
+
+EPOCHS = 3
+OPENED = 1
+"""The epoch in which a stream is opened has no rows."""
+
+QUERIES = {
+    "expressions of aggregates, with filters": """
+        SELECT buyer, sum(price) / count(*) AS mean, count(*) FILTER (WHERE item > 2) AS large,
+               count(DISTINCT item) AS items, max(weight) - min(weight) AS spread
+        FROM orders GROUP BY buyer HAVING count(*) > 1
+    """,
+    "an aggregate of no rows": """
+        SELECT count(*) AS rows, sum(item) AS total, min(city) AS first, count(DISTINCT b.score) AS scores
+        FROM orders o JOIN buyers b ON o.buyer = b.buyer AND b.score > 90
+    """,
+    "a subquery of one value, chained aggregates": """
+        SELECT n, count(*) AS buyers FROM (SELECT buyer, count(*) AS n, avg(weight) AS w FROM orders GROUP BY buyer)
+        WHERE w >= (SELECT avg(weight) FROM orders) GROUP BY n
+    """,
+    "an outer join that asks more than equal keys": """
+        SELECT o.buyer, o.item, b.city, b.score FROM orders o
+        LEFT JOIN buyers b ON o.buyer = b.buyer AND o.item > 1 AND b.score <= o.item
+    """,
+    "a full join, null keys": """
+        SELECT coalesce(o.buyer, b.buyer) AS who, o.n, b.m
+        FROM (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer) o
+        FULL JOIN (SELECT buyer, max(score) AS m FROM buyers GROUP BY buyer) b ON o.buyer = b.buyer
+    """,
+    "in, exists, not in": """
+        SELECT item, price FROM orders o
+        WHERE (buyer IN (SELECT buyer FROM buyers WHERE score > 1) OR item = 3)
+          AND NOT EXISTS (SELECT 1 FROM buyers b WHERE b.buyer = o.buyer AND b.city = 'Oslo')
+          AND item NOT IN (SELECT score FROM buyers WHERE score > 2)
+    """,
+    "the first rows, a table beside itself": """
+        WITH totals AS (SELECT buyer, sum(price) AS spent FROM orders GROUP BY buyer)
+        SELECT a.buyer, a.place, b.spent FROM
+          (SELECT buyer, row_number() OVER (ORDER BY spent DESC, buyer) AS place FROM totals) a
+        JOIN totals b ON a.buyer = b.buyer WHERE a.place <= 2
+    """,
+    "functions over a partition": """
+        SELECT buyer, n, avg(n) OVER () AS mean, rank() OVER (ORDER BY n DESC) AS place,
+               lag(n) OVER (ORDER BY n, buyer) AS before
+        FROM (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer)
+    """,
+    "sets, limit, hopping windows": """
+        SELECT w, n FROM (
+          SELECT window(at, '2 hours', '1 hour') AS w, count(*) AS n FROM orders
+          GROUP BY window(at, '2 hours', '1 hour')
+          UNION ALL (SELECT NULL, item FROM orders EXCEPT SELECT NULL, score FROM buyers)
+        ) ORDER BY n DESC, w LIMIT 7
+    """,
+}
+
+
+SCHEMAS = {
+    "orders": pa.schema(
+        [
+            ("buyer", pa.string()),
+            ("item", pa.int32()),
+            ("price", pa.decimal128(8, 2)),
+            ("at", pa.timestamp("us", "UTC")),
+            ("weight", pa.float64()),
+        ]
+    ),
+    "buyers": pa.schema([("buyer", pa.string()), ("city", pa.string()), ("score", pa.int32())]),
+}
+VALUES: Mapping[str, Sequence[object]] = {
+    "buyer": ["ann", "bob", "cid", "dee"],
+    "item": range(5),
+    "price": [Decimal("1.25"), Decimal("7.50"), Decimal("0.10")],
+    "at": [datetime(2024, 1, 1, hour, minute, tzinfo=UTC) for hour in range(4) for minute in (0, 20, 59)],
+    "weight": [0.5, 1.5, -2.0],
+    "city": ["Oslo", "Rome"],
+    "score": range(1, 5),
+}
+
+
+def some_rows(table: str, count: int, chance: Random) -> pa.Table:
+    columns = SCHEMAS[table].names
+    rows = [{name: chance.choice([None, *VALUES[name]]) for name in columns} for _ in range(count)]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS[table])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """A folder of files for each table. One file has no rows."""
+    chance = Random(7)
+    made = {table: tmp_path_factory.mktemp(table) for table in SCHEMAS}
+    for epoch in range(EPOCHS):
+        drop(made["orders"], epoch, some_rows("orders", 12, chance))
+        drop(made["buyers"], epoch, some_rows("buyers", 0 if epoch == 1 else 6, chance))
+    return made
+
+
+def bag(rows: Iterable[Iterable[object]]) -> Counter[object]:
+    """The rows, each with how often it is there."""
+    return Counter(tuple(map(plain, row)) for row in rows)
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Row):
+        return plain(value.asDict())
+    if isinstance(value, dict):
+        return tuple(map(plain, value.values()))
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def in_batch(spark: SparkSession, folders: Mapping[str, Path], query: str, files: int) -> Counter[object]:
+    for table, folder in folders.items():
+        paths = [str(folder / f"{number:05d}.parquet") for number in range(files)]
+        spark.read.parquet(*paths).createOrReplaceTempView(table)
+    return bag(spark.sql(query).collect())
+
+
+def streaming(spark: SparkSession, folders: Mapping[str, Path]) -> DataFrame:
+    """Give all tables their names, a file of each in each epoch. Returns one of them."""
+    for table, folder in folders.items():
+        schema = to_spark_schema(SCHEMAS[table])
+        rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+        rows.createOrReplaceTempView(table)
+    return spark.table(next(iter(folders)))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_table_is_what_the_query_gives_in_batch(
+    stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path], name: str
+) -> None:
+    query = QUERIES[name]
+    read = {table: folder for table, folder in folders.items() if table in query}
+    stream.run(lambda session: stream_of_sql(streaming(session, read), query))
+    assert len(stream.epochs) == EPOCHS
+    for files in range(1, EPOCHS + 1):
+        table = stream.table(OPENED + files).to_pylist()
+        assert bag(row.values() for row in table) == in_batch(spark, read, query, files), f"{files} files"
+
+
+def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    shout = F.udf(lambda text: None if text is None else text.upper(), "string")
+
+    def function(session: SparkSession) -> Stream:
+        streaming(session, folders)
+        orders = session.table("orders").dropDuplicates(["buyer", "item"])
+        return stream_of(orders.groupBy(shout("buyer").alias("who")).agg(F.count("*").alias("items")))
+
+    stream.run(function)
+    query = "SELECT upper(buyer), count(DISTINCT coalesce(item, -1)) FROM orders GROUP BY upper(buyer)"
+    assert bag(row.values() for row in stream.table().to_pylist()) == in_batch(spark, folders, query, EPOCHS)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT *, current_timestamp() AS now FROM orders", "as time goes by.*current_timestamp"),
+        ("SELECT * FROM orders LIMIT 3", "LIMIT without ORDER BY"),
+        ("SELECT percentile_approx(item, 0.5) AS m FROM orders", "this aggregate cannot be kept.*percentile_approx"),
+        ("SELECT session_window(at, '1 hour') AS w, count(*) AS n FROM orders GROUP BY 1", "session windows"),
+        ("SELECT count(DISTINCT buyer, item) AS n FROM orders", "SELECT DISTINCT"),
+        ("SELECT sum(item) OVER (ORDER BY item RANGE 2 PRECEDING) AS s FROM orders", "RANGE with a distance"),
+    ],
+)
+def test_what_cannot_be_kept_up_to_date_is_refused(
+    spark: SparkSession, folders: Mapping[str, Path], query: str, said: str
+) -> None:
+    with pytest.raises(InvalidPipelineError, match=said):
+        stream_of_sql(streaming(spark, folders), query)
+
+
+def test_what_equals_another_part_of_the_query_is_one_step(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    totals = "WITH totals AS (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer)"
+    query = f"{totals} SELECT a.n, b.n AS m FROM totals a JOIN totals b ON a.buyer = b.buyer"
+    made = stream_of_sql(streaming(spark, folders), query)
+    assert [step.step.name for step in made.steps if step.step is not None].count("aggregate") == 1
