@@ -223,16 +223,26 @@ class ShardWork:
     ) -> Iterator[pa.Table]:
         """Finish the operator: write the changes, or yield them for the next step."""
         files = finished.files
+        held: pa.Table | None = None
         for changes in operator.finish(state, context):
             finished.add(changes)
             if not self.is_last:
                 if changes.count:
-                    yield changes.rows
+                    if held is not None:
+                        yield held
+                    held = changes.rows
+                    if held.nbytes > self.engine.budget.chunk_bytes:
+                        yield held
+                        held = None
             elif operator.logged is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
             # A logged table may flush here too: its runs are the change log whenever they are written, since they hold
             # the rows before. `touched` goes on with what it found in memory; the table does not change meanwhile.
             state.relieve()
+        if held is not None:
+            # The files become durable while Spark takes the last rows, for which the next step waits.
+            state.write()
+            yield held
 
     def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
         ref = change_log.write(self.store, file, changes.rows)

@@ -103,6 +103,7 @@ class TaskState:
         self._parts: dict[str, list[_Part]] = {}
         self._log: tuple[ChangeRef, ...] = ()
         self._metrics = StateMetrics()
+        self._written = False
 
     def __enter__(self) -> Self:
         return self
@@ -144,16 +145,26 @@ class TaskState:
                 if part.runs.merge_own(self._engine.levels_max):
                     self._stalled(clock.monotonic_ms() - began_ms)
 
+    def write(self) -> None:
+        """Begin to write what is still in memory, at the epoch's end; once, when nothing changes any more.
+
+        For a caller that has other work to do before `flush`, which waits.
+        """
+        assert not self._written, "the epoch has ended"
+        self._written = True
+        for part in self._all_parts():
+            self._make_room(part)
+            self._stalled(part.table.flush(self._limits, self._engine.clock))
+            self._engine.budget.hold(part.table, 0)
+
     def flush(self) -> dict[Shard, tuple[ShardRuns, ...]]:
         """Write what is still in memory and wait for every write; once, at the epoch's end.
 
         Returns each shard's complete new lists of runs. All new files are durable when this returns. Files that a merge
         has replaced stay: older epochs still read them. A crash leaves new files that no manifest names.
         """
-        for part in self._all_parts():
-            self._make_room(part)
-            self._stalled(part.table.flush(self._limits, self._engine.clock))
-            self._engine.budget.hold(part.table, 0)
+        if not self._written:
+            self.write()
         self._writer.wait()
         lists: dict[Shard, list[ShardRuns]] = {shard: [] for shard in self._shards}
         for spec in self._specs.values():
