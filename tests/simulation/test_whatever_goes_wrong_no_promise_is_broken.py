@@ -43,6 +43,8 @@ FOUND_BEFORE = {
     "a request of a killed delivery subscribed it again, after a person had unsubscribed it": 201738,
     "the sensor took the first lease of a stream that had begun anew for one that it had long seen unchanged": 4171,
     "a person reset the sensor over and over, so that it never saw how long another stream's run had hung": 10065,
+    "a delivery that slept took a sleeper's manifest on a freed number for the log it had been reading": 103023,
+    "a delivery was made again while a collector looked how far it was": 97743,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

@@ -107,7 +107,7 @@ def _progress(
         terms = terms_pinned(subscriber.uuid, pins)
         snapshots = {term: find_pin(upstream, backfill_pin(subscriber.uuid, term)) for term in terms}
         for _ in range(_TRIES_MAX):
-            newest = chain.newest()
+            newest = _newest(chain)
             if newest is None or newest.uuid != subscriber.uuid:
                 return SubscriberProgress(subscriber, subscriber.epoch, subscriber.epoch, gone=True)
             oldest = _oldest(chain, newest)
@@ -129,6 +129,18 @@ def _progress(
             f"a stream that reads this one is damaged, so what it still needs is unknown: restore it from a backup, "
             f"roll it back, or unsubscribe it. subscriber={subscriber.stream!r}, reason={error}"
         ) from error
+
+
+def _newest(chain: ManifestChain) -> Manifest | None:
+    """The newest manifest; None if there is none.
+
+    A stream that is deleted and made again during the look seems to have lost those with greater numbers than it has
+    now. So what is damaged is looked at again. Raises `CorruptStateError` if it still is.
+    """
+    try:
+        return chain.newest()
+    except CorruptStateError:
+        return chain.newest()
 
 
 def _oldest(chain: ManifestChain, newest: Manifest) -> Manifest | None:

@@ -409,6 +409,28 @@ def test_one_whose_folder_is_gone_keeps_the_log_until_it_is_unsubscribed(world: 
     assert world.history.subscribers() == []
 
 
+def test_one_that_is_made_again_during_the_look_is_gone_and_not_damaged(
+    world: TwoStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.subscribe(world.commit(UP, 5))
+    world.commit(DOWN, 9)
+    world.commit(UP, 60)
+    newest, looks = ManifestChain.newest, list[Version]()
+
+    def made_again(chain: ManifestChain, hint: Version | None = None) -> Manifest | None:
+        if chain.store.url == world.store(DOWN).url and not looks:
+            looks.append(world.writers[DOWN].manifest.version)
+            for name in list(world.store(DOWN).list("")):
+                world.store(DOWN).delete(name)
+            world.open(DOWN)
+            return newest(chain, looks[0])  # a list from before has shown this number
+        return newest(chain, hint)
+
+    monkeypatch.setattr(ManifestChain, "newest", made_again)
+    assert world.collect().gone == (DOWN,)
+    assert looks
+
+
 def test_a_damaged_manifest_stops_the_pass_only_where_its_log_is_needed(world: TwoStreams) -> None:
     world.subscribe(world.commit(UP, 5))
     world.consume(20)
