@@ -14,6 +14,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 
 
 def held_back_us(operator: Operator | AppendOnly, column: str) -> int:
@@ -29,7 +30,7 @@ def held_back_us(operator: Operator | AppendOnly, column: str) -> int:
                 "a session may have begun any time before it ends, so no watermark follows from its start: call "
                 f"with_watermark on its end. column={WINDOW_START}, instead={WINDOW_END}"
             )
-        case WindowAggregate() if column == WINDOW_START:
+        case WindowAggregate() | WindowOfTable() if column == WINDOW_START:
             return operator.window.size_us
         case WindowedJoin() if column in (WINDOW_START, *operator.event_times):
             return operator.horizon_us

@@ -17,7 +17,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
-from dagster_ckpt.operators.windows import session_aggregate, window_aggregate
+from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
 
 _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
@@ -37,6 +37,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     top.NAME: top.Top.from_pipeline,
     window_aggregate.NAME: window_aggregate.WindowAggregate.from_pipeline,
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
+    window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,
 }
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     aggregate.NAME: aggregate.COUNTERS,
@@ -48,6 +49,7 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
     session_aggregate.NAME: session_aggregate.COUNTERS,
     window_aggregate.NAME: window_aggregate.COUNTERS,
     window_join.NAME: appending_join.COUNTERS,
+    window_of_table.NAME: window_of_table.COUNTERS,
 }
 
 

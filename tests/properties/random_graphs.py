@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -22,9 +23,14 @@ from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.checks import updating_checks
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tumbling
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
+from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.properties import steps_in_python
 from tests.properties.changing_rows import KIND, histories
+from tests.properties.steps_in_python import EPOCH
 from tests.unit.operators.joins.regular.joined_tables import TYPES, joined
 from tests.unit.operators.keyed_streams import Row
 
@@ -173,7 +179,8 @@ def filtered(draw: st.DrawFn, graph: Graph, rows: Rows) -> Rows:
         value = row[name]
         true = {"null": value is None, "not null": value is not None}.get(kind)
         if true is None:
-            true = value is not None and (value > "a" if pa.types.is_string(type_) else value > 0)
+            least = "a" if pa.types.is_string(type_) else EPOCH if pa.types.is_timestamp(type_) else 0
+            true = value is not None and value > least
         return row if true else None
 
     return rows.then(holds, f"{name} is {kind}", rows.schema, rows.schema.names)
@@ -250,13 +257,43 @@ def _function(draw: st.DrawFn, rows: Rows) -> Aggregation:
     if pa.types.is_boolean(type_):
         kinds += [agg.count_if, agg.bool_and, agg.bool_or]
     else:
-        kinds += [] if pa.types.is_string(type_) else [agg.sum, agg.sum, agg.avg, agg.variance, agg.stddev_pop]
+        unnumbered = pa.types.is_string(type_) or pa.types.is_timestamp(type_)
+        kinds += [] if unnumbered else [agg.sum, agg.sum, agg.avg, agg.variance, agg.stddev_pop]
     kind = draw(st.sampled_from(kinds))
     if kind is None:
         return agg.count()
     by = {"by": draw(st.sampled_from(rows.schema.names))} if kind in (agg.first, agg.last) else {}
     found: Aggregation = kind(name, **by)
     return found
+
+
+def window(draw: st.DrawFn, graph: Graph) -> Step:
+    """Windows with early results, whose rows no watermark makes late."""
+    rows, at = an_input(draw, graph), graph.name()
+    numbers = rows.names(pa.types.is_int64)
+    if not numbers or {"window_start", "window_end"} & set(rows.schema.names):
+        return aggregate(draw, graph)
+    number = draw(st.sampled_from(numbers))
+    rows = rows.then(
+        lambda row: {**row, at: EPOCH + timedelta(microseconds=row[number] or 0)},
+        f"select *, {number} {at}",
+        rows.schema.append(pa.field(at, pa.timestamp("us"))),
+        rows.schema.names,
+    )
+    keys = keys_of(draw, rows)
+    functions = {graph.name(): _function(draw, rows) for _ in range(draw(st.integers(1, 3)))}
+    shapes: list[FixedWindow] = [Tumbling(3), Tumbling(5, 1), Hopping(4, 2), Hopping(5, 3)]
+    shape = draw(st.sampled_from(shapes))
+
+    def build(keys: tuple[str, ...], spec: InputSpec) -> Operator:
+        if not rows.changes and draw(st.booleans()):
+            return WindowAggregate.build(keys, functions, spec, at, shape, early=True)
+        options = WindowOptions(shape, functions, at, early=True, late="drop")
+        return WindowOfTable.build(keys, options, spec, updating=rows.changes, where=rows.where)
+
+    model = partial(steps_in_python.windows, keys=keys, functions=functions, window=shape, at=at)
+    inexact = {name for name, one in functions.items() if one.function in steps_in_python.INEXACT}
+    return Step(built(keys, rows.spec, build), (rows,), model, frozenset(inexact))
 
 
 def top(draw: st.DrawFn, graph: Graph) -> Step:
@@ -377,6 +414,7 @@ def join(draw: st.DrawFn, graph: Graph) -> Step:
 
 STEPS: dict[str, Callable[[st.DrawFn, Graph], Step]] = {
     "aggregate": aggregate,
+    "window": window,
     "top": top,
     "deduplicate": deduplicate,
     "join": join,

@@ -3,15 +3,19 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.rows.top.top import Best
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
+from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping
 from tests.unit.operators.keyed_streams import Row
 
 Keys = Sequence[str]
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (times without a zone: one with a zone has many spellings)
 INEXACT = (Function.VARIANCE, Function.STDDEV_POP)
 """Results that loops over fractions give to about 15 digits."""
 
@@ -38,6 +42,26 @@ def aggregate(rows: Sequence[Row], keys: Keys, functions: Mapping[str, Aggregati
         {**{key: group[0][key] for key in keys}, **{name: _value(one, group) for name, one in functions.items()}}
         for group in by_key(rows, keys)
     ]
+
+
+def windows(
+    rows: Sequence[Row], keys: Keys, functions: Mapping[str, Aggregation], window: FixedWindow, at: str
+) -> list[Row]:
+    """With the rows of each window in all windows that have any."""
+    step = timedelta(microseconds=window.slide_us if isinstance(window, Hopping) else window.size_us)
+    size, offset = timedelta(microseconds=window.size_us), timedelta(microseconds=window.offset_us)
+    within = list[Row]()
+    for row in rows:
+        start = row[at] - (row[at] - EPOCH - offset) % step
+        while start > row[at] - size:
+            within.append({**row, "window_start": start, "window_end": start + size})
+            start -= step
+    functions = {name: _in_order(one, at) for name, one in functions.items()}
+    return aggregate(within, [*keys, "window_start", "window_end"], functions)
+
+
+def _in_order(one: Aggregation, at: str) -> Aggregation:
+    return replace(one, by=at) if one.by is None and one.function in (Function.FIRST, Function.LAST) else one
 
 
 def _value(one: Aggregation, rows: Sequence[Row]) -> Any:

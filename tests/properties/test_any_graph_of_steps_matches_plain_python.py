@@ -55,7 +55,7 @@ class Played:
         if not inexact:
             assert bag_of(found) == bag_of(wanted)
             return
-        keys = self.step.operator.pipeline.keys
+        keys = [*self.step.operator.pipeline.keys, *({"window_start"} & {*self.step.operator.pipeline.output.names})]
         sides = [{spelled({key: row[key] for key in keys}): row for row in rows} for rows in (found, wanted)]
         assert len(sides[0]) == len(found)
         assert sides[0].keys() == sides[1].keys()

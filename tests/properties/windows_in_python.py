@@ -123,7 +123,7 @@ class FixedWindows:
     def epoch(self, rows: Iterable[Row], watermark_us: int | None) -> tuple[list[Row], Table]:
         late = []
         for row in rows:
-            starts = [start for start in self._starts(row["at"]) if not self._is_closed(start, watermark_us)]
+            starts = [start for start in self.starts(row["at"]) if not self._is_closed(start, watermark_us)]
             for start in starts:
                 self.members[row["k"], row["part"], start].append(row)
             if not starts:
@@ -134,7 +134,8 @@ class FixedWindows:
     def open(self) -> Table:
         return self._table(self.members)
 
-    def _starts(self, time: int | None) -> list[int]:
+    def starts(self, time: int | None) -> list[int]:
+        """Of the windows that a row of this time is in."""
         if time is None or is_out_of_range(time):
             return []
         step = self.window.slide_us if isinstance(self.window, Hopping) else self.window.size_us

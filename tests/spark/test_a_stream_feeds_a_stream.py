@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt import agg
+from dagster_ckpt import agg, tumbling
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus
@@ -126,6 +126,17 @@ def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None
     chain.feed([("a", 1)])
     chain.down.run(totals, PATIENT)
     assert {row["total"]: row["keys"] for row in chain.down.rows()} == {1: 1, 2: 2}
+
+
+def test_windows_follow_what_the_upstream_changes(chain: Chain) -> None:
+    def windows(spark: SparkSession) -> Stream:
+        timed = chain.upstream(spark).with_column("at", "timestamp_seconds(total)").with_watermark("at", "0s")
+        return timed.window(tumbling("10 seconds"), early=True).aggregate(keys=agg.count(), all=agg.sum("total"))
+
+    for batches, wanted in [([[("a", 5), ("b", 20), ("c", 25)]], [5, 45]), ([[("b", -14)], [("c", 0)]], [11, 25])]:
+        chain.feed(*batches)
+        chain.down.run(windows, PATIENT)
+        assert [row["all"] for row in sorted(chain.down.rows(), key=lambda row: str(row["window_start"]))] == wanted
 
 
 def test_floats_and_distinct_values_are_taken_back_without_a_trace(chain: Chain) -> None:
@@ -345,7 +356,7 @@ def test_what_cannot_follow_a_changing_table_is_refused_by_name(chain: Chain) ->
         (lambda spark: chain.upstream(spark).where("EXISTS (SELECT id FROM range(3))"), "asks another table"),
         (lambda spark: chain.upstream(spark).where("_change_type = 'insert'"), "leave it out.*_change_type"),
         (lambda spark: chain.upstream(spark).key_by("k").deduplicate(), "one per key already"),
-        (lambda spark: chain.upstream(spark).with_watermark("total", "1s"), "no watermark"),
+        (lambda spark: chain.upstream(spark).with_watermark("total", "1s"), "only a window asks for their event time"),
     ]:
         with pytest.raises(InvalidPipelineError, match=says):
             chain.down.run(function, PATIENT)

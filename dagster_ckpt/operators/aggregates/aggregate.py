@@ -165,27 +165,31 @@ class RunningAggregate:
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        for _ in self.settled(state, context):
+            yield inserts(self.pipeline.output.empty_table())
+        for touched in state.table(GROUPS).touched():
+            if self.ttl is not None:
+                self.ttl.schedule(touched, state)
+            context.counters[KEYS_TOUCHED] += len(touched.hashes)
+            yield self.changes_of(touched)
+
+    def settled(self, state: State, context: EpochContext) -> Iterator[None]:
+        """Bring the state to the end of the epoch, after all its rows; between pieces the caller may flush."""
         table = state.table(GROUPS)
         if self.always and 0 in context.shards:
             self._begin(state, context)
         if self.ttl is not None:
-            for _ in self.ttl.expire(state, context):
-                yield inserts(self.pipeline.output.empty_table())
+            yield from self.ttl.expire(state, context)
         for side in self.sides:
             for hashes, settled in side.settled(state, context):
                 self._settle(hashes, settled, table)
-                yield inserts(self.pipeline.output.empty_table())
+                yield
         if self.updating:
             counts = [
                 each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
             ]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
             retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept), stays=self.always)
-        for touched in table.touched():
-            if self.ttl is not None:
-                self.ttl.schedule(touched, state)
-            context.counters[KEYS_TOUCHED] += len(touched.hashes)
-            yield self.changes_of(touched)
 
     def changes_of(self, touched: Touched) -> Changes:
         before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))

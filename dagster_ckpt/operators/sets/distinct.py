@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.sets.counts import Counts
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, wheres_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, wheres_of
 from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
 from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline, StateTableSpec
 
@@ -32,16 +32,17 @@ class Distinct:
     counts: Counts | None
 
     @classmethod
-    def build(cls, source: InputSpec, where: str | None = None) -> "Distinct":
+    def build(cls, source: InputSpec, where: str | None = None, event_time: str | None = None) -> "Distinct":
         """Check the input; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
         `where` is the text of the condition that selected its rows: part of the fingerprint, as with `Mirror`.
+        `event_time` is its event-time column, from which the watermark of the steps behind follows.
         """
         rows = WholeRows.of(NAME, [source], Counts.names(1) if changing(source) else ())
         counts = Counts.of(ROWS, rows.schema, 1) if changing(source) else None
         pipeline = Pipeline(
             operator=NAME,
-            parameters=parameters(rows, [source], rows.row_key, [where], appends=counts is None),
+            parameters=parameters(rows, [source], rows.row_key, [where], [event_time], appends=counts is None),
             inputs=(source,),
             keys=rows.keys,
             tables=(StateTableSpec(ROWS, rows.schema, tuple(rows.schema.names)) if counts is None else counts.spec,),
@@ -53,12 +54,12 @@ class Distinct:
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "Distinct":
         """The same operator from its fingerprint."""
-        [where] = wheres_of(pipeline)
-        return cls.build(pipeline.inputs[0], where)
+        [where], [event_time] = wheres_of(pipeline), times_of(pipeline)
+        return cls.build(pipeline.inputs[0], where, event_time)
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
-        return (None,)
+        return times_of(self.pipeline)
 
     @property
     def horizon_us(self) -> int | None:

@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
 from dagster_ckpt.operators.sets.counts import Counts
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, wheres_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, times_of, wheres_of
 from dagster_ckpt.operators.shared.net_changes import labelled
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -69,11 +69,16 @@ class SetOperation(WithoutTable):
 
     @classmethod
     def build(
-        cls, inputs: Sequence[InputSpec], kind: str, wheres: Sequence[str | None] = (None, None)
+        cls,
+        inputs: Sequence[InputSpec],
+        kind: str,
+        wheres: Sequence[str | None] = (None, None),
+        event_times: Sequence[str | None] = (None, None),
     ) -> "SetOperation":
         """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
         `wheres` are the texts of the conditions that selected their rows: part of the fingerprint, as with `Mirror`.
+        `event_times` are their event-time columns, from which the watermark of the steps behind follows.
         """
         assert len(inputs) == _INPUTS, "a set operation has two inputs"
         if kind not in tuple(Kind):
@@ -89,7 +94,7 @@ class SetOperation(WithoutTable):
             operator=NAME,
             parameters={
                 "kind": str(kind),
-                **parameters(rows, inputs, rows.row_key if which.is_set else None, wheres, appends=grows),
+                **parameters(rows, inputs, rows.row_key if which.is_set else None, wheres, event_times, appends=grows),
             },
             inputs=tuple(inputs),
             keys=rows.keys,
@@ -103,11 +108,11 @@ class SetOperation(WithoutTable):
     def from_pipeline(cls, pipeline: Pipeline) -> "SetOperation":
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
-        return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline))
+        return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline), times_of(pipeline))
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
-        return (None, None)
+        return times_of(self.pipeline)
 
     @property
     def horizon_us(self) -> int | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, wheres_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, times_of, wheres_of
 from dagster_ckpt.operators.shared.net_changes import labelled
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
@@ -32,17 +32,23 @@ class UnionAll(WithoutTable):
     rows: WholeRows
 
     @classmethod
-    def build(cls, inputs: Sequence[InputSpec], wheres: Sequence[str | None] = (None, None)) -> "UnionAll":
+    def build(
+        cls,
+        inputs: Sequence[InputSpec],
+        wheres: Sequence[str | None] = (None, None),
+        event_times: Sequence[str | None] = (None, None),
+    ) -> "UnionAll":
         """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
         `wheres` are the texts of the conditions that selected their rows: part of the fingerprint, as with `Mirror`.
+        `event_times` are their event-time columns, from which the watermark of the steps behind follows.
         """
         appends = not any(map(changing, inputs))
         rows = replace(WholeRows.of(NAME, inputs, (MORE, AT)), alike=flat)
         schema = pa.schema([*rows.schema, whole_number(MORE), pa.field(AT, pa.timestamp("us"), nullable=False)])
         pipeline = Pipeline(
             operator=NAME,
-            parameters=parameters(rows, inputs, None, wheres, appends=appends),
+            parameters=parameters(rows, inputs, None, wheres, event_times, appends=appends),
             inputs=tuple(inputs),
             keys=rows.keys,
             tables=(StateTableSpec(EPOCH, schema, tuple(rows.schema.names), time=AT),),
@@ -54,11 +60,11 @@ class UnionAll(WithoutTable):
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "UnionAll":
         """The same operator from its fingerprint."""
-        return cls.build(pipeline.inputs, wheres_of(pipeline))
+        return cls.build(pipeline.inputs, wheres_of(pipeline), times_of(pipeline))
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
-        return (None,) * len(self.pipeline.inputs)
+        return times_of(self.pipeline)
 
     @property
     def horizon_us(self) -> int | None:

@@ -21,6 +21,9 @@ from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
+EVENT_TIMES = "event_times"
+"""The parameter with the event-time column of each input; absent where none has one."""
+
 
 @dataclass(frozen=True)
 class Net:
@@ -105,6 +108,7 @@ def parameters(
     inputs: Sequence[InputSpec],
     row_key: list[str] | None,
     wheres: Sequence[str | None],
+    event_times: Sequence[str | None],
     *,
     appends: bool,
 ) -> dict[str, object]:
@@ -114,6 +118,8 @@ def parameters(
         options[updating_checks.ROW_KEY] = row_key
     if any(wheres):
         options[updating_checks.WHERE] = list(wheres)
+    if any(event_times):
+        options[EVENT_TIMES] = list(event_times)
     return options
 
 
@@ -121,6 +127,15 @@ def wheres_of(pipeline: Pipeline) -> Sequence[str | None]:
     """The text of the condition on each input, from `parameters`; None for an input without one."""
     wheres: Any = pipeline.parameters.get(updating_checks.WHERE, [None] * len(pipeline.inputs))
     return tuple(wheres)
+
+
+def times_of(pipeline: Pipeline) -> tuple[str | None, ...]:
+    """The event-time column of each input, from `parameters`; None for an input without one.
+
+    A set operation judges no row by its event time: it is for the steps behind it.
+    """
+    times: Any = pipeline.parameters.get(EVENT_TIMES, [None] * len(pipeline.inputs))
+    return tuple(times)
 
 
 def changing(source: InputSpec) -> bool:

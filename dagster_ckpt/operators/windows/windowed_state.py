@@ -217,9 +217,9 @@ class WindowedOperator:
         return self.windowed.table(state_rows)
 
 
-def due(state: State, until_us: int) -> Iterator[tuple[Hashes, pa.Table]]:
-    """The rows of `ENDS` before a moment, in pieces, with the hashes of their keys."""
-    for piece in state.timeline(ENDS).scan(None, until_us):
+def due(state: State, until_us: int, timeline: str = ENDS) -> Iterator[tuple[Hashes, pa.Table]]:
+    """The rows of a timeline before a moment, in pieces, with the hashes that they were put under."""
+    for piece in state.timeline(timeline).scan(None, until_us):
         yield hashes_in(piece), piece
 
 

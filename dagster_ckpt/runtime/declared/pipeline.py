@@ -17,7 +17,7 @@ from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.row_work import origin_of
 from dagster_ckpt.runtime.declared.step_parts import Earlier, StepInput
-from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.declared.stream import WHOLE_ROWS, Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.shard_assignment import HASH
 
@@ -71,7 +71,7 @@ def build_dataflow(asset: str, stream: Stream, sources: Sequence[Sequence[Source
                 continue
             number = next(number for number, other in enumerate(steps) if other is each.earlier.stream)
             spec = _input(asset, each, ())
-            behind_us = _behind_us(asset, each, each.earlier, operators[number])
+            behind_us = _behind_us(asset, step, each, each.earlier, operators[number])
             inputs.append(replace(spec, spec=replace(spec.spec, step=number, behind_us=behind_us)))
         operators.append(_operator(asset, step, inputs))
     return Dataflow((*operators[:-1], _with_table(asset, operators[-1])))
@@ -90,8 +90,8 @@ def _with_table(asset: str, operator: Operator | AppendOnly) -> Operator | Appen
         return as_last_step(operator)
 
 
-def _behind_us(asset: str, stream: Stream, earlier: Earlier, operator: Operator | AppendOnly) -> int:
-    """How far the rows of an earlier step may be behind its watermark."""
+def _behind_us(asset: str, reader: Stream, stream: Stream, earlier: Earlier, operator: Operator | AppendOnly) -> int:
+    """How far the rows of an earlier step, which `reader` reads as `stream`, may be behind its watermark."""
     time = stream.event_time
     if time is None:
         return 0
@@ -100,15 +100,27 @@ def _behind_us(asset: str, stream: Stream, earlier: Earlier, operator: Operator 
             "rows of an earlier step have the watermark of the sources, so only a source can be idle: leave idle_after "
             f"out, and give it to the source. asset={asset}, column={time.column}"
         )
+    if reader.step is not None and reader.step.never_late:
+        return 0
     if all(each.event_time is None for each in earlier.stream.sources):
         raise InvalidPipelineError(
             "the watermark begins at the sources: call with_watermark before the first step too. "
             f"asset={asset}, column={time.column}"
         )
+    unknown = [each for each in earlier.stream.inputs if each.earlier is None and each.event_time is None]
+    if _is_set_operation(earlier.stream) and unknown:
+        raise InvalidPipelineError(
+            "the watermark behind a set operation is the least of its inputs': call with_watermark on each of them "
+            f"that reads a source. asset={asset}, column={time.column}"
+        )
     origin = origin_of(earlier.changes, stream.frame, time.column)
     with naming(asset=asset):
         held_us = 0 if origin is None else held_back_us(operator, origin)
     return held_us + time.delay_ms * 1000
+
+
+def _is_set_operation(stream: Stream) -> bool:
+    return stream.step is not None and stream.step.name in WHOLE_ROWS
 
 
 def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operator | AppendOnly:

@@ -73,7 +73,7 @@ class StatefulStep:
 
     `name` is the method that made it. `build` makes the operator from its inputs, or raises `InvalidPipelineError`.
     `compared` are the columns of the first input, besides its keys, that are compared as text. `code` is the user's
-    function.
+    function. `never_late`: it takes rows however old they are, so that no watermark need follow from its input.
     """
 
     name: str
@@ -82,6 +82,7 @@ class StatefulStep:
     compared: tuple[str, ...] = ()
     on_end: OnEnd = OnEnd.KEEP
     code: object = None
+    never_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,13 +26,17 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     UNBOUNDED_JOIN,
     changes_schema,
     check_keys_stay,
+    check_no_event_time,
     check_step,
     row_key,
 )
+from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
 from dagster_ckpt.operators.shared.ranked.order_by import names_in_order
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
+from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
@@ -54,7 +58,7 @@ _EXPIRING = ("aggregate", "process")
 """The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
 
 
-_WHOLE_ROWS = ("distinct", "union", *Kind)
+WHOLE_ROWS = ("distinct", "union", *Kind)
 """The steps that compare rows by all their columns."""
 _KEYS_OPTIONAL = ("aggregate", "over", "top", "window")
 """The steps that, without keys, have one group of all rows."""
@@ -121,6 +125,8 @@ class Stream:
         """The stream as it runs: one that reads an updating table without a stateful step mirrors that table."""
         if self.step is not None or self.upstream is None or not self.updating or self.keys:
             return self
+        if self.event_time is not None:
+            check_no_event_time(None, self.event_time.column)
         key, counted = self.upstream.row_key, self.upstream.row_key is None
 
         def build(inputs: Sequence[StepInput]) -> Operator:
@@ -203,10 +209,11 @@ class Stream:
 
         Of several inputs the slowest holds the watermark back; one without a row for `idle_after` is left out until its
         next row. Each step documents what it does with a row without an event time.
+
+        If the rows are those of a table that updates and deletes them, a window follows: see `window`.
         """
         if self.step is not None:
             return behind(self).with_watermark(column, delay, idle_after)
-        _refuse_updating(self, "with_watermark")
         if self.event_time is not None:
             raise InvalidPipelineError(
                 f"a stream has one event time: call with_watermark once. columns={self.event_time.column}, {column}"
@@ -275,6 +282,10 @@ class Stream:
         with `early` it is there from its first row on and changes until then. Rows that come after all their windows
         were closed are counted; `late="keep"` also keeps them for inspection. `on_end="flush"` closes all windows when
         an available_now run has processed all its input; `"keep"` leaves those open that the watermark has not passed.
+
+        If the rows are those of a table that updates and deletes them, a row that goes leaves its windows. With `early`
+        no row is then late, and the table has the windows that have rows, as in SQL. Otherwise what comes or goes
+        behind the watermark is late: the row of a closed window is final.
         """
         return WindowedStream(self, window, early, late, OnEnd(on_end))
 
@@ -486,7 +497,7 @@ class Stream:
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return Distinct.build(rows.spec, _where(rows))
+            return Distinct.build(rows.spec, _where(rows), rows.event_time)
 
         return self._with_step(StatefulStep("distinct", build))
 
@@ -494,7 +505,7 @@ class Stream:
         """All rows of both, equal ones as often as both have them; both have the same columns, in the same order."""
 
         def build(inputs: Sequence[StepInput]) -> Operator:
-            return UnionAll.build([each.spec for each in inputs], list(map(_where, inputs)))
+            return UnionAll.build(*_whole(inputs))
 
         return self._with_step(StatefulStep("union", build, (other,)))
 
@@ -516,7 +527,8 @@ class Stream:
 
     def _set_operation(self, kind: Kind, other: "Stream") -> "Stream":
         def build(inputs: Sequence[StepInput]) -> Operator:
-            return SetOperation.build([each.spec for each in inputs], kind, list(map(_where, inputs)))
+            specs, wheres, times = _whole(inputs)
+            return SetOperation.build(specs, kind, wheres, times)
 
         return self._with_step(StatefulStep(kind, build, (other,)))
 
@@ -545,7 +557,7 @@ class Stream:
         if self.step is not None:
             return behind(self)._with_step(step)  # noqa: SLF001  (another stream)
         others = tuple(behind(each) if each.step is not None else each for each in step.others)
-        if step.name in _WHOLE_ROWS:
+        if step.name in WHOLE_ROWS:
             return replace(
                 _by_all_columns(self, step.name),
                 step=replace(step, others=tuple(_by_all_columns(each, step.name) for each in others)),
@@ -618,23 +630,37 @@ class WindowedStream:
         """
         _check_some(aggregations)
 
+        before = self.stream.earlier
+        joined = before is not None and before.stream.step is not None and before.stream.step.name == UNBOUNDED_JOIN
+        fixed = not isinstance(self.window, Session)
+        never_late = self.early and fixed and (self.stream.updating or joined)
+
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            kind = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
+            updating = rows.upstream is not None and rows.upstream.updating
+            if updating or never_late:
+                time = time_of_window(rows.event_time, rows.spec.schema)
+                of_table = WindowOptions(self.window, aggregations, time, self.early, self.late)
+                where = _where(rows)
+                return _of_groups(
+                    rows, lambda keys, spec: WindowOfTable.build(keys, of_table, spec, updating=updating, where=where)
+                )
             options = (rows.event_time, self.window, self.early, self.late)
+            kind = WindowAggregate if fixed else SessionAggregate
             return _of_groups(rows, lambda keys, spec: kind.build(keys, aggregations, spec, *options))
 
-        step = StatefulStep("window", build, compared=_compared_by(aggregations), on_end=self.on_end)
+        compared = _compared_by(aggregations)
+        step = StatefulStep("window", build, compared=compared, on_end=self.on_end, never_late=never_late)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
 
 
 def _by_all_columns(stream: Stream, step: str) -> Stream:
     """The stream, brought together by all columns that can be a key."""
-    if stream.keys or stream.event_time is not None:
+    if stream.keys:
         raise InvalidPipelineError(
-            f"{step} compares whole rows, whenever they come: leave key_by and with_watermark out. step={step}, "
-            f"keys={', '.join(stream.keys)}"
+            f"{step} compares whole rows: leave key_by out. step={step}, keys={', '.join(stream.keys)}"
         )
+    _refuse_updating(stream, step)
     return stream if isinstance(stream.frame, UnreadFrame) else replace(stream, keys=row_work.key_columns(stream.frame))
 
 
@@ -660,6 +686,8 @@ def _refuse_updating(stream: Stream, step: str) -> None:
     if stream.upstream is not None and stream.updating:
         with naming(upstream=stream.upstream.name):
             check_step(step, stream.keys, stream.upstream.row_key)
+            if stream.event_time is not None:
+                check_no_event_time(step, stream.event_time.column)
 
 
 def _where(rows: StepInput) -> str | None:
@@ -671,6 +699,13 @@ def _sides(
 ) -> tuple[list[InputSpec], list[tuple[str, ...]], list[str | None]]:
     """The specs, keys and event times of a join's inputs."""
     return [each.spec for each in inputs], [each.keys for each in inputs], [each.event_time for each in inputs]
+
+
+def _whole(
+    inputs: Sequence[StepInput],
+) -> tuple[list[InputSpec], list[str | None], list[str | None]]:
+    """The specs, conditions and event times of the inputs of a set operation."""
+    return [each.spec for each in inputs], list(map(_where, inputs)), [each.event_time for each in inputs]
 
 
 def _check_some(aggregations: Mapping[str, Aggregation]) -> None:

@@ -20,6 +20,7 @@ from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
@@ -32,7 +33,7 @@ from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range
 
 Row = dict[str, Any]
-Keyed = RunningAggregate | ChangesFrom | Deduplicate | Mirror | WindowAggregate | SessionAggregate
+Keyed = RunningAggregate | ChangesFrom | Deduplicate | Mirror | WindowAggregate | SessionAggregate | WindowOfTable
 TIME = pa.timestamp("us", "UTC")
 SHARDS = (Shard(0), Shard(1))
 STORES = count()

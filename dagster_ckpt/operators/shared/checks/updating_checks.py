@@ -19,8 +19,10 @@ ROW_KEY = manifest.ROW_KEY
 
 UNBOUNDED_JOIN = "join without expire_after"
 """The step that joins tables; with it, the step is called `join`."""
+_WINDOW = "window"
 _TAKE_BACK = (
     "aggregate",
+    _WINDOW,
     "top",
     "over",
     UNBOUNDED_JOIN,
@@ -32,10 +34,11 @@ _TAKE_BACK = (
     "except_all",
 )
 _DEDUPLICATE = "deduplicate"
-_JOIN = "a row that was joined could not be retracted"
+_JOIN = (
+    "a joined row is final when it is emitted, so it could not be retracted; .join without expire_after, then .where "
+    "on both times, gives those of an inner join"
+)
 _WHY: Mapping[str, str] = {
-    "with_watermark": "a row may change long after its event time, so no watermark makes it final",
-    "window": "the row of a window is final when it is emitted",
     "interval_join": _JOIN,
     "join": _JOIN,
     "instant_join": _JOIN,
@@ -84,13 +87,22 @@ def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...] |
     if step != _DEDUPLICATE:
         raise InvalidPipelineError(
             f"the upstream table updates and deletes rows, and {_WHY.get(step, _WHY_ELSE)}: read a stream that only "
-            "appends, or use .where, .key_by(...).aggregate, .top, .deduplicate, or .join without expire_after. "
-            f"step={step}, upstream_key={named}"
+            "appends, or use .where, .key_by(...).aggregate, .window, .top, .deduplicate, or .join without "
+            f"expire_after. step={step}, upstream_key={named}"
         )
     if upstream_key is not None and set(upstream_key) <= set(keys):
         raise InvalidPipelineError(
             f"the upstream's rows are one per key already: leave {step} out. step={step}, keys={', '.join(keys)}, "
             f"upstream_key={named}"
+        )
+
+
+def check_no_event_time(step: str | None, column: str) -> None:
+    """Only a window needs the event time of a table's rows: for all other steps they are never late."""
+    if step != _WINDOW:
+        raise InvalidPipelineError(
+            "the upstream table updates and deletes rows, however old they are, and only a window asks for their event "
+            f"time: leave with_watermark out. step={step}, column={column}"
         )
 
 

@@ -18,6 +18,16 @@ def fixed_window(window: object) -> FixedWindow:
     return window
 
 
+def fixed_window_of_table(window: object) -> FixedWindow:
+    """The window, if it is one that rows can leave again."""
+    if isinstance(window, Session):
+        raise InvalidPipelineError(
+            "the rows of a table come and go, and one that goes may split a session that has been emitted: use "
+            f"tumbling or hopping windows, or sessions over a stream that only appends. window={window!r}"
+        )
+    return fixed_window(window)
+
+
 def session_window(window: object) -> Session:
     """The window, if it is a session."""
     if not isinstance(window, Session):

@@ -19,7 +19,7 @@ KIND = pa.field("_change_type", pa.string())
 ROWS = InputSpec((), pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
 CHANGES = InputSpec((), ROWS.schema.append(KIND))
 COUNT = {"n": agg.count()}
-OTHERS = ["with_watermark", "window", "interval_join", "join", "instant_join", "window_join", "process", "a_later_one"]
+OTHERS = ["interval_join", "join", "instant_join", "window_join", "process", "a_later_one"]
 
 
 def counted(where: str | None) -> Pipeline:
@@ -27,7 +27,7 @@ def counted(where: str | None) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    "step", ["aggregate", "top", "over", "deduplicate", UNBOUNDED_JOIN, "distinct", "union", *Kind]
+    "step", ["aggregate", "window", "top", "over", "deduplicate", UNBOUNDED_JOIN, "distinct", "union", *Kind]
 )
 @pytest.mark.parametrize("upstream_key", [("k",), None])
 def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[str, ...] | None) -> None:
@@ -38,7 +38,7 @@ def test_a_step_that_takes_rows_back_can_follow(step: str, upstream_key: tuple[s
 def test_a_step_that_cannot_take_rows_back_is_refused_with_its_reason(step: str) -> None:
     message = (
         r"the upstream table updates and deletes rows, and .+: read a stream that only appends, or use \.where, "
-        r"\.key_by\(\.\.\.\)\.aggregate, \.top, \.deduplicate, or \.join without expire_after\. "
+        r"\.key_by\(\.\.\.\)\.aggregate, \.window, \.top, \.deduplicate, or \.join without expire_after\. "
         rf"step={step}, upstream_key=k, part$"
     )
     with pytest.raises(InvalidPipelineError, match=message):
