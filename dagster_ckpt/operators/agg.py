@@ -5,10 +5,17 @@ count is 0, a list is empty). NaN is greater than any other number and equal to 
 types are Spark's.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+GroupFunction = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
+"""What `user_defined` takes: from the rows of many groups to one value for each."""
 
 
 class Function(StrEnum):
@@ -36,6 +43,14 @@ class Function(StrEnum):
     REGR_SLOPE = "regr_slope"
     REGR_INTERCEPT = "regr_intercept"
     REGR_R2 = "regr_r2"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
+    SUM_DISTINCT = "sum_distinct"
+    AVG_DISTINCT = "avg_distinct"
+    PERCENTILE = "percentile"
+    MEDIAN = "median"
+    USER_DEFINED = "user_defined"
     APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
 
@@ -50,7 +65,7 @@ class Aggregation:
 
     `column` is None for a count of rows; `by` is the column that orders `first`, `last` and `collect`, None for the
     event time; `other` is the second column of functions of two. The other fields are None for functions that do not
-    take them.
+    take them. `code` is the user's function, which is no part of what is stored.
     """
 
     function: Function
@@ -61,10 +76,33 @@ class Aggregation:
     q: float | None = None
     accuracy: int | None = None
     other: str | None = None
+    columns: tuple[str, ...] | None = None
+    returns: pa.DataType | None = None
+    code: GroupFunction | None = field(default=None, compare=False)
+
+    @classmethod
+    def of_columns(
+        cls, function: Function, columns: str | Sequence[str], by: str | None, limit: int | None = None
+    ) -> "Aggregation":
+        """One of a column, or of several as one struct."""
+        if isinstance(columns, str):
+            return cls(function, columns, by, limit)
+        given: Any = columns  # what is no sequence is refused later, with the name of the aggregate
+        return cls(function, None, by, limit, columns=tuple(given) if isinstance(given, Sequence) else given)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that it reads, each once."""
+        named = (self.column, self.other, self.by, *(self.columns or ()))
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     def spelled(self) -> dict[str, object]:
         """The aggregate as plain JSON values. Options that older releases do not know are present only if set."""
         more = {name: getattr(self, name) for name in _MORE}
+        if self.columns is not None:
+            more["columns"] = list(self.columns)
+        if self.returns is not None:
+            more["returns"] = base64.b64encode(pa.schema([pa.field("", self.returns)]).serialize()).decode()
         return {
             "function": str(self.function),
             "column": self.column,
@@ -76,6 +114,11 @@ class Aggregation:
     def of(cls, values: Mapping[str, Any]) -> "Aggregation":
         """The aggregate from the output of `spelled`; other values are ignored."""
         more = {name: values[name] for name in _MORE if name in values}
+        if "columns" in values:
+            more["columns"] = tuple(values["columns"])
+        if "returns" in values:
+            [returned] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values["returns"])))
+            more["returns"] = returned.type
         return cls(Function(values["function"]), values["column"], values["by"], **more)
 
 
@@ -108,20 +151,22 @@ def avg(column: str) -> Aggregation:
     return Aggregation(Function.AVG, column)
 
 
-def first(column: str, by: str | None = None) -> Aggregation:
+def first(column: str | Sequence[str], by: str | None = None) -> Aggregation:
     """The value of the row with the least `by` (default: the event time); of several such rows the least value.
 
-    Rows where the value or `by` is null are skipped.
+    Rows where the value or `by` is null are skipped. Several columns, as `["gate", "delay"]`, give their values in one
+    row as a struct; then only a null in `by` counts, and of several such rows it is the one with the least values, in
+    the order of the columns, a value before null.
     """
-    return Aggregation(Function.FIRST, column, by)
+    return Aggregation.of_columns(Function.FIRST, column, by)
 
 
-def last(column: str, by: str | None = None) -> Aggregation:
+def last(column: str | Sequence[str], by: str | None = None) -> Aggregation:
     """The value of the row with the greatest `by` (default: the event time); of several such rows the greatest value.
 
-    Rows where the value or `by` is null are skipped.
+    Rows where the value or `by` is null are skipped. Several columns as in `first`, a value before null here too.
     """
-    return Aggregation(Function.LAST, column, by)
+    return Aggregation.of_columns(Function.LAST, column, by)
 
 
 def stddev(column: str) -> Aggregation:
@@ -204,13 +249,76 @@ def count_distinct(column: str) -> Aggregation:
     return Aggregation(Function.COUNT_DISTINCT, column)
 
 
-def collect(column: str, limit: int, by: str | None = None) -> Aggregation:
+def bit_and(column: str) -> Aggregation:
+    """The bits that all values of a column of integers have, in its type.
+
+    Over a table whose rows change this and `bit_or` keep each distinct value of a key: see `percentile`.
+    """
+    return Aggregation(Function.BIT_AND, column)
+
+
+def bit_or(column: str) -> Aggregation:
+    """The bits that any value of a column of integers has, in its type."""
+    return Aggregation(Function.BIT_OR, column)
+
+
+def bit_xor(column: str) -> Aggregation:
+    """The bits that an odd number of values of a column of integers have, in its type."""
+    return Aggregation(Function.BIT_XOR, column)
+
+
+def sum_distinct(column: str) -> Aggregation:
+    """The total of the distinct values, as SQL's `sum(DISTINCT column)`; see `sum`. Kept as by `count_distinct`."""
+    return Aggregation(Function.SUM_DISTINCT, column)
+
+
+def avg_distinct(column: str) -> Aggregation:
+    """The mean of the distinct values, as SQL's `avg(DISTINCT column)`; see `avg`. Kept as by `count_distinct`."""
+    return Aggregation(Function.AVG_DISTINCT, column)
+
+
+def percentile(column: str, q: float) -> Aggregation:
+    """The exact `q`-percentile (0 to 1) of numbers, a double; between two values in proportion, as in Spark.
+
+    All distinct values of a key are kept, with their number, and read in each epoch that touches the key: an epoch
+    costs as much as the touched keys have distinct values. For large keys use `approx_quantile`.
+    """
+    return Aggregation(Function.PERCENTILE, column, q=q)
+
+
+def median(column: str) -> Aggregation:
+    """The value in the middle, a double: `percentile(column, 0.5)`."""
+    return Aggregation(Function.MEDIAN, column)
+
+
+def user_defined(function: GroupFunction, columns: Sequence[str], returns: pa.DataType) -> Aggregation:
+    """What your function makes of the rows of each key.
+
+        def span(rows: pa.Table) -> pa.Array:
+            found = rows.group_by("_group", use_threads=False).aggregate([("delay", "min"), ("delay", "max")])
+            return pc.subtract(found["delay_max"], found["delay_min"])
+
+        flights.key_by("carrier").aggregate(span=agg.user_defined(span, ["delay"], returns=pa.int32()))
+
+    Each call gets all rows of many keys at once: these columns, and `_group`, the number of the row's key in this call,
+    from 0 and ascending. Within a key equal rows are side by side, ordered by the columns, nulls last. It returns one
+    value for each key, of the type `returns`, in the order of their numbers. It is called again for a key whenever its
+    rows change, so the result must follow from them alone: no clock, no chance. The distinct rows of a key are kept:
+    see `percentile`.
+
+    The function is no part of the stream's fingerprint: a changed one computes the keys that are touched from then on.
+    """
+    return Aggregation(Function.USER_DEFINED, columns=tuple(columns), returns=returns, code=function)
+
+
+def collect(column: str | Sequence[str], limit: int, by: str | None = None) -> Aggregation:
     """A list of the first `limit` values by `by` (default: the event time); those of one `by` with the least first.
 
     Duplicates are kept. Rows where the value or `by` is null are skipped; if all are, the list is empty. The list is
-    rewritten in every epoch that touches it: keep `limit` in the thousands at most.
+    rewritten in every epoch that touches it: keep `limit` in the thousands at most. Several columns give a list of
+    structs, as in `first`.
     """
-    return Aggregation(Function.COLLECT, column, by, limit=limit)
+    return Aggregation.of_columns(Function.COLLECT, column, by, limit)
 
 
 def approx_count_distinct(column: str, error: float = 0.05) -> Aggregation:

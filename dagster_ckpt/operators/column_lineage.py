@@ -42,7 +42,7 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # 
         read = {name: [(0, name), (1, name)] for name in pipeline.output.names}
     elif "aggregates" in parameters:
         for name, one in aggregations_of(parameters).items():
-            read[name] = [(0, column) for column in (one.column, one.other) if column is not None]
+            read[name] = [(0, column) for column in (one.column, one.other, *(one.columns or ())) if column is not None]
     elif pipeline.operator == top.NAME and parameters["rank"] is not None:
         by = order_columns(top.NAME, parameters["by"], pipeline.inputs[0].schema)
         read[parameters["rank"]] = [(0, column.name) for column in by]

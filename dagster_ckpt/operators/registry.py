@@ -1,6 +1,7 @@
 """From a pipeline's fingerprint back to its operator. Only a process function needs the user's code."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
@@ -39,6 +40,11 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
     window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,
 }
+_WITH_CODE: Mapping[str, Callable[..., Operator]] = {
+    aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
+    window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,
+}
+"""Those that the user's code may be part of, besides `process`, which is nothing without it."""
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     aggregate.NAME: aggregate.COUNTERS,
     changes_from.NAME: changes_from.COUNTERS,
@@ -92,6 +98,8 @@ def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
     if pipeline.operator == process.NAME:
         return process.ProcessOperator.from_pipeline(pipeline, code)
     builder = _BUILDERS.get(pipeline.operator)
+    if code is not None and pipeline.operator in _WITH_CODE:
+        builder = partial(_WITH_CODE[pipeline.operator], code=code)
     if builder is None:
         raise IncompatibleStateError(
             f"this release does not know the stream's operator: install the release that wrote it. "

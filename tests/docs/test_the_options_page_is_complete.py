@@ -76,6 +76,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Stream.window_join": Stream.window_join,
     "Stream.process": Stream.process,
     "agg.collect": agg.collect,
+    "agg.percentile": agg.percentile,
+    "agg.user_defined": agg.user_defined,
     "agg.corr": agg.corr,
     "agg.approx_count_distinct": agg.approx_count_distinct,
     "agg.approx_quantile": agg.approx_quantile,

@@ -259,6 +259,8 @@ def _function(draw: st.DrawFn, rows: Rows) -> Aggregation:
     else:
         unnumbered = pa.types.is_string(type_) or pa.types.is_timestamp(type_)
         kinds += [] if unnumbered else [agg.sum, agg.sum, agg.avg, agg.variance, agg.stddev_pop]
+        kinds += [] if unnumbered else [agg.median, agg.sum_distinct, agg.avg_distinct]
+        kinds += [agg.bit_and, agg.bit_or, agg.bit_xor] if pa.types.is_int64(type_) else []
     kind = draw(st.sampled_from(kinds))
     if kind is None:
         return agg.count()

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import reduce
+from operator import and_, or_, xor
 from typing import Any
+
+import pyarrow as pa
 
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.rows.top.top import Best
@@ -65,10 +69,10 @@ def _in_order(one: Aggregation, at: str) -> Aggregation:
 
 
 def _value(one: Aggregation, rows: Sequence[Row]) -> Any:
+    if one.function in _OF_ROWS:
+        return _OF_ROWS[one.function](one, rows)
     if one.column is None:
         return len(rows)
-    if one.function in (Function.FIRST, Function.LAST):
-        return _value_by(one, rows)
     values = [row[one.column] for row in rows if row[one.column] is not None]
     if one.function in _OF_ANY:
         return _OF_ANY[one.function](values)
@@ -76,12 +80,65 @@ def _value(one: Aggregation, rows: Sequence[Row]) -> Any:
 
 
 def _value_by(one: Aggregation, rows: Sequence[Row]) -> Any:
+    if one.columns is not None:
+        found = _rows_by(one, rows, last=one.function is Function.LAST)
+        return found[0] if found else None
     assert one.by is not None
     assert one.column is not None
     known = [row for row in rows if row[one.by] is not None and row[one.column] is not None]
     best = min if one.function is Function.FIRST else max
     pairs = [(_ordered(row[one.by]), _ordered(row[one.column])) for row in known]
     return alike(best(pairs)[1][-1]) if pairs else None
+
+
+def _rows_by(one: Aggregation, rows: Sequence[Row], *, last: bool = False) -> list[Row]:
+    """The columns of the rows with a `by`, in their order from the front or from the end; null loses at either."""
+    columns, by = one.columns, one.by
+    assert columns is not None
+    assert by is not None
+    known = [row for row in rows if row[by] is not None]
+    for name in reversed([by, *columns]):
+        valued = [row for row in known if row[name] is not None]
+        valued.sort(key=lambda row: _ordered(row[name]), reverse=last)
+        known = [*valued, *(row for row in known if row[name] is None)]
+    return [{name: alike(row[name]) for name in columns} for row in known]
+
+
+def _collected(one: Aggregation, rows: Sequence[Row]) -> list[Any]:
+    if one.columns is not None:
+        return _rows_by(one, rows)[: one.limit]
+    assert one.by is not None
+    assert one.column is not None
+    pairs = [(row[one.by], row[one.column]) for row in rows]
+    known = [(by, value) for by, value in pairs if by is not None and value is not None]
+    known.sort(key=lambda pair: (_ordered(pair[0]), _ordered(pair[1])))
+    return [alike(value) for _, value in known[: one.limit]]
+
+
+def _percentile(one: Aggregation, rows: Sequence[Row]) -> float | None:
+    assert one.q is not None
+    assert one.column is not None
+    values = [row[one.column] for row in rows if row[one.column] is not None]
+    return percentile(values, one.q) if values else None
+
+
+def _digest(one: Aggregation, rows: Sequence[Row]) -> str:
+    assert one.columns is not None
+    return digest([tuple(row[name] for name in one.columns) for row in rows])
+
+
+def digest(rows: Sequence[tuple[Any, ...]]) -> str:
+    """A text that says all of a bag of rows."""
+    return ";".join(sorted(exact([alike(value) for value in row]) for row in rows))
+
+
+def digests(rows: pa.Table) -> pa.Array:
+    """`digest` as a user-defined aggregate."""
+    groups = defaultdict[int, list[tuple[Any, ...]]](list)
+    for number, *values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        groups[number].append(tuple(values))
+    assert list(groups) == list(range(len(groups))), "numbers ascend, and none is left out"
+    return pa.array([digest(its) for its in groups.values()], pa.string())
 
 
 def _total(values: Sequence[Any]) -> Any:
@@ -115,6 +172,26 @@ def _total_order(value: Any) -> tuple[Any, ...]:
     return (0, value) if value is not None else (1,)
 
 
+def percentile(values: Sequence[Any], q: float) -> float:
+    """Spark's."""
+    found = sorted(map(alike, values), key=_ordered)
+    place = q * (len(found) - 1)
+    lower, upper = math.floor(place), math.ceil(place)
+    low, high = float(found[lower]), float(found[upper])
+    return low if lower == upper or low == high else (upper - place) * low + (place - lower) * high
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return list({exact(alike(value)): alike(value) for value in values}.values())
+
+
+_OF_ROWS: Mapping[Function, Callable[[Aggregation, Sequence[Row]], Any]] = {
+    Function.FIRST: _value_by,
+    Function.LAST: _value_by,
+    Function.COLLECT: _collected,
+    Function.PERCENTILE: _percentile,
+    Function.USER_DEFINED: _digest,
+}
 _OF_ANY: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
     Function.COUNT: len,
     Function.COUNT_IF: sum,
@@ -128,6 +205,12 @@ _OF_SOME: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
     Function.BOOL_OR: any,
     Function.SUM: _total,
     Function.AVG: lambda values: _total(values) / len(values),
+    Function.BIT_AND: lambda values: reduce(and_, values),
+    Function.BIT_OR: lambda values: reduce(or_, values),
+    Function.BIT_XOR: lambda values: reduce(xor, values),
+    Function.MEDIAN: lambda values: percentile(values, 0.5),
+    Function.SUM_DISTINCT: lambda values: _total(_distinct(values)),
+    Function.AVG_DISTINCT: lambda values: _total(_distinct(values)) / len(_distinct(values)),
     Function.STDDEV_POP: lambda values: math.sqrt(_variance(values, 0)),
 }
 """What each function makes of the values that are not null; null of no such value, but where it is `_OF_ANY`."""

@@ -30,7 +30,9 @@ QUERIES = {
         FROM orders GROUP BY buyer HAVING count(*) > 1
     """,
     "an aggregate of no rows": """
-        SELECT count(*) AS rows, sum(item) AS total, min(city) AS first, count(DISTINCT b.score) AS scores
+        SELECT count(*) AS rows, sum(item) AS total, sum(DISTINCT item) AS kinds, median(item) AS middle,
+            percentile_cont(0.9) WITHIN GROUP (ORDER BY item DESC) AS p10, bit_xor(item) AS bits,
+            min(city) AS first, count(DISTINCT b.score) AS scores
         FROM orders o JOIN buyers b ON o.buyer = b.buyer AND b.score > 90
     """,
     "a subquery of one value, chained aggregates": """

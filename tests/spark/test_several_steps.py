@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -250,6 +251,41 @@ def test_work_on_changing_rows_follows_from_the_row_alone(
 
     with pytest.raises(InvalidPipelineError, match=error):
         StreamUnderTest(spark, tmp_path).run(function)
+
+
+def spans(rows: pa.Table) -> pa.ChunkedArray:
+    """A user-defined aggregate: how far the totals of a key are apart."""
+    found = rows.group_by("_group", use_threads=False).aggregate([("total", "min"), ("total", "max")])
+    return pc.subtract(found["total_max"], found["total_min"])
+
+
+def test_an_aggregate_of_ones_own_follows_a_table_that_changes(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path, shards=2), tmp_path / "rows"
+
+    def declared(session: SparkSession) -> Stream:
+        totals = rows_of(session, folder).key_by("shop").aggregate(total=agg.sum("amount"))
+        classed = totals.with_column("is_large", "total > 15").key_by("is_large")
+        return classed.aggregate(
+            span=agg.user_defined(spans, ["total"], pa.int64()),
+            totals=agg.collect("total", 10, by="total"),
+            largest=agg.last(["total", "shop"], by="total"),
+        )
+
+    sums = Counter[str]()
+    for number, rows in enumerate(EPOCHS):
+        drop(folder, number, rows)
+        stream.run(declared)
+        for _, shop, amount in rows:
+            sums[shop] += amount
+        expected = []
+        for is_large in (False, True):
+            ranked = sorted((total, shop) for shop, total in sums.items() if (total > 15) == is_large)
+            totals = [total for total, _ in ranked]
+            if ranked:
+                largest = dict(zip(("total", "shop"), ranked[-1], strict=True))
+                row = {"is_large": is_large, "span": totals[-1] - totals[0], "totals": totals, "largest": largest}
+                expected.append(row)
+        assert stream.rows() == expected
 
 
 def test_rows_that_nothing_identifies_are_counted(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
     min: Annotated[str | None, _of("min")] = None
     max: Annotated[str | None, _of("max")] = None
     avg: Annotated[str | None, _of("avg")] = None
-    first: Annotated[str | None, _of("first")] = None
-    last: Annotated[str | None, _of("last")] = None
+    first: Annotated[str | list[str] | None, _of("first")] = None
+    last: Annotated[str | list[str] | None, _of("last")] = None
     stddev: Annotated[str | None, _of("stddev")] = None
     variance: Annotated[str | None, _of("variance")] = None
     stddev_pop: Annotated[str | None, _of("stddev_pop")] = None
@@ -44,7 +44,14 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
     bool_and: Annotated[str | None, _of("bool_and")] = None
     bool_or: Annotated[str | None, _of("bool_or")] = None
     count_distinct: Annotated[str | None, _of("count_distinct")] = None
-    collect: Annotated[str | None, _of("collect")] = None
+    sum_distinct: Annotated[str | None, _of("sum_distinct")] = None
+    avg_distinct: Annotated[str | None, _of("avg_distinct")] = None
+    bit_and: Annotated[str | None, _of("bit_and")] = None
+    bit_or: Annotated[str | None, _of("bit_or")] = None
+    bit_xor: Annotated[str | None, _of("bit_xor")] = None
+    percentile: Annotated[str | None, _of("percentile")] = None
+    median: Annotated[str | None, _of("median")] = None
+    collect: Annotated[str | list[str] | None, _of("collect")] = None
     approx_count_distinct: Annotated[str | None, _of("approx_count_distinct")] = None
     approx_quantile: Annotated[str | None, _of("approx_quantile")] = None
     other: Annotated[
@@ -57,7 +64,9 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
     error: Annotated[
         float | None, dg.Resolver.default(description="The relative standard error of approx_count_distinct.")
     ] = None
-    q: Annotated[float | None, dg.Resolver.default(description="The quantile of approx_quantile, from 0 to 1.")] = None
+    q: Annotated[
+        float | None, dg.Resolver.default(description="That of percentile and approx_quantile, from 0 to 1.")
+    ] = None
     accuracy: Annotated[
         int | None, dg.Resolver.default(description="The accuracy of approx_quantile, from 10 to 10000.")
     ] = None
@@ -76,7 +85,7 @@ def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
             )
         return agg.count()
     functions = [function for function in given if function not in _OPTIONS]
-    if len(functions) != 1 or functions[0] not in set(Function):
+    if len(functions) != 1 or functions[0] not in set(Function) - {Function.USER_DEFINED}:
         raise InvalidPipelineError(
             f"an aggregate is one function of a column, such as {{avg: dep_delay}}. aggregate={name}, given={functions}"
         )

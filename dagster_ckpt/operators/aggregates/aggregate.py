@@ -15,7 +15,9 @@ from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import Planner, plan, plan_with_tables
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan, plan_with_tables
+from dagster_ckpt.operators.shared.accumulators.aggregate_plan import Planner
+from dagster_ckpt.operators.shared.accumulators.bits import Bits
 from dagster_ckpt.operators.shared.accumulators.counts import (
     LAST_TIME,
     ROWS,
@@ -112,12 +114,12 @@ class RunningAggregate:
         return cls(pipeline, grouped, ttl, sides, updating)
 
     @classmethod
-    def from_pipeline(cls, pipeline: Pipeline) -> "RunningAggregate":
-        """The same operator from its fingerprint."""
+    def from_pipeline(cls, pipeline: Pipeline, code: object = None) -> "RunningAggregate":
+        """The same operator from its fingerprint, and the user's code (`aggregations_of`)."""
         options: dict[str, Any] = pipeline.parameters
         operator = cls.build(
             pipeline.keys,
-            aggregations_of(options),
+            aggregations_of(options, code),
             pipeline.inputs[0],
             options["event_time"],
             options.get("expire_after_us"),
@@ -231,7 +233,8 @@ class RunningAggregate:
         if found.present.any():
             return
         for side in self.sides:
-            rows = side.taken_in(hashes, rows, state, context, back=False)
+            if side.columns:
+                rows = side.taken_in(hashes, rows, state, context, back=False)
         fresh = self.grouped.of_rows(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
         fresh[ROWS] = pa.array([0], fresh[ROWS].type)
         put = pa.Table.from_arrays([*group.columns, *fresh.values()], schema=self.pipeline.tables[0].schema)
@@ -258,7 +261,8 @@ class RunningAggregate:
         found = table.get(group_hashes, group_keys)
         living = found if self.ttl is None else self.ttl.unexpired(found, context)
         if back:
-            fresh |= retraction.negated({name: fresh[name] for name in fresh if name not in self._settled})
+            as_they_are = self._settled | {each.name for each in self.grouped.accumulators if isinstance(each, Bits)}
+            fresh |= retraction.negated({name: fresh[name] for name in fresh if name not in as_they_are})
         merged = self.grouped.merged_with(living, fresh)
         schema = self.pipeline.tables[0].schema
         put = pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema)

@@ -9,9 +9,9 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
+from dagster_ckpt.operators.shared.accumulators.bags import alike_or_null, usable
+from dagster_ckpt.operators.shared.accumulators.edge_rows import struct_of
 from dagster_ckpt.operators.shared.accumulators.extremes import End
-from dagster_ckpt.operators.shared.accumulators.lists import alike
 from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
 from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
@@ -39,8 +39,8 @@ class BestValues:
         key_fields = [schema.field(key) for key in keys]
         names = [f"_value_{place}" for place in range(len(best.columns))]
         fields = [
-            pa.field(name, schema.field(column).type, nullable=False)
-            for name, column in zip(names, best.columns, strict=True)
+            pa.field(name, schema.field(column).type, nullable=best.row and place > 0)
+            for place, (name, column) in enumerate(zip(names, best.columns, strict=True))
         ]
         order = RowOrder(tuple(OrderColumn(name, descending=best.end is End.GREATEST) for name in names), tuple(names))
         arrived = EpochRows.of(f"arrived_{number}", key_fields, fields)
@@ -62,9 +62,9 @@ class BestValues:
     def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """Count the values of these rows; the rows stay as they are."""
         columns = [flat(rows.column(name)) for name in self.best.columns]
-        valued = np.flatnonzero(np.logical_and.reduce([known(column) for column in columns]))
+        valued = usable(columns, 1 if self.best.row else len(columns))
         keys = take(rows.select(list(self.keys)), valued)
-        values = [alike(column.take(pa.array(valued))) for column in columns]
+        values = [alike_or_null(column.take(pa.array(valued))) for column in columns]
         counted = pa.Table.from_arrays([*keys.columns, *values], names=list(self.arrived.spec.keys))
         weights = np.full(len(valued), -1 if back else 1)
         self.arrived.add(WeightedRows(hashes[valued], counted, weights), state, context)
@@ -72,10 +72,12 @@ class BestValues:
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """The keys whose first value is another one now, with that value."""
-        value = self.values.tree.others[-1]
+        others = self.values.tree.others
         field = pa.field(self.best.name, self.best.type)
         for _, change in self.values.changes(self.arrived.net(state, context), state, context):
             row = np.full(len(change.hashes), -1, dtype=np.int64)
             row[change.after.nodes] = np.arange(len(change.after.nodes))
-            first = flat(change.after.rows.column(value)).take(pa.array(row, mask=row < 0))
+            kept = [flat(change.after.rows.column(name)) for name in others]
+            values = struct_of(self.best.columns[1:], kept[1:]) if self.best.row else kept[-1]
+            first = values.take(pa.array(row, mask=row < 0))
             yield change.hashes, flatten(change.keys.append_column(field, first))

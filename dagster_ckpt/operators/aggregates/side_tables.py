@@ -6,11 +6,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.aggregates.bag_table import BagTable
 from dagster_ckpt.operators.aggregates.best_values import BestValues
 from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
+from dagster_ckpt.operators.shared.accumulators.bags import BagResult
 from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues, NewValues
 from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -69,4 +71,9 @@ def side_tables_of(
     for kind, make in _TABLES.items():
         of_kind = [each for each in accumulators if isinstance(each, kind)]
         tables += [make(number, keys, schema, each) for number, each in enumerate(of_kind)]
+    bags = [each for each in accumulators if isinstance(each, BagResult)]
+    together = dict.fromkeys((each.columns, each.required) for each in bags)
+    for number, over in enumerate(together):
+        results = [each for each in bags if (each.columns, each.required) == over]
+        tables.append(BagTable.of(number, keys, schema, results))
     return tuple(tables)

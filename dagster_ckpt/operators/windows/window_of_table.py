@@ -12,6 +12,7 @@ from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks, window_checks
@@ -112,11 +113,11 @@ class WindowOfTable:
         return cls(pipeline, options, window, groups)
 
     @classmethod
-    def from_pipeline(cls, pipeline: Pipeline) -> "WindowOfTable":
-        """The same operator from its fingerprint."""
+    def from_pipeline(cls, pipeline: Pipeline, code: object = None) -> "WindowOfTable":
+        """The same operator from its fingerprint, and the user's code (`aggregations_of`)."""
         values: Mapping[str, Any] = pipeline.parameters
         updating, where = values[updating_checks.UPDATING], values.get(updating_checks.WHERE)
-        options = WindowOptions.of(values)
+        options = replace(WindowOptions.of(values), aggregations=aggregations_of(values, code))
         return cls.build(pipeline.keys, options, pipeline.inputs[0], updating=updating, where=where)
 
     @property
@@ -218,9 +219,10 @@ class WindowOfTable:
 def _within(aggregation: Aggregation, event_time: str) -> Aggregation:
     """The aggregate as the groups compute it: in the order of the event time, if it has no other."""
     by = event_time if aggregation.function in _ORDERED and aggregation.by is None else aggregation.by
-    columns = (aggregation.column, aggregation.other, by)
-    column, other, by = (_OF_INPUT if name == WINDOW_START else name for name in columns)
-    return replace(aggregation, column=column, other=other, by=by)
+    named = (aggregation.column, aggregation.other, by)
+    column, other, by = (_OF_INPUT if name == WINDOW_START else name for name in named)
+    columns = aggregation.columns and tuple(_OF_INPUT if name == WINDOW_START else name for name in aggregation.columns)
+    return replace(aggregation, column=column, other=other, by=by, columns=columns)
 
 
 def _renamed(schema: pa.Schema) -> pa.Schema:

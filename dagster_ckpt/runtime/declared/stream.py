@@ -21,6 +21,7 @@ from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
+from dagster_ckpt.operators.shared.accumulators.grouped_state import code_of
 from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
 from dagster_ckpt.operators.shared.checks.updating_checks import (
     UNBOUNDED_JOIN,
@@ -264,7 +265,9 @@ class Stream:
                 ),
             )
 
-        return self._with_step(StatefulStep("aggregate", build, compared=_compared_by(aggregations)))
+        return self._with_step(
+            StatefulStep("aggregate", build, compared=_compared_by(aggregations), code=code_of(aggregations))
+        )
 
     def window(
         self,
@@ -592,7 +595,7 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
             rows, lambda keys, spec: RunningAggregate.build(keys, aggregations, spec, **options).lasting()
         )
 
-    step = StatefulStep("aggregate", build, compared=_compared_by(aggregations))
+    step = StatefulStep("aggregate", build, compared=_compared_by(aggregations), code=code_of(aggregations))
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
@@ -650,7 +653,8 @@ class WindowedStream:
             return _of_groups(rows, lambda keys, spec: kind.build(keys, aggregations, spec, *options))
 
         compared = _compared_by(aggregations)
-        step = StatefulStep("window", build, compared=compared, on_end=self.on_end, never_late=never_late)
+        code = code_of(aggregations)
+        step = StatefulStep("window", build, compared=compared, on_end=self.on_end, code=code, never_late=never_late)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
 
 
@@ -718,4 +722,4 @@ def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
     """The columns whose values are compared. A count compares none."""
     named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
     valued = [one for one in named if one.function is not Function.COUNT]
-    return tuple(name for one in valued for name in (one.column, one.other, one.by) if name is not None)
+    return tuple(name for one in valued for name in one.read)

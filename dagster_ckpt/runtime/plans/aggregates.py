@@ -20,8 +20,12 @@ _OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
     "StddevPop": agg.stddev_pop,
     "VarianceSamp": agg.variance,
     "VariancePop": agg.var_pop,
+    "BitAndAgg": agg.bit_and,
+    "BitOrAgg": agg.bit_or,
+    "BitXorAgg": agg.bit_xor,
 }
 """By the name of Spark's class. Which row is the first or the last of a group SQL leaves open: any value will do."""
+_OF_DISTINCT: Mapping[str, Callable[[str], Aggregation]] = {"Sum": agg.sum_distinct, "Average": agg.avg_distinct}
 _OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
     "Corr": agg.corr,
     "CovPopulation": agg.covar_pop,
@@ -30,7 +34,8 @@ _OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
     "RegrIntercept": agg.regr_intercept,
     "RegrR2": agg.regr_r2,
 }
-_IDEMPOTENT = ("Min", "Max", "First", "Last", "AnyValue")
+_PERCENTILE = "Percentile"
+_IDEMPOTENT = ("Min", "Max", "First", "Last", "AnyValue", "BitAndAgg", "BitOrAgg")
 """Functions to which it makes no difference how often a value is there."""
 
 
@@ -54,6 +59,8 @@ def arguments_of(catalyst: Catalyst, call: Expression) -> list[Expression]:
             known = catalyst.all_of([catalyst.expressions.IsNotNull(each) for each in open_])
             return [known if where is None else catalyst.all_of([where, known])]
         given = open_
+    if name == _PERCENTILE:
+        given = given[:1]
     return given if where is None else [catalyst.only_if(where, each) for each in given]
 
 
@@ -61,19 +68,33 @@ def aggregation_of(catalyst: Catalyst, call: Expression, columns: Sequence[str])
     """The engine's function for a call over these columns, those of `arguments_of`."""
     function = call.aggregateFunction()
     name = catalyst.kind(function)
-    if name == "Count":
-        if call.isDistinct():
-            return agg.count_distinct(*columns)
-        if not columns:
-            return agg.count()
-        open_ = [each for each in each_of(function.children()) if each.nullable()]
-        return agg.count(*columns) if len(open_) == 1 else agg.count_if(*columns)
-    if name in _OF_ONE and (not call.isDistinct() or name in _IDEMPOTENT):
-        return _OF_ONE[name](columns[0])
-    if name in _OF_TWO:
-        return _OF_TWO[name](columns[0], columns[1])
+    found = _count(function, call, columns) if name == "Count" else _other(name, function, call, columns)
+    if found is not None:
+        return found
     distinct = "DISTINCT " if call.isDistinct() else ""
     raise InvalidPipelineError(
-        "this aggregate cannot be kept up to date: use count, sum, avg, min, max, count(DISTINCT), stddev, variance, "
-        f"corr, covar or regr functions, or a process function. found={distinct}{call.sql()}"
+        "this aggregate cannot be kept up to date: use count, sum, avg, min, max, DISTINCT, stddev, variance, corr, "
+        f"covar, regr or bit functions, percentile, or a process function. found={distinct}{call.sql()}"
     )
+
+
+def _count(function: Expression, call: Expression, columns: Sequence[str]) -> Aggregation:
+    if call.isDistinct():
+        return agg.count_distinct(*columns)
+    if not columns:
+        return agg.count()
+    open_ = [each for each in each_of(function.children()) if each.nullable()]
+    return agg.count(*columns) if len(open_) == 1 else agg.count_if(*columns)
+
+
+def _other(name: str, function: Expression, call: Expression, columns: Sequence[str]) -> Aggregation | None:
+    """None: there is no such function."""
+    if name in _OF_ONE and (not call.isDistinct() or name in _IDEMPOTENT):
+        return _OF_ONE[name](columns[0])
+    if name in _OF_DISTINCT:
+        return _OF_DISTINCT[name](columns[0])
+    if name == _PERCENTILE and not call.isDistinct():
+        q, often = (each.eval(None) for each in (function.percentageExpression(), function.frequencyExpression()))
+        if isinstance(q, float) and often == 1:
+            return agg.percentile(columns[0], 1 - q if function.reverse() else q)
+    return _OF_TWO[name](columns[0], columns[1]) if name in _OF_TWO else None

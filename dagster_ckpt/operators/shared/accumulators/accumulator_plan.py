@@ -1,17 +1,20 @@
 """From a named aggregate and its column's type to its state for each key and its output."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.shared.accumulators import output_columns
+from dagster_ckpt.operators.shared.accumulators import bag_plans, output_columns
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator, Columns
+from dagster_ckpt.operators.shared.accumulators.aggregate_plan import AggregatePlan, Request, Types
+from dagster_ckpt.operators.shared.accumulators.bits import Bits
 from dagster_ckpt.operators.shared.accumulators.collected import FirstValues
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS, TrueCount, ValueCount
+from dagster_ckpt.operators.shared.accumulators.counts import ROWS, TrueCount
 from dagster_ckpt.operators.shared.accumulators.distinct import DistinctValues, NewValues
+from dagster_ckpt.operators.shared.accumulators.edge_rows import EdgeRow
 from dagster_ckpt.operators.shared.accumulators.edges import Edge
 from dagster_ckpt.operators.shared.accumulators.exact_sums import Pairs
 from dagster_ckpt.operators.shared.accumulators.extremes import End, Extreme
@@ -19,61 +22,34 @@ from dagster_ckpt.operators.shared.accumulators.moments import Moments
 from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
 from dagster_ckpt.operators.shared.accumulators.sums import DecimalSum, FloatSum, IntegerSum, WideSum
 
-Types = Mapping[str, pa.DataType]
-"""The input's column types by name."""
-
-
-@dataclass(frozen=True)
-class AggregatePlan:
-    """One output column: its field, its state, and how to compute it from the state."""
-
-    field: pa.Field
-    accumulators: tuple[Accumulator, ...]
-    result: Callable[[Columns], pa.Array]
-
-
-Planner = Callable[[str, Aggregation, Types, str | None], AggregatePlan]
-"""Plans an aggregate that passed the `checks`, from its name, the input and the event-time column."""
-
 
 def plan(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
     """A `Planner` that keeps all state in the row of the group."""
-    if aggregation.column is None:  # a count of rows, which every aggregate keeps
+    if aggregation.function is Function.USER_DEFINED:
+        raise InvalidPipelineError(
+            "a user-defined aggregate keeps all rows of a key in a table beside, which neither a window nor a key that "
+            "expires has: leave expire_after out; for windows make their start a column, and a key. "
+            f"aggregate={name}"
+        )
+    request = bag_plans.request_of(name, aggregation, types, event_time)
+    if request is None:  # a count of rows, which every aggregate keeps
         return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (), lambda state: state[ROWS])
-    return _PLANS[aggregation.function](Request(name, aggregation, aggregation.column, types, event_time))
+    return _PLANS[aggregation.function](request)
 
 
 def plan_with_tables(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
-    """A `Planner` that may use a separate state table: see `distinct_table`."""
-    if aggregation.function is Function.COUNT_DISTINCT and aggregation.column is not None:
-        new = NewValues(aggregation.column)
+    """A `Planner` that may use a separate state table: see `distinct_table` and `bag_table`."""
+    request = bag_plans.request_of(name, aggregation, types, event_time)
+    if request is None:
+        return plan(name, aggregation, types, event_time)
+    if aggregation.function is Function.COUNT_DISTINCT:
+        new = NewValues(request.column)
         return _counted(name, new, lambda state: state[new.name])
+    if aggregation.function in bag_plans.OF_BAGS:
+        return bag_plans.beside(request)
+    if aggregation.function in _OF_DISTINCT:
+        return bag_plans.of_marked(request, _OF_DISTINCT[aggregation.function], NewValues(request.column))
     return plan(name, aggregation, types, event_time)
-
-
-@dataclass(frozen=True)
-class Request:
-    """An aggregate of a column."""
-
-    name: str
-    aggregation: Aggregation
-    column: str
-    types: Types
-    event_time: str | None
-
-    @property
-    def type(self) -> pa.DataType:
-        return self.types[self.column]
-
-    @property
-    def count(self) -> ValueCount:
-        return ValueCount(self.column)
-
-    @property
-    def by(self) -> str:
-        by = self.aggregation.by or self.event_time
-        assert by is not None, "checks require an order"
-        return by
 
 
 def _counted(name: str, accumulator: Accumulator, result: Callable[[Columns], pa.Array]) -> AggregatePlan:
@@ -92,12 +68,19 @@ def _extreme(request: Request) -> AggregatePlan:
 
 def _edge(request: Request) -> AggregatePlan:
     end = End.LEAST if request.aggregation.function is Function.FIRST else End.GREATEST
+    if request.aggregation.columns is not None:
+        columns = request.aggregation.columns
+        types = tuple(request.types[name] for name in columns)
+        row = EdgeRow(columns, types, request.by, request.types[request.by], end)
+        return AggregatePlan(pa.field(request.name, row.type), (row,), row.result)
     edge = Edge(request.column, request.type, request.by, request.types[request.by], end)
     value, _ = edge.names
     return AggregatePlan(pa.field(request.name, edge.type), (edge,), lambda state: state[value])
 
 
 def _collected(request: Request) -> AggregatePlan:
+    if request.aggregation.columns is not None:
+        return bag_plans.within(request)
     limit = request.aggregation.limit
     assert limit is not None, "checks require it"
     first = FirstValues(request.column, request.type, request.by, request.types[request.by], limit)
@@ -108,6 +91,19 @@ def _collected(request: Request) -> AggregatePlan:
 def _distinct(request: Request) -> AggregatePlan:
     distinct = DistinctValues(request.column, request.type)
     return _counted(request.name, distinct, lambda state: output_columns.sizes(state[distinct.name]))
+
+
+def _of_listed(request: Request) -> AggregatePlan:
+    return bag_plans.of_listed(request, _OF_DISTINCT[request.aggregation.function])
+
+
+def _bits(request: Request) -> AggregatePlan:
+    bits, count = Bits(request.aggregation.function, request.column, request.type), request.count
+    return AggregatePlan(
+        pa.field(request.name, request.type),
+        (count, bits),
+        lambda state: output_columns.null_if_none(state[bits.name], state[count.name]),
+    )
 
 
 def _about_distinct(request: Request) -> AggregatePlan:
@@ -212,6 +208,11 @@ def _pairs(request: Request) -> AggregatePlan:
     return AggregatePlan(pa.field(request.name, pa.float64()), *results[request.aggregation.function])
 
 
+_OF_DISTINCT: Mapping[Function, Callable[[Request], AggregatePlan]] = {
+    Function.SUM_DISTINCT: _sum,
+    Function.AVG_DISTINCT: _average,
+}
+"""The function of the distinct values."""
 _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.COUNT: _count,
     Function.SUM: _sum,
@@ -235,6 +236,13 @@ _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.REGR_R2: _pairs,
     Function.COUNT_DISTINCT: _distinct,
     Function.COLLECT: _collected,
+    Function.BIT_AND: _bits,
+    Function.BIT_OR: _bits,
+    Function.BIT_XOR: _bits,
+    Function.SUM_DISTINCT: _of_listed,
+    Function.AVG_DISTINCT: _of_listed,
+    Function.PERCENTILE: bag_plans.within,
+    Function.MEDIAN: bag_plans.within,
     Function.APPROX_COUNT_DISTINCT: _about_distinct,
     Function.APPROX_QUANTILE: _quantile,
 }

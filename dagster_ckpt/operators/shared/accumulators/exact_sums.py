@@ -61,7 +61,7 @@ def rounded(total: pa.Array) -> pa.Array:
 def variance(total: pa.Array, squares: pa.Array, count: pa.Array, ddof: int = 1) -> pa.Array:
     """The variance, a double: of a sample (`ddof` 1) or of the population (0); null for `ddof` values or fewer."""
     n = count.to_numpy()
-    return or_null(pa.array(_moment((total, total), squares, n) / np.maximum(n - ddof, 1)), n > ddof)
+    return or_null(pa.array(_moment((total, total), squares, n, np.maximum(n - ddof, 1))), n > ddof)
 
 
 def stddev(total: pa.Array, squares: pa.Array, count: pa.Array, ddof: int = 1) -> pa.Array:
@@ -96,7 +96,7 @@ class Pairs:
     def covariance(self, state: Columns, ddof: int) -> pa.Array:
         """Of a sample (`ddof` 1) or of the population (0), a double; null for `ddof` rows or fewer."""
         n = self._n(state)
-        return or_null(pa.array(self._of_both(state) / np.maximum(n - ddof, 1)), n > ddof)
+        return or_null(pa.array(self._of_both(state, np.maximum(n - ddof, 1))), n > ddof)
 
     def correlation(self, state: Columns) -> pa.Array:
         """Pearson's, a double; null for fewer than two rows, and where y or x is always the same."""
@@ -136,9 +136,9 @@ class Pairs:
         n: Positions = state[self.count.name].to_numpy()
         return n
 
-    def _of_both(self, state: Columns) -> Doubles:
+    def _of_both(self, state: Columns, over: Positions | None = None) -> Doubles:
         y, x = (state[total.name] for total in self.totals())
-        return _moment((y, x), state[self.products().name], self._n(state))
+        return _moment((y, x), state[self.products().name], self._n(state), over)
 
     def _around_mean(self, at: int, state: Columns) -> Doubles:
         """The sum of squared distances from the mean, of y (0) or x (1)."""
@@ -146,12 +146,18 @@ class Pairs:
         return _moment((total, total), state[self.squares()[at].name], self._n(state))
 
 
-def _moment(totals: tuple[pa.Array, pa.Array], products: pa.Array, n: Positions) -> Doubles:
-    """The sum of (x - mean of x) * (y - mean of y), to the last bits; NaN where a value is not finite."""
+def _moment(
+    totals: tuple[pa.Array, pa.Array], products: pa.Array, n: Positions, over: Positions | None = None
+) -> Doubles:
+    """The sum of (x - mean of x) * (y - mean of y), to the last bits; NaN where a value is not finite.
+
+    Divided by `over`: the sum itself may be too large for a double.
+    """
     found = np.zeros(len(n))
     for part, (x, y, xy) in exact_numbers.blocks([*totals, products]):
         mantissas, exponents = xy.times(Whole.of(n[part])).minus(x.times(y)).rounded()
-        found[part] = exact_numbers.doubles(mantissas / np.maximum(n[part], 1), exponents, factors=2)
+        means = mantissas / np.maximum(n[part], 1)
+        found[part] = exact_numbers.doubles(means if over is None else means / over[part], exponents, factors=2)
     strange = [counts > 0 for column in (*totals, products) for counts in exact_numbers.not_finite(column)]
     found[np.logical_or.reduce(strange)] = np.nan
     return found

@@ -1,7 +1,7 @@
 """The state of aggregates for each group of rows (a key, a window or a session), and their results."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.agg import Aggregation, GroupFunction
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator, Columns, GroupedRows
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import AggregatePlan, Planner, plan
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan
+from dagster_ckpt.operators.shared.accumulators.aggregate_plan import AggregatePlan, Planner
 from dagster_ckpt.operators.shared.accumulators.counts import RowCount
 
 
@@ -42,7 +43,7 @@ class GroupedState:
         types = {field.name: field.type for field in schema}
         plans = tuple(planner(name, one, types, event_time) for name, one in aggregations.items())
         needed = (RowCount(), *(one for each in plans for one in each.accumulators), *also)
-        named = [name for one in aggregations.values() for name in (one.column, one.other, one.by)]
+        named = [name for one in aggregations.values() for name in one.read]
         values = tuple(dict.fromkeys(name for name in (*named, event_time) if name is not None))
         return cls(plans, tuple(dict.fromkeys(needed)), values)
 
@@ -100,7 +101,17 @@ def spelled(aggregations: Mapping[str, Aggregation]) -> list[dict[str, object]]:
     return [{"name": name, **one.spelled()} for name, one in aggregations.items()]
 
 
-def aggregations_of(parameters: Mapping[str, object]) -> dict[str, Aggregation]:
-    """The aggregates from the output of `spelled`, under `aggregates` in a pipeline's parameters."""
+def aggregations_of(parameters: Mapping[str, object], code: object = None) -> dict[str, Aggregation]:
+    """The aggregates from the output of `spelled`, under `aggregates` in a pipeline's parameters.
+
+    `code` has the functions of those that the user defined, by name (`code_of`); without them they compute nothing.
+    """
     aggregates: Any = parameters["aggregates"]
-    return {one["name"]: Aggregation.of(one) for one in aggregates}
+    functions: Mapping[str, GroupFunction] = code if isinstance(code, Mapping) else {}
+    return {one["name"]: replace(Aggregation.of(one), code=functions.get(one["name"])) for one in aggregates}
+
+
+def code_of(aggregations: Mapping[str, object]) -> dict[str, GroupFunction] | None:
+    """The functions of the aggregates that the user defined, by name; None: there are none."""
+    named = {name: one.code for name, one in aggregations.items() if isinstance(one, Aggregation)}
+    return {name: code for name, code in named.items() if code is not None} or None

@@ -14,13 +14,14 @@ class BestValue:
 
     The last of the columns is the value: the least or greatest value has no other one, the first or last value has the
     column that orders it before. The next value must be known when this one is retracted, so all of them are in a table
-    beside (`BestValues`).
+    beside (`BestValues`). `row`: the value is all columns but the first as a struct, and only that must be there.
     """
 
     name: str
     columns: tuple[str, ...]
     type: pa.DataType
     end: End
+    row: bool = False
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

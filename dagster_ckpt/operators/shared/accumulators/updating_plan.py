@@ -1,20 +1,16 @@
 """From a named aggregate to its state and its output, over an input that updates and deletes rows."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.shared.accumulators import exact_sums, output_columns
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import (
-    AggregatePlan,
-    Request,
-    Types,
-    ddof_of,
-    is_stddev,
-    plan,
-)
+from dagster_ckpt.operators.shared.accumulators import bag_plans, exact_sums, output_columns
+from dagster_ckpt.operators.shared.accumulators.accumulator_plan import ddof_of, is_stddev, plan
+from dagster_ckpt.operators.shared.accumulators.aggregate_plan import AggregatePlan, Request, Types
 from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues
+from dagster_ckpt.operators.shared.accumulators.edge_rows import EdgeRow
 from dagster_ckpt.operators.shared.accumulators.edges import Edge
 from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum
 from dagster_ckpt.operators.shared.accumulators.extremes import End, Extreme
@@ -23,11 +19,23 @@ from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 
 def plan_updating(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
     """A `Planner` of aggregates that support retraction (`aggregate_checks.check_updating`)."""
-    if aggregation.column is None or aggregation.function not in _PLANS:
+    request = bag_plans.request_of(name, aggregation, types, event_time)
+    if request is None:
         return plan(name, aggregation, types, event_time)
-    if aggregation.function in (Function.SUM, Function.AVG) and not pa.types.is_floating(types[aggregation.column]):
+    if aggregation.function in bag_plans.OF_BAGS_WITH_RETRACTION:
+        return bag_plans.beside(request)
+    if aggregation.function in _OF_DISTINCT:
+        return bag_plans.of_marked(request, _distinct_total, NewAndGoneValues(request.column))
+    if aggregation.function not in _PLANS:
         return plan(name, aggregation, types, event_time)
-    return _PLANS[aggregation.function](Request(name, aggregation, aggregation.column, types, event_time))
+    if aggregation.function in (Function.SUM, Function.AVG) and not pa.types.is_floating(request.type):
+        return plan(name, aggregation, types, event_time)
+    return _PLANS[aggregation.function](request)
+
+
+def _distinct_total(request: Request) -> AggregatePlan:
+    one = replace(request.aggregation, function=_OF_DISTINCT[request.aggregation.function], column=request.column)
+    return plan_updating(request.name, one, request.types, request.event_time)
 
 
 def _total(request: Request) -> AggregatePlan:
@@ -58,6 +66,12 @@ def _first_value(request: Request) -> AggregatePlan:
     if function in (Function.MIN, Function.MAX):
         best = BestValue(Extreme(column, type_, end).name, (column,), type_, end)
     else:
+        columns = request.aggregation.columns
+        if columns is not None:
+            types = tuple(request.types[name] for name in columns)
+            edge = EdgeRow(columns, types, request.by, request.types[request.by], end)
+            best = BestValue(edge.names[-1], (request.by, *columns), edge.type, end, row=True)
+            return AggregatePlan(pa.field(request.name, best.type), (best,), lambda state: state[best.name])
         value, _ = Edge(column, type_, request.by, request.types[request.by], end).names
         best = BestValue(value, (request.by, column), type_, end)
     return AggregatePlan(pa.field(request.name, best.type), (best,), lambda state: state[best.name])
@@ -68,6 +82,7 @@ def _distinct(request: Request) -> AggregatePlan:
     return AggregatePlan(field, (distinct,), lambda state: state[distinct.name])
 
 
+_OF_DISTINCT = {Function.SUM_DISTINCT: Function.SUM, Function.AVG_DISTINCT: Function.AVG}
 _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.SUM: _total,
     Function.AVG: _total,

@@ -13,9 +13,8 @@ _ERROR_MIN, _ERROR_MAX = 0.005, 0.25
 _ACCURACY_MIN, _ACCURACY_MAX = 10, 10_000
 _SKETCH = "a sketch cannot forget a value"
 _NO_RETRACTION: Mapping[Function, str] = {
-    Function.COLLECT: "it keeps the first values of a key and forgets the next. Use count, sum, avg or count_distinct",
     Function.APPROX_COUNT_DISTINCT: f"{_SKETCH}. Use count_distinct",
-    Function.APPROX_QUANTILE: f"{_SKETCH}. Use avg",
+    Function.APPROX_QUANTILE: f"{_SKETCH}. Use percentile",
 }
 
 
@@ -28,6 +27,11 @@ def check_options(name: str, aggregation: Aggregation) -> None:
                 raise InvalidPipelineError(
                     f"collect needs the most values that a list may have: collect(column, limit), a whole number from "
                     f"1 on. {where}, limit={aggregation.limit!r}"
+                )
+        case Function.PERCENTILE:
+            if not _is_between(aggregation.q, 0, 1):
+                raise InvalidPipelineError(
+                    f"q= is a share from 0 to 1: 0.9 for the 90th percentile. {where}, q={aggregation.q!r}"
                 )
         case Function.APPROX_COUNT_DISTINCT:
             if not _is_between(aggregation.error, _ERROR_MIN, _ERROR_MAX):

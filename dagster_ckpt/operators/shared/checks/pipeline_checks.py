@@ -26,8 +26,13 @@ _NUMERIC = (
     Function.STDDEV_POP,
     Function.VAR_POP,
     Function.APPROX_QUANTILE,
+    Function.PERCENTILE,
+    Function.MEDIAN,
+    Function.SUM_DISTINCT,
+    Function.AVG_DISTINCT,
     *_PAIRS,
 )
+_WHOLE = (Function.BIT_AND, Function.BIT_OR, Function.BIT_XOR)
 _BOOLEAN = (Function.COUNT_IF, Function.BOOL_AND, Function.BOOL_OR)
 _ORDERED = (
     Function.MIN,
@@ -124,6 +129,9 @@ def check_state_names(keys: Iterable[str], state: Iterable[str]) -> None:
 
 def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:
     function, column = aggregation.function, aggregation.column
+    if aggregation.columns is not None or function is Function.USER_DEFINED:
+        _check_of_rows(name, aggregation, schema, event_time)
+        return
     if column is None:
         if function is not Function.COUNT:
             raise InvalidPipelineError(f"only count() goes without a column. aggregate={name}, function={function}")
@@ -136,6 +144,11 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
                 f"{function} needs numbers: cast the column, or choose another. "
                 f"aggregate={name}, column={each}, type={its_type}"
             )
+    if function in _WHOLE and not pa.types.is_signed_integer(type_):
+        raise InvalidPipelineError(
+            f"{function} needs integers: cast the column, or choose another. "
+            f"aggregate={name}, column={column}, type={type_}"
+        )
     if function in _BOOLEAN and not pa.types.is_boolean(type_):
         raise InvalidPipelineError(
             f"{function} needs a boolean column: make one before the step, such as `x > 1`. "
@@ -149,6 +162,36 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
     if function in (Function.FIRST, Function.LAST, Function.COLLECT):
         _check_by(name, aggregation, schema, event_time)
     check_options(name, aggregation)
+
+
+def _check_of_rows(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:
+    function = aggregation.function
+    if not isinstance(aggregation.columns, tuple) or not aggregation.columns:
+        raise InvalidPipelineError(
+            f"name the columns that {function} reads, such as ['delay']. aggregate={name}, got={aggregation.columns!r}"
+        )
+    for column in aggregation.columns:
+        type_ = _field(column, f"aggregate {name}", schema).type
+        if not is_orderable(type_):
+            raise InvalidPipelineError(
+                f"{function} orders rows by all of these columns, so they need an order: not nested ones, for example. "
+                f"aggregate={name}, column={column}, type={type_}"
+            )
+    if len(set(aggregation.columns)) < len(aggregation.columns):
+        raise InvalidPipelineError(f"name each column once. aggregate={name}, columns={', '.join(aggregation.columns)}")
+    if function is Function.USER_DEFINED:
+        _check_returns(name, aggregation)
+    else:
+        _check_by(name, aggregation, schema, event_time)
+        check_options(name, aggregation)
+
+
+def _check_returns(name: str, aggregation: Aggregation) -> None:
+    if not isinstance(aggregation.returns, pa.DataType):
+        raise InvalidPipelineError(
+            f"returns= is the Arrow type of the result, such as pa.float64(). aggregate={name}, "
+            f"returns={aggregation.returns!r}"
+        )
 
 
 def _check_by(name: str, aggregation: Aggregation, schema: pa.Schema, event_time: str | None) -> None:

@@ -23,7 +23,6 @@ AGGREGATES = {
     "exact_mean": agg.avg("d"),
 }
 OTHERS = [
-    agg.collect("i", 2, by="n"),
     agg.approx_count_distinct("i"),
     agg.approx_quantile("n", 0.5),
 ]

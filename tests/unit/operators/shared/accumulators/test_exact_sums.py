@@ -12,7 +12,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.accumulators import exact_numbers
 from dagster_ckpt.operators.shared.accumulators.accumulator import GroupedRows
 from dagster_ckpt.operators.shared.accumulators.exact_numbers import Whole
-from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum, rounded, stddev, variance
+from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum, Pairs, rounded, stddev, variance
 from tests.unit.operators.streams import aggregated
 from tests.worlds.examples import examples
 
@@ -216,3 +216,14 @@ def test_columns_of_another_type_are_refused(aggregation: agg.Aggregation, messa
     table = pa.table({"k": ["a"], "v": pa.array([1], pa.int32())})
     with pytest.raises(InvalidPipelineError, match=message):
         aggregated(table, made=aggregation)
+
+
+def test_a_covariance_may_fit_where_its_sum_does_not() -> None:
+    values = {"y": pa.array([0.0, 1e300]), "x": pa.array([0, 359538627])}
+    pairs = Pairs("y", "x")
+    grouped = GroupedRows(np.array([0]), np.array([2]), values)
+    accumulators = (pairs.count, *pairs.totals(), pairs.products())
+    state = {
+        field.name: one for each in accumulators for field, one in zip(each.fields, each.of_rows(grouped), strict=True)
+    }
+    assert pairs.covariance(state, 0).to_pylist() == [pytest.approx(359538627 / 4 * 1e300, rel=1e-13)]

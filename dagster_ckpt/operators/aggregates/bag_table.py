@@ -1,0 +1,145 @@
+"""The bag of some columns under each key, all of which is read when the key is touched."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, joined, take
+from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, State, StateTable
+from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared.accumulators.bags import BagResult, Bags, alike_or_null, usable
+from dagster_ckpt.operators.shared.accumulators.counts import ROWS
+from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
+from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
+from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
+
+_ROOM_BYTES = 1 << 14
+"""The assumed size of a bag until the first ones are known."""
+
+
+@dataclass(frozen=True)
+class BagTable:
+    """A `SideTable`: the distinct rows of some columns under each key, with their number, and what follows from them.
+
+    The rows of a key have its hash, so one look-up finds them all. `results` are over the same columns.
+    """
+
+    keys: tuple[str, ...]
+    results: tuple[BagResult, ...]
+    arrived: EpochRows
+    spec: StateTableSpec
+
+    @classmethod
+    def of(cls, number: int, keys: tuple[str, ...], schema: pa.Schema, results: Sequence[BagResult]) -> "BagTable":
+        """The tables with this number, for an input with these columns."""
+        key_fields = [schema.field(key) for key in keys]
+        columns, required = results[0].columns, results[0].required
+        names = [f"_value_{place}" for place in range(len(columns))]
+        fields = [
+            pa.field(name, schema.field(column).type, nullable=place >= required)
+            for place, (name, column) in enumerate(zip(names, columns, strict=True))
+        ]
+        arrived = EpochRows.of(f"arrived_in_bag_{number}", key_fields, fields)
+        rows = pa.schema([*key_fields, *fields, whole_number(ROWS)])
+        return cls(keys, tuple(results), arrived, StateTableSpec(f"bag_{number}", rows, (*keys, *names)))
+
+    @property
+    def specs(self) -> tuple[StateTableSpec, ...]:
+        return self.arrived.spec, self.spec
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def settles(self) -> tuple[str, ...]:
+        return tuple(result.name for result in self.results)
+
+    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+        """Count these rows; they stay as they are."""
+        columns = [flat(rows.column(name)) for name in self.results[0].columns]
+        at = usable(columns, self.results[0].required)
+        keys = take(rows.select(list(self.keys)), at)
+        values = [alike_or_null(column.take(pa.array(at))) for column in columns]
+        counted = pa.Table.from_arrays([*keys.columns, *values], names=list(self.arrived.spec.keys))
+        weights = np.full(len(at), -1 if back else 1)
+        self.arrived.add(WeightedRows(hashes[at], counted, weights), state, context)
+        return rows
+
+    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+        """The keys whose bags have changed, with what follows from them now."""
+        table, batch = state.table(self.spec.name), BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
+        for piece in self.arrived.net(state, context):
+            groups = key_order(piece.hashes, flatten(piece.rows.select(list(self.keys))))
+            first, edges = 0, np.append(groups.starts, len(groups.order))
+            while first < len(groups.starts):
+                last = min(first + batch.count, len(groups.starts))
+                part = piece.only(groups.order[edges[first] : edges[last]])
+                its_key = np.repeat(np.arange(last - first), np.diff(edges[first : last + 1]))
+                starts = edges[first:last] - edges[first]
+                hashes, keys = part.hashes[starts], flatten(take(part.rows.select(list(self.keys)), starts))
+                found = table.get_all(hashes, keys)
+                if batch.learn(last - first, found.rows.nbytes):
+                    yield hashes, self._changed(hashes, keys, part, its_key, found, table)
+                    first = last
+                del found  # one result at a time
+
+    def _changed(
+        self,
+        hashes: Hashes,
+        keys: pa.Table,
+        part: WeightedRows,
+        its_key: Positions,
+        found: FoundAll,
+        table: StateTable,
+    ) -> pa.Table:
+        """Add the rows of `part` to the bags found, and write them. Returns the keys with the results."""
+        names = self.spec.keys[len(self.keys) :]
+        sides = [joined([flat(side.column(name)) for side in (found.rows, part.rows)]) for name in names]
+        before = flat(found.rows.column(ROWS)).to_numpy()
+        groups = np.concatenate([found.asked, its_key])
+        bags = Bags.of(len(hashes), groups, sides, np.concatenate([before, part.weights]))
+        there = Bags.of(len(hashes), groups, sides, np.concatenate([before, np.zeros_like(part.weights)]))
+        if (bags.counts < 0).any():
+            wrong = np.unique(bags.groups[bags.counts < 0])
+            raise CorruptStateError(
+                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
+                f"from the beginning with rollback(0). keys={', '.join(self.keys)}, groups={len(wrong)}"
+            )
+        self._write(hashes, keys, bags, there.counts, table)
+        left = bags.only(np.flatnonzero(bags.counts))
+        columns = [self._result(result, left) for result in self.results]
+        schema = pa.schema([*keys.schema, *(result.fields[0] for result in self.results)])
+        return pa.Table.from_arrays([*keys.columns, *columns], schema=schema)
+
+    def _result(self, result: BagResult, bags: Bags) -> pa.Array:
+        return result.function(bags) if len(bags.groups) else result.none(bags.size)
+
+    def _write(self, hashes: Hashes, keys: pa.Table, bags: Bags, before: Positions, table: StateTable) -> None:
+        """Put the rows whose number has changed, and delete those that are gone."""
+        changed = np.flatnonzero(bags.counts != before)
+        rows = bags.only(changed)
+        row_keys = pa.Table.from_arrays(
+            [*take(keys, rows.groups).columns, *rows.columns],
+            schema=pa.schema([self.spec.schema.field(name) for name in self.spec.keys]),
+        )
+        old = before[changed]
+        stored = pa.Table.from_arrays([*row_keys.columns, pa.array(old)], schema=self.spec.schema)
+        stays = np.flatnonzero(rows.counts)
+        if len(stays):
+            put = take(row_keys, stays).append_column(self.spec.schema.field(ROWS), pa.array(rows.counts[stays]))
+            table.put(hashes[rows.groups[stays]], flatten(put), before=_found(stored, old, stays))
+        gone = np.flatnonzero(rows.counts == 0)
+        if len(gone):
+            table.delete(hashes[rows.groups[gone]], flatten(take(row_keys, gone)), before=_found(stored, old, gone))
+
+
+def _found(stored: pa.Table, before: Positions, at: Positions) -> Found:
+    """What a look-up of these rows would have found."""
+    present = before[at] > 0
+    return Found(present, take(stored, at[present]))
