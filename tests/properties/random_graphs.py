@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators import RunningAggregate, agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
+from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
@@ -190,7 +192,7 @@ def selected(draw: st.DrawFn, graph: Graph, rows: Rows) -> Rows:
     """Some of the columns, and some that are computed."""
     kept = draw(st.lists(st.sampled_from(rows.schema.names), unique=True))
     if not any(is_key(rows.schema.field(name).type) for name in kept):
-        kept = [*rows.names(is_key)[:1], *kept]
+        kept = list(dict.fromkeys([*(rows.names(is_key) or rows.schema.names)[:1], *kept]))
     fields = [rows.schema.field(name) for name in kept]
     computed = dict[str, tuple[str, str]]()
     for origin in draw(st.lists(st.sampled_from(rows.schema.names), max_size=2)):
@@ -304,13 +306,44 @@ def top(draw: st.DrawFn, graph: Graph) -> Step:
     others = [name for name in rows.schema.names if name not in keys]
     if not others:
         keys, others = (), rows.schema.names
-    names = draw(st.lists(st.sampled_from(others), min_size=1, max_size=2, unique=True))
-    spelled = [
-        f"{name} {draw(st.sampled_from(['asc', 'desc', 'asc nulls last', 'desc nulls first']))}" for name in names
-    ]
+    spelled = _order(draw, others)
     ties = draw(st.sampled_from(["rows", "rank", "dense_rank"]))
     best = Best(draw(st.sampled_from([1, 2, 3])), spelled, ties, draw(st.sampled_from([None, graph.name()])))
     return _best(rows, keys, best)
+
+
+def _order(draw: st.DrawFn, columns: Sequence[str]) -> list[str]:
+    names = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
+    ways = st.sampled_from(["asc", "desc", "asc nulls last", "desc nulls first"])
+    return [f"{name} {draw(ways)}" for name in names]
+
+
+def over_partition(draw: st.DrawFn, graph: Graph) -> Step:
+    rows = an_input(draw, graph)
+    keys = keys_of(draw, rows)
+    others = [name for name in rows.schema.names if name not in keys]
+    if not others:
+        keys, others = (), rows.schema.names
+    spelled = _order(draw, others)
+    functions = {graph.name(): _over(draw, rows, keys) for _ in range(draw(st.integers(1, 2)))}
+
+    def build(keys: tuple[str, ...], spec: InputSpec) -> Operator:
+        options: Any = {"input_key": rows.row_key, "updating": rows.changes, "where": rows.where}
+        return OverPartition.build(keys, spec, spelled, functions, **options)
+
+    by = order_columns("over", spelled, rows.schema)
+    model = partial(steps_in_python.over, keys=keys, functions=functions, by=by)
+    return Step(built(keys, rows.spec, build), (rows,), model)
+
+
+def _over(draw: st.DrawFn, rows: Rows, keys: Sequence[str]) -> Over:
+    kinds: list[Over] = [over.row_number(), over.rank(), over.dense_rank(), over.count(), over.count(rows=(-1, 1))]
+    frames: list[Any] = [{}, {"rows": (-2, 0)}, {"rows": (None, None)}, {"range": (0, None)}]
+    for name in [each for each in rows.names(pa.types.is_int64) if each not in keys]:
+        frame = draw(st.sampled_from(frames))
+        kinds += [over.sum(name, **frame), over.min(name, **frame), over.max(name, **frame), over.lag(name)]
+        kinds += [over.first_value(name, **frame), over.lead(name, 2)]
+    return draw(st.sampled_from(kinds))
 
 
 def _best(rows: Rows, keys: tuple[str, ...], best: Best) -> Step:
@@ -418,6 +451,7 @@ STEPS: dict[str, Callable[[st.DrawFn, Graph], Step]] = {
     "aggregate": aggregate,
     "window": window,
     "top": top,
+    "over": over_partition,
     "deduplicate": deduplicate,
     "join": join,
     "distinct": distinct,

@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import Best
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping
+from tests.properties.over_in_python import computed
 from tests.unit.operators.keyed_streams import Row
 
 Keys = Sequence[str]
@@ -221,10 +223,7 @@ def top(rows: Sequence[Row], keys: Keys, best: Best, by: Sequence[OrderColumn]) 
 
 
 def _top_of_one(rows: Sequence[Row], keys: Keys, best: Best, by: Sequence[OrderColumn]) -> list[Row]:
-    others = [name for name in rows[0] if name not in keys]
-    rows = sorted(rows, key=lambda row: [_total_order(row[name]) for name in others])
-    for column in reversed(by):
-        rows.sort(key=lambda row: _nulls_in_order(row[column.name], column), reverse=column.descending)
+    rows = _in_order_of(rows, keys, by)
     found = list[Row]()
     values = [[_nulls_in_order(row[column.name], column) for column in by] for row in rows]
     dense = 0
@@ -233,6 +232,27 @@ def _top_of_one(rows: Sequence[Row], keys: Keys, best: Best, by: Sequence[OrderC
         place = {"rows": at + 1, "rank": values.index(values[at]) + 1, "dense_rank": dense}[best.ties]
         if place <= best.n:
             found.append(row if best.rank is None else {**row, best.rank: place})
+    return found
+
+
+def over(rows: Sequence[Row], keys: Keys, functions: Mapping[str, Over], by: Sequence[OrderColumn]) -> list[Row]:
+    """Each row with the functions over its partition."""
+    found = list[Row]()
+    for group in by_key(rows, keys):
+        its = _in_order_of(group, keys, by)
+        peers = [[_nulls_in_order(row[column.name], column) for column in by] for row in its]
+        for place, row in enumerate(its):
+            values = {name: computed(its, place, peers, one) for name, one in functions.items()}
+            found.append({**row, **values})
+    return found
+
+
+def _in_order_of(rows: Sequence[Row], keys: Keys, by: Sequence[OrderColumn]) -> list[Row]:
+    """The rows of a key in an order, those that tie by their other columns."""
+    others = [name for name in rows[0] if name not in keys]
+    found = sorted(rows, key=lambda row: [_total_order(row[name]) for name in others])
+    for column in reversed(by):
+        found.sort(key=lambda row: _nulls_in_order(row[column.name], column), reverse=column.descending)
     return found
 
 

@@ -1,8 +1,6 @@
 """Functions over a partition of rows that are added and retracted, against computing all rows after each epoch."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -11,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import over
-from dagster_ckpt.operators.over import Function, Over
+from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, order_columns
 from dagster_ckpt.operators.shared.ranked.ordered_tree import OrderedTree
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
+from tests.properties.over_in_python import computed
 from tests.properties.test_top_matches_plain_python import in_order, total
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, bag_of, sum_of
 from tests.worlds.examples import examples
@@ -58,88 +57,6 @@ FUNCTIONS = st.one_of(
 SOME = st.dictionaries(st.sampled_from(["one", "two", "three"]), FUNCTIONS, min_size=1, max_size=3)
 ORDERS = st.sampled_from(["v asc", "v desc", ["f desc nulls first", "v asc nulls last"], "d asc nulls last"])
 WORLDS = st.sampled_from([((), 1 << 20), (ONE_TASK, 1 << 12), (TWO_TASKS, 1 << 28)])
-
-
-def exact_sum(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], float):
-        if any(math.isnan(value) for value in values):
-            return math.nan
-        return float(sum(map(Fraction, values)))
-    return sum(values)
-
-
-def mean(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], float):
-        return exact_sum(values) / len(values)
-    if isinstance(values[0], int):
-        return float(sum(values)) / len(values)
-    scaled = Fraction(sum(values)) / len(values) * 10**6
-    whole = math.floor(abs(scaled) + Fraction(1, 2)) * (1 if scaled >= 0 else -1)
-    return pa.scalar(whole, pa.decimal128(20, 0)).as_py().scaleb(-6)
-
-
-def comparable(value: Any) -> Any:
-    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
-
-
-AGGREGATES: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
-    Function.SUM: exact_sum,
-    Function.AVG: mean,
-    Function.MIN: lambda values: min(values, key=comparable),
-    Function.MAX: lambda values: max(values, key=comparable),
-}
-
-
-RANKINGS: Mapping[Function, Callable[[int, Sequence[Any], int], Any]] = {
-    Function.ROW_NUMBER: lambda place, peer, n: place + 1,
-    Function.RANK: lambda place, peer, n: peer.index(peer[place]) + 1,
-    Function.DENSE_RANK: lambda place, peer, n: 1 + sum(peer[at] != peer[at - 1] for at in range(1, place + 1)),
-    Function.PERCENT_RANK: lambda place, peer, n: peer.index(peer[place]) / (len(peer) - 1) if len(peer) > 1 else 0.0,
-    Function.CUME_DIST: lambda place, peer, n: (last_peer(place, peer) + 1) / len(peer),
-    Function.NTILE: lambda place, peer, n: next(
-        bucket for bucket in range(1, n + 1) if place < bucket * (len(peer) // n) + min(bucket, len(peer) % n)
-    ),
-}
-
-
-def last_peer(place: int, peer: Sequence[Any]) -> int:
-    return max(at for at, other in enumerate(peer) if other == peer[place])
-
-
-def frame_of(place: int, peer: Sequence[Any], one: Over) -> range:
-    """The places of the row's frame."""
-    count = len(peer)
-    if one.rows is not None:
-        first, last = one.rows
-        start, stop = 0 if first is None else place + first, count if last is None else place + last + 1
-    else:
-        first, last = one.range or (None, 0)
-        start, stop = (
-            0 if first is None else peer.index(peer[place]),
-            count if last is None else last_peer(place, peer) + 1,
-        )
-    return range(max(start, 0), min(max(stop, 0), count))
-
-
-def computed(rows: Sequence[Row], place: int, peer: Sequence[Any], one: Over) -> Any:
-    """The function of the row at this place in its partition. `peer` is what rows are compared by."""
-    if one.function in RANKINGS:
-        return RANKINGS[one.function](place, peer, one.n or 0)
-    if one.function in (Function.LAG, Function.LEAD):
-        other = place + (one.n or 0) * (1 if one.function is Function.LEAD else -1)
-        return rows[other][str(one.column)] if 0 <= other < len(rows) else one.default
-    frame = frame_of(place, peer, one)
-    if one.column is None:
-        return len(frame)
-    values = [rows[at][one.column] for at in frame]
-    if one.function in (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE):
-        at = {Function.FIRST_VALUE: 0, Function.LAST_VALUE: len(values) - 1}.get(one.function, (one.n or 0) - 1)
-        return values[at] if 0 <= at < len(values) else None
-    values = [value for value in values if value is not None]
-    if one.function is Function.COUNT:
-        return len(values)
-    found = AGGREGATES[one.function](values) if values else None
-    return found + 0.0 if isinstance(found, float) else found
 
 
 def wanted(rows: Sequence[Row], by: Sequence[OrderColumn], functions: Mapping[str, Over]) -> list[Row]:

@@ -44,8 +44,8 @@ def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColum
             )
 
 
-def check_functions(functions: Mapping[str, object], schema: pa.Schema) -> None:
-    """At least one function, each over a column that exists and fits, with a frame that there can be."""
+def check_functions(functions: Mapping[str, object], keys: tuple[str, ...], schema: pa.Schema) -> None:
+    """At least one function, each over a column that exists, fits and is no key, with a frame that there can be."""
     if not functions:
         raise InvalidPipelineError("over needs something to compute, such as place=over.row_number(). functions=()")
     for name, function in functions.items():
@@ -57,6 +57,11 @@ def check_functions(functions: Mapping[str, object], schema: pa.Schema) -> None:
         where = f"function={name}, column={function.column}"
         if function.column is not None or function.function is not Function.COUNT:
             _check_column(name, function, schema, where)
+        if function.column in keys:
+            raise InvalidPipelineError(
+                "all rows of a partition are equal in its key: compute of another column, or of a copy of this one. "
+                f"{where}, keys={', '.join(keys)}"
+            )
         if function.function in _COUNTED:
             _check_number(function, where)
         if function.function in (*AGGREGATES, *PLACED):

@@ -200,6 +200,7 @@ def test_a_partition_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPa
         ("at asc", {"_x": over.rank()}, "engine's own"),
         ("at asc", {"x": over.sum("nope")}, "no such column"),
         ("at asc", {"x": over.sum("k")}, "sum needs numbers"),
+        ("at asc", {"x": over.max("k")}, "equal in its key.*function=x, column=k, keys=k"),
         ("at asc", {"x": over.ntile(0)}, "ntile takes a whole number from 1 to 10000"),
         ("at asc", {"x": over.lag("v", 1.5)}, "lag takes a whole number"),  # type: ignore[arg-type]
         ("at asc", {"x": over.lag("v", 1, "a")}, "another type than the column"),
