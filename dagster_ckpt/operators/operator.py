@@ -212,6 +212,21 @@ class WithoutTable:
         return rows.select(list(self.pipeline.keys))
 
 
+LiveRows = Callable[[str], Iterator[pa.Table]]
+"""The rows of a state table, by its name, in pieces."""
+
+
+class RowsFromState(Operator, Protocol):
+    """An operator whose state has all rows of its inputs that its output depends on.
+
+    Worked again, they give its output (`step_changes.gives_rows` knows which operators are such).
+    """
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of each input, in the columns that `on_rows` reads, as inserts; with the number of the input."""
+        ...
+
+
 class ChangesAlone(Operator, Protocol):
     """An operator that is `WithoutTable`."""
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows
 from dagster_ckpt.operators.sets.counts import Counts
 from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, wheres_of
 from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
+from dagster_ckpt.operators.shared.retraction import kept_rows
 from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline, StateTableSpec
 
 NAME = "distinct"
@@ -92,6 +93,11 @@ class Distinct:
         for touched in state.table(ROWS).touched():
             new = ~touched.before.present[touched.after.present]
             yield inserts(take(touched.after.rows, np.flatnonzero(new)))
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        assert self.counts is None, "then it has a table of its rows"
+        for piece in live(ROWS):
+            yield 0, kept_rows(piece, np.ones(piece.num_rows, dtype=np.int64), self.pipeline.inputs[0].schema)
 
     def changes_of(self, touched: Touched) -> Changes:
         return changes_of_columns(touched, self.rows.schema.names, self.pipeline.tables[0].keys)

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions
+from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.sets.counts import Counts
 from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, times_of, wheres_of
 from dagster_ckpt.operators.shared.net_changes import labelled
+from dagster_ckpt.operators.shared.retraction import kept_rows
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
@@ -128,6 +129,12 @@ class SetOperation(WithoutTable):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         yield from map(self._changes, self.counts.touched(state))
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        for piece in live(COUNTS):
+            for number, name in enumerate(self.counts.names(_INPUTS)):
+                times = flat(piece.column(name)).to_numpy()
+                yield number, kept_rows(piece, times, self.pipeline.inputs[number].schema)
 
     def _changes(self, touched: Touched) -> Changes:
         sides = (touched.before, touched.after)

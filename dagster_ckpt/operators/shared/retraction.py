@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of, take
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, StateTable
 from dagster_ckpt.operators.shared.accumulators import exact_numbers
 from dagster_ckpt.operators.shared.accumulators.counts import ROWS
@@ -32,6 +32,15 @@ def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
             f"is. column={CHANGE_TYPE}, value={other!r}"
         )
     return np.flatnonzero(come), np.flatnonzero(back)
+
+
+def kept_rows(rows: pa.Table, times: Positions, read: pa.Schema) -> pa.Table:
+    """Rows of a state table as rows of an input that came: each so many times, with the columns that are `read`."""
+    found = take(flatten(rows), np.repeat(np.arange(len(times)), times))
+    if CHANGE_TYPE in read.names:
+        kinds = pa.array(np.full(found.num_rows, INSERT), pa.string()).cast(read.field(CHANGE_TYPE).type)
+        found = found.append_column(CHANGE_TYPE, kinds)
+    return found.select(read.names).cast(read)
 
 
 def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

@@ -20,7 +20,7 @@ from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
-from dagster_ckpt.runtime.task.kept_steps import pass_on_table, with_steps
+from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
@@ -154,6 +154,9 @@ def worked(
         work = _begun(setup, order, attempt)
         if setup.changed is not None:
             work, old = with_steps(work, setup.changed)
+            if old is not None and fills_table(work, setup.changed, old):
+                fill_table(work, setup.changed, old, shards, replies)
+                return
             if old is not None:
                 is_last = setup.step == len(setup.changed.before)
                 yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)

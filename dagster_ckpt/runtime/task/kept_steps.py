@@ -2,23 +2,40 @@
 
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import cast
 
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange, shard_range
-from dagster_ckpt.ids import Shard
+from dagster_ckpt.ids import Nonce, Shard, StreamUuid
+from dagster_ckpt.lsm.columns import flatten
+from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.lsm.table import State
+from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.operator import Changes, EpochContext, RowsFromState
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.net_changes import inserts
+from dagster_ckpt.operators.shared.subkeys import SHARD_BITS
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
-from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
+from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, Manifest, Owner, Pipeline
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed, has_table
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
+from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.tables import table_rows
 from dagster_ckpt.tables.share import Share
+
+_ROOM = 4
+"""How many times as much as the files of its state a step is assumed to need in memory when it is worked again."""
 
 
 def with_steps(work: ShardWork, pipeline: Pipeline) -> tuple[ShardWork, int | None]:
@@ -37,7 +54,11 @@ def pass_on_table(
     """
     began_ms, manifest = work.clock.monotonic_ms(), work.manifest
     step, count = manifest.pipeline.steps[old], 0
-    for rows in _appended(work, shards) if step.appends else _current(work, old, shards, code):
+    if step.appends and old == len(manifest.pipeline.before):
+        pieces = _appended(work, shards)
+    else:
+        pieces = _current(work, old, shards, code) if has_table(step) else _bare(step, _worked_again(work, old, shards))
+    for rows in pieces:
         count += rows.num_rows
         if not is_last and rows.num_rows:
             yield rows if step.appends else inserts(rows).rows
@@ -47,13 +68,41 @@ def pass_on_table(
     replies += acks
 
 
+def fills_table(work: ShardWork, pipeline: Pipeline, old: int) -> bool:
+    """Whether the task's step is the last of these steps, and had no table of its rows as number `old`."""
+    is_last = work.step == len(pipeline.before)
+    return is_last and has_table(pipeline) and not has_table(work.manifest.pipeline.steps[old])
+
+
+def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[Shard], replies: list[Reply]) -> None:
+    """Write the table of the last step, which had none: its whole output is the change log of the epoch."""
+    operator = from_pipeline(replace(pipeline, before=()))
+    kept = operator.inner if isinstance(operator, OneGroup) else operator
+    assert isinstance(kept, KeptTable), "a step with a table of its own kept it before"
+    filled = _Filled(kept.pipeline, kept.inner, kept.rows, _worked_again(work, old, shards))
+    begun = replace(work, manifest=changed(work.manifest, pipeline))
+    whole = replace(operator, inner=filled) if isinstance(operator, OneGroup) else filled
+    for _ in begun.transform(whole, shards, (), replies):
+        raise AssertionError("no step is behind the last")
+
+
+def _bare(step: Pipeline, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    for rows in pieces:
+        yield rows.select(step.output.names)
+
+
+def _inner(step: Pipeline) -> Pipeline:
+    """The step without the table that it has as the last of a stream."""
+    return replace(step, before=(), tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
+
+
 def _current(work: ShardWork, old: int, shards: Sequence[Shard], code: object) -> Iterator[pa.Table]:
     """The rows of a table that changes, from its state."""
     manifest = work.manifest
     operator = from_pipeline(manifest.pipeline.steps[old], code)
     assert not isinstance(operator, AppendOnly), "it has a state table"
     assert operator.logged is not None, "it has a table of its rows"
-    within = HashRange(shard_range(shards[0], manifest.shards).lo, shard_range(shards[-1], manifest.shards).hi)
+    within = _hashes_of(manifest, shards)
     name = manifest.pipeline.stored(old, operator.logged)
     yield from map(operator.table, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
@@ -65,3 +114,65 @@ def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
         share = Share(shard, manifest.shards)
         for batch in table_rows(work.store, work.clock, manifest, manifest.pipeline.output, share):
             yield pa.Table.from_batches([batch])
+
+
+def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[pa.Table]:
+    """The output of a step, from the rows of its inputs that its state has: worked again in a state in memory.
+
+    As changes. A range of hashes at a time, so that it fits: a row below a key is in the range of the key (`subkeys`).
+    """
+    manifest = work.manifest
+    operator = from_pipeline(_inner(manifest.pipeline.steps[old]))
+    inner = cast("RowsFromState", operator.inner if isinstance(operator, OneGroup) else operator)
+    tables = [manifest.pipeline.stored(old, spec.name) for spec in inner.pipeline.tables]
+    runs = {ref.name: ref.bytes for name in tables for shard in shards for ref in manifest.runs[name][shard]}
+    parts = 1 + _ROOM * sum(runs.values()) // work.engine.budget.soft_bytes
+    for within in _parts(_hashes_of(manifest, shards), parts):
+        yield from _outputs(work, inner, old, within)
+
+
+def _outputs(work: ShardWork, operator: RowsFromState, old: int, within: HashRange) -> Iterator[pa.Table]:
+    def live(table: str) -> Iterator[pa.Table]:
+        name = work.manifest.pipeline.stored(old, table)
+        return live_pieces(work.store, work.manifest, name, within, work.engine.runs)
+
+    pipeline, keys = operator.pipeline, keys_of_inputs(operator.pipeline)
+    beginning = Beginning("kept", StreamUuid("kept"), Owner("kept", "kept"), pipeline, 1)
+    empty, file = created(beginning, Stamp(Nonce("kept"), 0)), FileId(work.term, work.epoch, Shard(0), work.attempt)
+    context = EpochContext(work.epoch, (Shard(0),), 1, None, work.engine.budget.soft_bytes)
+    with open_state(MemoryObjectStore("kept"), empty, (Shard(0),), file, work.engine) as state:
+        for number, rows in operator.rows_kept(live):
+            if rows.num_rows:
+                operator.on_rows(number, key_hashes(rows.select(list(keys[number]))), flatten(rows), state, context)
+                state.relieve()
+        for changes in operator.finish(state, context):
+            if changes.count:
+                yield changes.rows
+            state.relieve()
+
+
+@dataclass(frozen=True)
+class _Filled(KeptTable):
+    """The table of a step that had none, filled with its output so far."""
+
+    output: Iterator[pa.Table] = field(default_factory=lambda: iter(()))
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        nothing = inserts(self.pipeline.output.empty_table())
+        for rows in self.output:
+            self.rows.change(self.hashes(rows), rows, state, context)
+            yield nothing
+        yield from self.rows.changes(state)
+
+
+def _hashes_of(manifest: Manifest, shards: Sequence[Shard]) -> HashRange:
+    return HashRange(shard_range(shards[0], manifest.shards).lo, shard_range(shards[-1], manifest.shards).hi)
+
+
+def _parts(hashes: HashRange, count: int) -> Iterator[HashRange]:
+    """So many adjacent ranges, or fewer: each has all hashes with the same shard bits."""
+    below = 64 - SHARD_BITS
+    first, until = hashes.lo >> below, (hashes.hi >> below) + 1
+    edges = sorted({first + (until - first) * number // count for number in range(count + 1)})
+    for lo, hi in pairwise(edges):
+        yield HashRange(max(lo << below, hashes.lo), min((hi << below) - 1, hashes.hi))

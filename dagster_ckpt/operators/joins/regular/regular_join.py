@@ -26,7 +26,8 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     repeated,
     united,
 )
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
+from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import updating_checks
@@ -188,6 +189,22 @@ class RegularJoin(WithoutTable):
         for side in self.sides:
             state.table(side.arrivals.name).expire(1)
         yield from pieces.rest()
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        """Without those with a null in their key, which no table has: they are in the output of no inner or semi join.
+
+        Of the right of a semi join one row of each key stands for all.
+        """
+        for side, source in zip(self.sides, self.pipeline.inputs, strict=True):
+            if side.number == LEFT or self.how.gives_pairs:
+                for piece in live(side.tables[0].name):
+                    yield side.number, retraction.kept_rows(piece, counts_of(piece), source.schema)
+                continue
+            [spec] = self.counts.specs
+            for piece in live(spec.name):
+                there = np.minimum(flat(piece.column(COUNT_COLUMNS[RIGHT])).to_numpy(), 1)
+                keys = piece.select(list(spec.keys)).rename_columns(list(side.keys))
+                yield side.number, retraction.kept_rows(keys, there, source.schema)
 
     def _found(
         self, arrived: ArrivedKeys, state: State, batch: BatchSize

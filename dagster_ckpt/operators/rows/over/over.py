@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take, taken
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import over_checks
 from dagster_ckpt.operators.rows.over.elements import ROWS, Elements
@@ -23,7 +23,7 @@ from dagster_ckpt.operators.shared.checks import updating_checks
 from dagster_ckpt.operators.shared.net_changes import inserts, labelled
 from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
-from dagster_ckpt.operators.shared.ranked.ordered_tree import NodeRows, OrderedTree
+from dagster_ckpt.operators.shared.ranked.ordered_tree import COPIES, NodeRows, OrderedTree
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
@@ -143,6 +143,10 @@ class OverPartition(WithoutTable):
             yield inserts(self.pipeline.output.empty_table())
         for piece in self.emitted.net(state, context):
             yield self._changes(piece)
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        for piece in live(ORDERED):  # an entry of an inner node is there 0 times
+            yield 0, retraction.kept_rows(piece, flat(piece.column(COPIES)).to_numpy(), self.pipeline.inputs[0].schema)
 
     def _changed(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> Iterator[None]:
         """Add the rows, as many at once as fit: those of one key touch much the same rows."""

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flatten, take
+from dagster_ckpt.lsm.columns import Positions, flat, flatten, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
@@ -23,6 +23,7 @@ from dagster_ckpt.operators.shared.ranked import best_rows, epoch_rows
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
 from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder, order_columns
+from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, INNER
 from dagster_ckpt.operators.shared.row_order import check_total_order
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -179,6 +180,13 @@ class Top(WithoutTable):
                 yield inserts(self.pipeline.output.empty_table())
         for piece in self.emitted.net(state, context):
             yield self._changes(piece)
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        """Those of a tree's leaves: an inner node repeats rows of its children."""
+        assert isinstance(self.rows, RowPlaces), "ties by rank are kept otherwise"
+        for piece in live(self.rows.best.spec.name):
+            copies = flat(piece.column(COPIES)).to_numpy() * ~mask_of(flat(piece.column(INNER)))
+            yield 0, retraction.kept_rows(piece, copies, self.pipeline.inputs[0].schema)
 
     @property
     def _columns(self) -> list[str]:

@@ -90,12 +90,12 @@ def test_a_change_of_an_earlier_step_is_a_breaking_one() -> None:
         (
             steps(replace(ORDERS, appends=True), SHOPS),
             steps(replace(ORDERS, appends=True), a_step("other", 0)),
-            "step 1 (aggregate) keeps no table of its rows",
+            "step 1 (aggregate) keeps no rows that a changed step",
         ),
         (
             steps(replace(ORDERS, parameters={"name": "top", ROW_KEY: None}), SHOPS),
             steps(replace(ORDERS, parameters={"name": "top", ROW_KEY: None}), a_step("other", 0)),
-            "step 1 (aggregate) keeps no table of its rows",
+            "step 1 (aggregate) keeps no rows that a changed step",
         ),
         (steps(replace(ORDERS, appends=True), SHOPS), replace(ORDERS, appends=True), "only passed its rows on"),
     ],
