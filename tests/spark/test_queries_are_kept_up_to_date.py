@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.changes_from import changes_from
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
+from dagster_ckpt.runtime.plans.stand_ins import StandIn
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
@@ -157,13 +159,51 @@ def test_the_table_is_what_the_query_gives_in_batch(
         assert bag(row.values() for row in table) == in_batch(spark, read, query, files), f"{files} files"
 
 
+def test_a_table_whose_rows_come_and_go_is_read_by_its_name(
+    stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    changes: list[list[tuple[object, ...]]] = [
+        [("ann", "Oslo", 1, "c", 1), ("bob", "Rome", 4, "c", 2), ("cid", "Rome", 2, "c", 3)],
+        [("ann", "Rome", 3, "u", 4), ("bob", None, None, "d", 5)],
+        [("dee", "Oslo", 1, "c", 6), ("cid", "Oslo", 2, "u", 7)],
+    ]
+    schema = pa.schema([*SCHEMAS["buyers"], ("op", pa.string()), ("version", pa.int64())])
+    tables: list[dict[object, tuple[object, ...]]] = [{}]
+    for number, of_epoch in enumerate(changes):
+        rows = [dict(zip(schema.names, row, strict=True)) for row in of_epoch]
+        drop(tmp_path / "changes", number, pa.Table.from_pylist(rows, schema=schema))
+        merged = {**tables[-1], **{row[0]: row for row in of_epoch}}
+        tables.append({key: row for key, row in merged.items() if row[3] != "d"})
+    query = """
+        SELECT a.city, o.item, count(*) AS n, max(b.score) AS best FROM buyers a JOIN buyers b ON a.city = b.city
+        JOIN orders o ON o.buyer = a.buyer WHERE b.score < 4 OR a.city IN (SELECT city FROM buyers WHERE buyer = 'dee')
+        GROUP BY a.city, o.item
+    """
+
+    def function(session: SparkSession) -> Stream:
+        orders = streaming(session, {"orders": folders["orders"]})
+        read = session.readStream.schema("buyer string, city string, score int, op string, version long")
+        records = read.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "changes"))
+        buyers = changes_from(records, "op-column", key="buyer", sequence="version", exclude="version")
+        return stream_of_sql(session, query, {"buyers": buyers, "orders": orders})
+
+    stream.run(function)
+    for files in range(1, EPOCHS + 1):
+        buyers = [row[:3] for row in tables[files].values()]
+        spark.createDataFrame(buyers, "buyer string, city string, score int").createOrReplaceTempView("buyers")
+        wanted = in_batch(spark, {"orders": folders["orders"]}, query, files)
+        assert wanted
+        assert bag(row.values() for row in stream.table(OPENED + files).to_pylist()) == wanted, f"{files} files"
+
+
 def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path]) -> None:
     shout = F.udf(lambda text: None if text is None else text.upper(), "string")
 
     def function(session: SparkSession) -> Stream:
         streaming(session, folders)
-        orders = session.table("orders").dropDuplicates(["buyer", "item"])
-        return stream_of(orders.groupBy(shout("buyer").alias("who")).agg(F.count("*").alias("items")))
+        items = StandIn.of(session, Stream(session.table("orders")).key_by("buyer", "item").deduplicate())
+        kinds = items.frame.groupBy(shout("buyer").alias("who")).agg(F.count("*").alias("items"))
+        return stream_of(kinds, [items])
 
     stream.run(function)
     query = "SELECT upper(buyer), count(DISTINCT coalesce(item, -1)) FROM orders GROUP BY upper(buyer)"

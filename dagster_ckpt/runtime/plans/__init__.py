@@ -8,6 +8,7 @@ Reading order. Begin with `compiler`. No asset takes a query yet: `stream_of` an
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
     keys            a key's value as columns that a step can have as keys
+    stand_ins       DataFrames that stand for streams, as tables of a query
     parts           what Spark does with the rows between two steps
     catalyst        all that is called of Spark's planner, which is private
 """

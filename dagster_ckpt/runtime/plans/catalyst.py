@@ -132,6 +132,17 @@ class Catalyst:
         plan.setAnalyzed()
         return DataFrame(self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._own, plan), self.session)
 
+    def stand_in(self, frame: DataFrame) -> tuple[DataFrame, int]:
+        """A DataFrame of these columns without a row, which streams; and the number by which `number_of` knows it."""
+        internal: Any = frame
+        rows = self.session.sparkContext._jsc.emptyRDD().rdd()
+        made = self._own.internalCreateDataFrame(rows, internal._jdf.schema().asNullable(), True)
+        return DataFrame(made, self.session), int(rows.id())
+
+    def number_of(self, node: Node) -> int | None:
+        """The number of the stand-in whose rows the node has; None: it is another node."""
+        return int(node.rdd().id()) if self.kind(node) == "LogicalRDD" else None
+
     def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
         """`expression AS name`. With `like` it stands for that attribute, by its id."""
         if like is None:

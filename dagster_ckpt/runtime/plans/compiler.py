@@ -7,7 +7,7 @@ equals another one is one step.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import each_of
@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
+from dagster_ckpt.runtime.plans.stand_ins import StandIn
 
 _UNCHANGED = (
     "SubqueryAlias",
@@ -32,25 +33,42 @@ _UNCHANGED = (
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 
 
-def stream_of(frame: DataFrame) -> Stream:
+NO_TABLES: Mapping[str, Stream | DataFrame] = {}
+
+
+def stream_of(frame: DataFrame, stand_ins: Sequence[StandIn] = ()) -> Stream:
     """The stream whose table is what the DataFrame's query gives in batch, of all input so far.
 
-    Raises `InvalidPipelineError` for a query that cannot be kept up to date.
+    Where the query reads the frame of a stand-in, it reads the rows of its stream. Raises `InvalidPipelineError` for a
+    query that cannot be kept up to date.
     """
     catalyst = Catalyst(frame.sparkSession)
-    return _compiled(catalyst, catalyst.analysed(frame))
+    return _compiled(catalyst, catalyst.analysed(frame), stand_ins)
 
 
-def stream_of_sql(frame: DataFrame, text: str) -> Stream:
-    """The stream of a query in SQL. `frame` is any of the session in which its tables have names."""
-    catalyst = Catalyst(frame.sparkSession)
-    return _compiled(catalyst, catalyst.of_sql(text))
+def stream_of_sql(
+    session: SparkSession | DataFrame, text: str, tables: Mapping[str, Stream | DataFrame] = NO_TABLES
+) -> Stream:
+    """The stream of a query in SQL. `session` is that in which its tables have names, or any DataFrame of it.
+
+    `tables` gets names too, as temporary views of the session. A `Stream` among them stands for its table: rows of a
+    `changes_from`, of any other step, or of an upstream come and go with those of that table.
+    """
+    session = session.sparkSession if isinstance(session, DataFrame) else session
+    stand_ins = []
+    for name, table in tables.items():
+        if isinstance(table, Stream):
+            stand_ins.append(StandIn.of(session, table))
+            table = stand_ins[-1].frame  # noqa: PLW2901
+        table.createOrReplaceTempView(name)
+    catalyst = Catalyst(session)
+    return _compiled(catalyst, catalyst.of_sql(text), stand_ins)
 
 
-def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
+def _compiled(catalyst: Catalyst, plan: Node, stand_ins: Sequence[StandIn]) -> Stream:
     _refuse_moment(catalyst, plan)
     plan = catalyst.rewritten(plan)
-    part = Compiler(catalyst).part(plan)
+    part = Compiler(catalyst, stand_ins).part(plan)
     output = list(each_of(plan.output()))
     return part.columns(part.output, [str(each.name()) for each in output])
 
@@ -78,19 +96,28 @@ def _all(plan: Node) -> list[Node]:
 class Compiler:
     """Makes parts of the nodes of one plan."""
 
-    def __init__(self, catalyst: Catalyst) -> None:
+    def __init__(self, catalyst: Catalyst, stand_ins: Sequence[StandIn] = ()) -> None:
         self.catalyst = catalyst
+        self._streams = {each.number: each.stream for each in stand_ins}
         self._steps: list[tuple[Node, Part]] = []
 
     def part(self, node: Node) -> Part:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
         if not node.isStreaming() or not list(each_of(node.children())):
-            return Part(self.catalyst, tuple(each_of(node.output())), plan=node)
+            return self._leaf(node)
         node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
         if make is None:
             raise InvalidPipelineError(f"this part of the query cannot be kept up to date. found={node.nodeName()}")
         return make(self, node)
+
+    def _leaf(self, node: Node) -> Part:
+        """Rows that Spark reads, or those of a stream that the node stands for."""
+        output = tuple(each_of(node.output()))
+        number = self.catalyst.number_of(node)
+        if number is None or number not in self._streams:
+            return Part(self.catalyst, output, plan=node)
+        return Part(self.catalyst, output, stream=self._streams[number], attributes=output)
 
     def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""

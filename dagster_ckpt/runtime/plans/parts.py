@@ -50,9 +50,9 @@ class Part:
 
         def work(rows: DataFrame) -> DataFrame:
             plan = catalyst.analysed(rows)
-            *values, last = each_of(plan.output())
-            beside = [last] if str(last.name()) == CHANGE_TYPE else []
-            values = values if beside else [*values, last]
+            given = list(each_of(plan.output()))
+            beside = [each for each in given if str(each.name()) == CHANGE_TYPE]
+            values = [each for each in given if str(each.name()) != CHANGE_TYPE]
             stand = [catalyst.alias(one, each.name(), each) for one, each in zip(values, self.attributes, strict=True)]
             below = self.work(catalyst.project([*stand, *beside], plan), beside)
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
