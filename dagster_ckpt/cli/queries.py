@@ -101,7 +101,7 @@ def read(
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     table = history.read(info.epoch, columns=columns)
-    table = by_key(table, history.manifest(info.epoch).pipeline.keys)
+    table = by_key(table, history.manifest(info.epoch).pipeline.key_names)
     request.show(text_tables.read, documents.read, info, table, limit)
 
 
@@ -184,7 +184,7 @@ def changes(
     at_one_epoch(until, until_as_of, "--until or --until-as-of")
     history = request.store.stream(stream)
     table = history.changes(after, until, columns, after_as_of=after_as_of, until_as_of=until_as_of)
-    table = by_epoch_and_key(table, history.manifest().pipeline.keys)
+    table = by_epoch_and_key(table, history.manifest().pipeline.key_names)
     request.show(text_tables.changes, documents.changes, stream, table, limit)
 
 

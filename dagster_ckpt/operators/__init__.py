@@ -5,6 +5,7 @@ is in `shared/`.
 
     operator        what an operator is
     one_group       the operator of a step without keys
+    renamed         a table under other names than its operator's output
     registry        from the pipeline in a manifest back to its operator
     output_times    how far behind the watermark a step emits rows
     column_lineage  which input columns the table's columns are made from

@@ -29,6 +29,9 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # 
     """
     if pipeline.operator == process.NAME:
         return {}
+    if pipeline.columns:
+        of_operator = columns_read(pipeline.own)
+        return {name: of_operator[own] for own, name in pipeline.columns if own in of_operator}
     parameters: Mapping[str, Any] = pipeline.parameters
     read: dict[str, Sequence[InputColumn]] = {name: [(0, name)] for name in pipeline.output.names}
     operator = from_pipeline(pipeline)

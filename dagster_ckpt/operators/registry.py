@@ -13,6 +13,7 @@ from dagster_ckpt.operators.joins.regular import regular_join
 from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
+from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
@@ -95,6 +96,14 @@ def _read_by(pipeline: Pipeline) -> object:
 
 
 def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
+    if not pipeline.columns:
+        return _built_bare(pipeline, code)
+    inner = _built_bare(pipeline.own, code)
+    assert not isinstance(inner, AppendOnly), "Spark names the columns of what is appended"
+    return Renamed.from_pipeline(pipeline, inner)
+
+
+def _built_bare(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
     if pipeline.operator == process.NAME:
         return process.ProcessOperator.from_pipeline(pipeline, code)
     builder = _BUILDERS.get(pipeline.operator)

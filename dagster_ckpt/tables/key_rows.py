@@ -11,11 +11,12 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
+from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, StateTableSpec
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -48,9 +49,10 @@ def key_rows(
         raise InvalidPipelineError(
             f"the stream's table has one row and no key: read the table. stream={manifest.stream!r}"
         )
-    asked = _asked(keys, replace(spec, keys=visible), manifest.stream)
-    if isinstance(operator, KeptTable):
-        hashes = operator.hashes(asked)
+    asked = _asked(keys, _as_readers_see(spec, visible, pipeline), manifest.stream).rename_columns(list(visible))
+    kept = operator.inner if isinstance(operator, Renamed) else operator
+    if isinstance(kept, KeptTable):
+        hashes = kept.hashes(asked)
     else:
         hashes = key_hashes(asked.select(list(pipeline.keys)))
         below = [name for name in visible if name not in pipeline.keys]
@@ -60,6 +62,13 @@ def key_rows(
         asked = asked.add_column(0, spec.schema.field(GROUP), pa.nulls(asked.num_rows, pa.bool_()))
     found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
     return operator.table(found.rows)
+
+
+def _as_readers_see(spec: StateTableSpec, keys: Sequence[str], pipeline: Pipeline) -> StateTableSpec:
+    """The key of the state table under the names that it has in the stream's table."""
+    names = dict(pipeline.columns)
+    fields = [spec.schema.field(key).with_name(names.get(key, key)) for key in keys]
+    return replace(spec, schema=pa.schema(fields), keys=tuple(field.name for field in fields))
 
 
 def _asked(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.Table:

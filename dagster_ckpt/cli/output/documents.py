@@ -58,7 +58,7 @@ def show(
         "pipeline": {
             "operator": pipeline.operator,
             "parameters": pipeline.parameters,
-            "keys": list(pipeline.keys),
+            "keys": list(pipeline.key_names),
             "columns": _columns(pipeline.output),
             "inputs": [
                 {"sources": [_identity(source) for source in entry.sources], "columns": _columns(entry.schema)}

@@ -298,7 +298,7 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     if not pipeline.before:
         yield "operator", escape(operator_line(pipeline))
         if pipeline.keys:
-            yield "key", escape(", ".join(pipeline.keys))
+            yield "key", escape(", ".join(pipeline.key_names))
     yield "columns", _columns(pipeline.output)
     yield "table rows", "unknown: an older release did not count them" if rows is None else amounts.count(rows)
     yield "shards", amounts.count(manifest.shards)

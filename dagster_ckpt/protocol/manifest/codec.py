@@ -192,9 +192,9 @@ POSITION = Record(
 ).codec()
 _INPUT = Record(
     InputSpec,
-    {"sources": sequence(SOURCE), "schema": SCHEMA, "step": optional(COUNT), "behind_us": COUNT},
-    added={"step": None, "behind_us": 0},
-    sparse={"step", "behind_us"},
+    {"sources": sequence(SOURCE), "schema": SCHEMA, "step": optional(COUNT), "behind_us": COUNT, "work": TEXT},
+    added={"step": None, "behind_us": 0, "work": ""},
+    sparse={"step", "behind_us", "work"},
 ).codec()
 _TABLE = Record(
     StateTableSpec,
@@ -215,9 +215,10 @@ def _pipeline(before: Codec[tuple[Pipeline, ...]]) -> Codec[Pipeline]:
             "output": SCHEMA,
             "appends": BOOLEAN,
             "before": before,
+            "columns": sequence(pair(TEXT, TEXT)),
         },
-        added={"before": []},
-        sparse={"before"},
+        added={"before": [], "columns": []},
+        sparse={"before", "columns"},
     ).codec()
 
 

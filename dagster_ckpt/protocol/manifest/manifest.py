@@ -217,13 +217,15 @@ class InputSpec:
     """One input of a step: what it reads and the columns it hands to the operator.
 
     It reads sources, or the changes of an earlier step: that of the number `step`. Their watermark is `behind_us`
-    behind that of the earlier step.
+    behind that of the earlier step. `work` is the text of what a query has Spark do with the rows before the operator
+    gets them; empty where it does nothing, or where no query says so.
     """
 
     sources: tuple[SourceIdentity, ...]
     schema: pa.Schema
     step: int | None = None
     behind_us: int = 0
+    work: str = ""
 
 
 DELIVERY = "delivery"
@@ -248,6 +250,9 @@ class Pipeline:
     (`operators.from_pipeline`). `appends`: the stream's table is append-only, and has all rows of its change logs;
     otherwise it is made from one of the state tables. `before` are the steps before the last, each behind those that it
     reads; they have none before themselves.
+
+    `columns` has, for each column of the operator's output, the name that it has in the stream's table. `output` then
+    has these names, in the table's order. Without `columns` the output is the operator's as it is.
     """
 
     operator: str
@@ -258,6 +263,21 @@ class Pipeline:
     output: pa.Schema
     appends: bool = False
     before: tuple["Pipeline", ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns as the table has them."""
+        names = dict(self.columns)
+        return tuple(names.get(key, key) for key in self.keys)
+
+    @property
+    def own(self) -> "Pipeline":
+        """The same with the operator's output as it is."""
+        if not self.columns:
+            return self
+        fields = [self.output.field(name).with_name(own) for own, name in self.columns]
+        return replace(self, output=pa.schema(fields), columns=())
 
     @property
     def steps(self) -> tuple["Pipeline", ...]:

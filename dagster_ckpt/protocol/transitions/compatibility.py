@@ -47,9 +47,10 @@ def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
     yield from _parameters("", before.parameters, after.parameters)
     yield from _inputs(before.inputs, after.inputs)
     yield from _tables(before.tables, after.tables)
-    yield from _types("column", before.output, after.output)
+    was, now = before.own.output, after.own.output
+    yield from _types("column", was, now)
     if before.tables:
-        yield from _names("column", before.output, after.output)
+        yield from _names("column", was, now)
 
 
 def _parameters(where: str, before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
@@ -78,6 +79,8 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iter
             # What that step has emitted as final would be open again.
             behind = f"{was.behind_us / 1e6:g} s behind the watermark of step {(was.step or 0) + 1}"
             yield f"{which} was at most {behind}, now it is {now.behind_us / 1e6:g} s, and its watermark would go back"
+        if was.work != now.work:
+            yield f"what Spark does with the rows of {which} was `{was.work}`, now it is `{now.work}`"
         yield from _sources(which, was, now)
         yield from _types(f"{which}'s column", was.schema, now.schema)
 

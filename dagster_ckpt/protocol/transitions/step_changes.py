@@ -190,8 +190,8 @@ def _same(was: Pipeline, now: Pipeline, kept: dict[int, int]) -> bool:
 
 
 def _inner(step: Pipeline) -> Pipeline:
-    """The step without the table that it has as the last of a stream."""
-    return replace(step, tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
+    """The step without the table and the names that it has as the last of a stream."""
+    return replace(step.own, tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
 
 
 def _event_times(parent: Manifest, change: StepChange) -> tuple[int | None, ...]:

@@ -53,7 +53,7 @@ def pass_on_table(
     The ACKs are added to `replies` at the end.
     """
     began_ms, manifest = work.clock.monotonic_ms(), work.manifest
-    step, count = manifest.pipeline.steps[old], 0
+    step, count = manifest.pipeline.steps[old].own, 0
     if step.appends and old == len(manifest.pipeline.before):
         pieces = _appended(work, shards)
     else:
@@ -76,7 +76,7 @@ def fills_table(work: ShardWork, pipeline: Pipeline, old: int) -> bool:
 
 def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[Shard], replies: list[Reply]) -> None:
     """Write the table of the last step, which had none: its whole output is the change log of the epoch."""
-    operator = from_pipeline(replace(pipeline, before=()))
+    operator = from_pipeline(replace(pipeline.own, before=()))
     kept = operator.inner if isinstance(operator, OneGroup) else operator
     assert isinstance(kept, KeptTable), "a step with a table of its own kept it before"
     filled = _Filled(kept.pipeline, kept.inner, kept.rows, _worked_again(work, old, shards))
@@ -92,14 +92,14 @@ def _bare(step: Pipeline, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _inner(step: Pipeline) -> Pipeline:
-    """The step without the table that it has as the last of a stream."""
-    return replace(step, before=(), tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
+    """The step without the table and the names that it has as the last of a stream."""
+    return replace(step.own, before=(), tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
 
 
 def _current(work: ShardWork, old: int, shards: Sequence[Shard], code: object) -> Iterator[pa.Table]:
     """The rows of a table that changes, from its state."""
     manifest = work.manifest
-    operator = from_pipeline(manifest.pipeline.steps[old], code)
+    operator = from_pipeline(manifest.pipeline.steps[old].own, code)
     assert not isinstance(operator, AppendOnly), "it has a state table"
     assert operator.logged is not None, "it has a table of its rows"
     within = _hashes_of(manifest, shards)
@@ -113,7 +113,9 @@ def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
     for shard in shards:
         share = Share(shard, manifest.shards)
         for batch in table_rows(work.store, work.clock, manifest, manifest.pipeline.output, share):
-            yield pa.Table.from_batches([batch])
+            rows = pa.Table.from_batches([batch])
+            own = {name: column for column, name in manifest.pipeline.columns}
+            yield rows.rename_columns([own[name] for name in rows.column_names]) if own else rows
 
 
 def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[pa.Table]:

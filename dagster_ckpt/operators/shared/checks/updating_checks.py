@@ -64,7 +64,8 @@ def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
         keys = list(dict.fromkeys([*upstream.keys, *more]))
     else:
         keys = upstream.tables[0].keys
-    return tuple(key for key in keys if key != GROUP)
+    names = dict(upstream.columns)
+    return tuple(names.get(key, key) for key in keys if key != GROUP)
 
 
 def changes_schema(step: Pipeline) -> pa.Schema:

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError
@@ -61,6 +62,15 @@ def test_a_stream_of_one_step_is_written_as_older_releases_read_it() -> None:
 def test_a_graph_survives_being_written() -> None:
     manifest = a_manifest(pipeline=GRAPH, runs={spec.name: ((),) * 4 for spec in GRAPH.all_tables})
     assert decode_manifest(encode_manifest(manifest), "a manifest") == manifest
+
+
+def test_what_a_query_adds_to_a_pipeline_survives_being_written() -> None:
+    names = tuple((name, f"its_{name}") for name in PIPELINE.output.names)
+    output = pa.schema([PIPELINE.output.field(own).with_name(name) for own, name in names])
+    worked = replace(FIRST, inputs=(replace(ORDERS, work="WHERE (a > 1)"),), columns=names, output=output)
+    assert decode_manifest(encode_manifest(a_manifest(pipeline=worked)), "a manifest").pipeline == worked
+    assert worked.own == replace(FIRST, inputs=worked.inputs)
+    assert {"columns", "work"}.isdisjoint({*fields_of(FIRST)["pipeline"], *fields_of(FIRST)["pipeline"]["inputs"][0]})
 
 
 def test_a_step_with_steps_of_its_own_is_damage() -> None:
