@@ -22,6 +22,7 @@ from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings, open_session
@@ -48,11 +49,11 @@ def run_batches(
 
         table = run_batches(delay_by_carrier, {"departures": [pa.table({"carrier": ["UA"], "dep_delay": [2.0]})]})
 
-    `asset` is made by `@streaming_asset`, or a function that returns a `Stream`. `batches` has the tables of the
-    micro-batches of each source that the asset reads with `source(name, reader)`, and of each parameter that is an
-    upstream stream: the first table of every source makes the first epoch, and so on. `arguments` are the parameters
-    other than the session, by name. `spark` is the session to use; by default the active one, else a new local one. The
-    result's rows have no order.
+    `asset` is made by `@streaming_asset`, or a function that returns a `Stream`, a DataFrame or a query. `batches` has
+    the tables of the micro-batches of each source that the asset reads with `source(name, reader)`, and of each
+    parameter that is an upstream stream: the first table of every source makes the first epoch, and so on. `arguments`
+    are the parameters other than the session, by name. `spark` is the session to use; by default the active one, else a
+    new local one. The result's rows have no order.
 
     The rows of an upstream are only added, unless its tables have the column `_change_type`: then they are changes, at
     most one of each key in a table (an update is two rows, before and after), and `keys` names its key columns: none
@@ -151,10 +152,7 @@ def _called(
             given[name] = _upstream(name, session.read_batches(name), keys.get(name))
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
-    stream = function(**given)
-    if not isinstance(stream, Stream):
-        raise InvalidPipelineError(f"a streaming function returns a Stream. returned={type(stream).__name__}")
-    return stream
+    return stream_returned(_NAME, function(**given), session, given)
 
 
 def _upstream(name: str, frame: DataFrame, keys: Sequence[str] | None) -> Stream:

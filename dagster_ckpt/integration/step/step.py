@@ -66,6 +66,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
@@ -270,15 +271,10 @@ def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, 
         wait_ms = OPEN_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
         inputs = read_inputs(parameters, spark, resources)
-        made = step.streaming.function(
+        returned = step.streaming.function(
             **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
         )
-    if not isinstance(made, Stream):
-        raise InvalidPipelineError(
-            "a streaming function returns a Stream: wrap the DataFrame, as in `return Stream(df)`. "
-            f"asset={step.stream_name}, returned={type(made).__name__}"
-        )
-    return made
+        return stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
 
 
 def _downstream(step: StreamStep, spark: SparkSession) -> Downstream:

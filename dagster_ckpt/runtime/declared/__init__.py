@@ -7,6 +7,7 @@ Reading order
     changes_from      `changes_from`: a stream of the changes of a table elsewhere
     change_formats    the formats of such changes, brought into one form
     declared_sources  sources declared by name
+    queries           DataFrames for which Spark would keep state, as steps
     row_work          what Spark does with the rows of a table one by one
     pipeline          from a `Stream` to a checked operator
     query_plan        the plan that Spark has analysed

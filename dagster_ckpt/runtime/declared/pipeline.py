@@ -12,6 +12,7 @@ from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.output_times import held_back_us
 from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
@@ -74,7 +75,7 @@ def build_dataflow(asset: str, stream: Stream, sources: Sequence[Sequence[Source
             behind_us = _behind_us(asset, step, each, each.earlier, operators[number])
             inputs.append(replace(spec, spec=replace(spec.spec, step=number, behind_us=behind_us)))
         operators.append(_operator(asset, step, inputs))
-    return Dataflow((*operators[:-1], _with_table(asset, operators[-1])))
+    return Dataflow((*operators[:-1], _with_table(asset, operators[-1], stream.columns)))
 
 
 def declared_operator(stream: Stream) -> Operator | AppendOnly:
@@ -82,12 +83,16 @@ def declared_operator(stream: Stream) -> Operator | AppendOnly:
     return _operator("", stream, [_input("", each, ()) for each in stream.inputs])
 
 
-def _with_table(asset: str, operator: Operator | AppendOnly) -> Operator | AppendOnly:
-    """The operator as a stream's last step."""
+def _with_table(
+    asset: str, operator: Operator | AppendOnly, columns: Sequence[tuple[str, str]]
+) -> Operator | AppendOnly:
+    """The operator as a stream's last step, with these names for its columns if there are any."""
     if isinstance(operator, AppendOnly):
+        assert not columns, "Spark names the columns of what is appended"
         return operator
     with naming(asset=asset):
-        return as_last_step(operator)
+        last = as_last_step(operator)
+        return Renamed.build(last, dict(columns)) if columns else last
 
 
 def _behind_us(asset: str, reader: Stream, stream: Stream, earlier: Earlier, operator: Operator | AppendOnly) -> int:
@@ -148,7 +153,8 @@ def _input(asset: str, stream: Stream, sources: Sequence[SourceIdentity]) -> Ste
     event_time = stream.event_time.column if stream.event_time else None
     with naming(asset=asset):
         pipeline_checks.check_event_time(event_time, schema)
-    return StepInput(InputSpec(tuple(sources), schema), stream.keys, event_time, stream.upstream)
+    spec = InputSpec(tuple(sources), schema, work=stream.work)
+    return StepInput(spec, stream.keys, event_time, stream.upstream)
 
 
 def arrow_schema(asset: str, schema: StructType) -> pa.Schema:

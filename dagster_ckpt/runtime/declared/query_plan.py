@@ -67,16 +67,30 @@ def analysed_plan(asset: str, frame: object) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
 
 
+def keeps_state(frame: AnyDataFrame) -> bool:
+    """Whether Spark would keep state for a streaming DataFrame, or needs the whole stream. A watermark is no state."""
+    internal: Any = frame
+    plan = internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+    found = [node for node in nodes(plan) if node.isStreaming() and _stateful(node) is not None]
+    return any(str(node.getClass().getSimpleName()) != "EventTimeWatermark" for node in found)
+
+
 def refuse_stateful_steps(asset: str, plan: Any) -> None:
     """Raise `InvalidPipelineError` if a streaming step keeps state: our checkpoints would not hold it."""
     for node in nodes(plan):
         if not node.isStreaming():
             continue
-        name = str(node.getClass().getSimpleName())
-        if name in _STATEFUL:
-            _refuse(asset, *_STATEFUL[name])
-        if name == "Join" and all(child.isStreaming() for child in each_of(node.children())):
-            _refuse(asset, "a join of two streams", _JOINS)
+        found = _stateful(node)
+        if found is not None:
+            _refuse(asset, *found)
+
+
+def _stateful(node: Any) -> tuple[str, str] | None:
+    """What a streaming node is that keeps state, and what to use instead; None: it keeps none."""
+    name = str(node.getClass().getSimpleName())
+    if name == "Join" and all(child.isStreaming() for child in each_of(node.children())):
+        return "a join of two streams", _JOINS
+    return _STATEFUL.get(name)
 
 
 def check_streams(frame: AnyDataFrame) -> None:

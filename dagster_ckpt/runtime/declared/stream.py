@@ -41,6 +41,7 @@ from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
+from dagster_ckpt.runtime.declared.queries import as_steps
 from dagster_ckpt.runtime.declared.step_parts import (
     Earlier,
     EventTime,
@@ -81,6 +82,9 @@ class Stream:
 
     As a parameter of a streaming function it is the table of the stream with the parameter's name. If that updates and
     deletes rows, so does what the next step takes: each step says whether it can follow.
+
+    Of a query, `columns` are the table's columns, each with the name that it has in the step's output, where these
+    differ; and `work` is the text of what Spark does with the rows of a source or of a step that only appends.
     """
 
     frame: "DataFrame"
@@ -90,6 +94,17 @@ class Stream:
     step: StatefulStep | None = None
     upstream: Upstream | None = None
     earlier: Earlier | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    work: str = ""
+
+    def __post_init__(self) -> None:
+        if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
+            return
+        query = as_steps(self.frame)
+        if query is not None:  # what Spark would keep state for is steps: this stream is behind them
+            rows = behind(query)
+            for name in ("frame", "upstream", "earlier"):
+                object.__setattr__(self, name, getattr(rows, name))
 
     @property
     def steps(self) -> tuple["Stream", ...]:
@@ -599,6 +614,19 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
+def worked_by(stream: Stream, work: Work, text: str) -> Stream:
+    """The stream with stateless work of a query on its rows, which `text` describes in the step's fingerprint."""
+    worked = stream._worked(work, text)  # noqa: SLF001  (work with a text of its own)
+    return worked if worked.updating else replace(worked, work=text)
+
+
+def as_it_ends(stream: Stream) -> Stream:
+    """The stream that ends in a step, where this one is behind it and nothing was done with its changes."""
+    if stream.step is not None or stream.earlier is None or stream.earlier.work or stream.keys or stream.event_time:
+        return stream
+    return stream.earlier.stream
+
+
 class UnreadFrame:
     """Stands for the rows of a source that is not read yet: any column may be there."""
 
@@ -608,6 +636,9 @@ def behind(stream: Stream) -> Stream:
     from dagster_ckpt.runtime.declared.pipeline import declared_operator  # it is above this module
 
     assert stream.step is not None, "only a step has changes"
+    if stream.columns:
+        renamed = [f"`{own}` AS `{name}`" for name, own in stream.columns]
+        return behind(replace(stream, columns=())).select(*renamed)
     if isinstance(stream.frame, UnreadFrame):
         return Stream(stream.frame, earlier=Earlier(stream, stream.frame))
     pipeline = declared_operator(stream).pipeline

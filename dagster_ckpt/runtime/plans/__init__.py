@@ -1,13 +1,15 @@
 """From a query of Spark's to a `Stream`: the plan is cut at its nodes that keep state, and each becomes a step.
 
-Reading order. Begin with `compiler`. No asset takes a query yet: `stream_of` and `stream_of_sql` are called by tests.
+Reading order. Begin with `compiler`.
 
+    returned        what a streaming function returns
     compiler        walks the optimised plan, bottom up
     joins           joins, and what becomes of those that ask more than equal keys
     partitions      the first rows of a key, and functions over a partition
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
     keys            a key's value as columns that a step can have as keys
+    work_text       the text of it, for the fingerprint of a step
     stand_ins       DataFrames that stand for streams, as tables of a query
     parts           what Spark does with the rows between two steps
     catalyst        all that is called of Spark's planner, which is private

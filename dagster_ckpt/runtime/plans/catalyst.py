@@ -100,6 +100,13 @@ class Catalyst:
                     break
         return plan
 
+    def collapsed(self, plan: Node) -> Node:
+        """The plan with adjacent projections, and adjacent filters, as one."""
+        rules = self._jvm.org.apache.spark.sql.catalyst.optimizer
+        for name in ("CollapseProject", "CombineFilters"):
+            plan = getattr(getattr(rules, f"{name}$"), "MODULE$").apply(plan)
+        return plan
+
     def aggregate_of(self, node: Node) -> tuple[list[Expression], list[Expression], list[Expression], Node]:
         """An aggregate's keys, its calls of functions, what it makes of both, and the plan below."""
         found = self.optional(self._planning.PhysicalAggregation.unapply(node))

@@ -19,6 +19,7 @@ from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
 from dagster_ckpt.runtime.plans.stand_ins import StandIn
+from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 _UNCHANGED = (
     "SubqueryAlias",
@@ -70,7 +71,7 @@ def _compiled(catalyst: Catalyst, plan: Node, stand_ins: Sequence[StandIn]) -> S
     plan = catalyst.rewritten(plan)
     part = Compiler(catalyst, stand_ins).part(plan)
     output = list(each_of(plan.output()))
-    return part.columns(part.output, [str(each.name()) for each in output])
+    return part.table([str(each.name()) for each in output])
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
@@ -194,6 +195,8 @@ class Compiler:
                     "session windows of a query are not kept up to date: use Stream.window(session(gap)). "
                     f"found={each.sql()}"
                 )
+        grouping = in_canonical_order(grouping, below)
+        calls = in_canonical_order(calls, below)
         groups = catalyst.groups(grouping, calls, below)
         part = self.once(groups, lambda _: self._groups(groups, grouping, calls, below))
         wanted = [*grouping, *(call.resultAttribute() for call in calls)]

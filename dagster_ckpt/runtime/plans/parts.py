@@ -7,8 +7,9 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.declared.stream import Stream, behind, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.work_text import text_of
 
 Work = Callable[[Node, Sequence[Expression]], Node]
 """A plan on top of another. The attributes, which say what became of a row, run along beside the columns."""
@@ -46,7 +47,8 @@ class Part:
         catalyst = self.catalyst
         if self.stream is None:
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
-            return Stream(catalyst.frame(catalyst.project(aliases, self.plan)))
+            plan = catalyst.project(aliases, self.plan)
+            return Stream(catalyst.frame(plan), work=text_of(catalyst, plan))
 
         def work(rows: DataFrame) -> DataFrame:
             plan = catalyst.analysed(rows)
@@ -58,20 +60,54 @@ class Part:
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))
 
-        return self.stream.transform(work)
+        rows = self.stream if self.stream.step is None else behind(self.stream)
+        return worked_by(rows, work, text_of(catalyst, catalyst.analysed(work(rows.frame))))
+
+    def table(self, names: Sequence[str]) -> Stream:
+        """The stream whose table has these rows, with these names for the part's own columns.
+
+        If that is the output of the last step under other names, no step is added.
+        """
+        made = self.columns(self.output, names)
+        if self.stream is None or self.stream.step is None:
+            return made
+        origins = self._origins(made, names)
+        if origins is None:
+            return made
+        if [(name, name) for name in behind(self.stream).frame.columns if name != CHANGE_TYPE] == origins:
+            return self.stream
+        return replace(self.stream, columns=tuple(origins))
+
+    def _origins(self, made: Stream, names: Sequence[str]) -> list[tuple[str, str]] | None:
+        """For each name the column of the last step that it is, if the stream has just these, each once; else None."""
+        assert made.earlier is not None, "it is behind the step"
+        plan = self.catalyst.collapsed(self.catalyst.analysed(made.frame))
+        before = {
+            _id(each): str(each.name()) for each in each_of(self.catalyst.analysed(made.earlier.changes).output())
+        }
+        if self.catalyst.kind(plan) != "Project" or list(each_of(plan.child().children())):
+            return None
+        origins = []
+        for name, each in zip(names, each_of(plan.projectList()), strict=False):
+            own = each.child() if self.catalyst.kind(each) == "Alias" else each
+            if self.catalyst.kind(own) != "AttributeReference":
+                return None
+            origins.append((name, before[_id(own)]))
+        whole = sorted(name for name in before.values() if name != CHANGE_TYPE)
+        return origins if sorted(own for _, own in origins) == whole else None
+
+
+def _id(attribute: Expression) -> int:
+    return int(attribute.exprId().id())
 
 
 def changes(stream: Stream) -> bool:
     """Whether rows of the stream, which ends in a step or is an upstream's table, can be taken back."""
-    from dagster_ckpt.runtime.declared.stream import behind
-
     return stream.updating if stream.step is None else behind(stream).updating
 
 
 def types_of(stream: Stream, count: int) -> list[str]:
     """The types, as Spark's JSON, of the last columns of a step's output."""
-    from dagster_ckpt.runtime.declared.stream import behind
-
     if not count:
         return []
     fields = [field for field in behind(stream).frame.schema.fields if field.name != CHANGE_TYPE]

@@ -1,0 +1,67 @@
+"""The text of what Spark does with rows on their way to a step: it is in the fingerprint of the step.
+
+Names that a query gives are not in it, nor the order of its columns, so that neither needs another state. Columns of a
+source have their names; columns of an earlier step have those by position (`compiler`).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+
+_FIELDS_MAX = 100_000
+"""Spark shortens lists of more items in its texts."""
+
+
+def text_of(catalyst: Catalyst, plan: Node) -> str:
+    """What the plan does with the rows of its leaves, the last of it first."""
+    plan = catalyst.collapsed(plan)
+    found = list(nodes(plan))
+    of_leaves = {_id(each): str(each.name()) for node in found if _is_leaf(node) for each in each_of(node.output())}
+    names = {_id(each): str(each.name()) for node in found for each in each_of(node.output())}
+    return _labelled("; ".join(_lines(catalyst, found)), names, of_leaves)
+
+
+def in_canonical_order(expressions: Sequence[Expression], below: Node) -> list[Expression]:
+    """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
+    names = {_id(each): str(each.name()) for each in each_of(below.output())}
+    places = {number: f"c{place}" for place, number in enumerate(names)}
+    return sorted(expressions, key=lambda each: _labelled(str(each.toString()), names, places))
+
+
+def _lines(catalyst: Catalyst, found: list[Node]) -> Iterator[str]:
+    for node in found:
+        if not _is_leaf(node):
+            yield _as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~"))
+        elif not node.isStreaming():
+            yield f"{catalyst.kind(node)} {node.output().mkString(', ')}"  # a table beside the stream
+
+
+def _as_sql(line: str) -> str:
+    for node, word in (("Project", "SELECT"), ("Filter", "WHERE")):
+        if line.startswith(f"{node} "):
+            return f"{word} {line.removeprefix(node).strip().removeprefix('[').removesuffix(']')}"
+    return line
+
+
+def _labelled(text: str, names: dict[int, str], of_leaves: dict[int, str]) -> str:
+    """The text with a label for each column in place of its name and number: that of a leaf is its name."""
+    labels: dict[int, str] = dict(of_leaves)
+    pattern = "|".join(re.escape(f"{name}#{number}") for number, name in sorted(names.items(), reverse=True))
+    if not pattern:
+        return text
+
+    def label(match: re.Match[str]) -> str:
+        number = int(match.group(1).rpartition("#")[2])
+        return labels.setdefault(number, f"_{len(labels) - len(of_leaves) + 1}")
+
+    return re.sub(f"({pattern})(?![0-9])L?", label, text)
+
+
+def _id(attribute: object) -> int:
+    return int(attribute.exprId().id())  # type: ignore[attr-defined]  # in the JVM
+
+
+def _is_leaf(node: Node) -> bool:
+    return not list(each_of(node.children()))

@@ -1,0 +1,103 @@
+"""What a streaming function may return besides a `Stream`: a DataFrame with any operation, or a query in SQL."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.operators import agg
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.testing import run_batches
+from tests.spark.input_files import drop
+from tests.spark.streams import Function, StreamUnderTest
+
+FLIGHTS = pa.schema([("carrier", pa.string()), ("origin", pa.string()), ("delay", pa.int32())])
+
+
+def flights(*rows: tuple[str, str, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(FLIGHTS.names, row, strict=True)) for row in rows], schema=FLIGHTS)
+
+
+def of_text(folder: Path, text: str) -> Function:
+    """A function that returns the text, over the flights of a folder."""
+
+    def function(session: SparkSession) -> Stream:
+        rows = session.readStream.schema("carrier string, origin string, delay int").parquet(str(folder))
+        return stream_returned("flights", text, session, {"flights": rows})
+
+    return function
+
+
+def test_names_and_their_order_need_no_other_state(stream: StreamUnderTest, tmp_path: Path) -> None:
+    folder = tmp_path / "flights"
+    folder.mkdir()
+    drop(folder, 0, flights(("UA", "JFK", 5), ("UA", "EWR", 7), ("AA", "JFK", 1)))
+    first = "SELECT carrier, count(*) AS flights, max(delay) AS worst FROM flights WHERE delay > 0 GROUP BY carrier"
+    stream.run(of_text(folder, first))
+    assert len(stream.history().manifest().pipeline.steps) == 1
+    drop(folder, 1, flights(("UA", "JFK", 9), ("DL", "JFK", 3)))
+    again = """
+        -- other names, another order, another spelling
+        SELECT max(f.delay) AS longest, f.carrier AS airline,
+               count(*) AS n
+        FROM flights f GROUP BY f.carrier
+    """
+    with pytest.raises(IncompatibleStateError, match=r"what Spark does with the rows of the input was .*delay > 0"):
+        stream.run(of_text(folder, again))
+    again = again.replace("GROUP BY", "WHERE (f.delay) > 0 GROUP BY")
+    stream.run(of_text(folder, again))
+    assert stream.table().column_names == ["longest", "airline", "n"]
+    assert sorted(stream.table().to_pylist(), key=lambda row: row["airline"]) == [
+        {"longest": 1, "airline": "AA", "n": 1},
+        {"longest": 3, "airline": "DL", "n": 1},
+        {"longest": 9, "airline": "UA", "n": 3},
+    ]
+    history = stream.history()
+    assert history.get({"airline": ["UA"]}).to_pylist() == [{"longest": 9, "airline": "UA", "n": 3}]
+    newest = history.info().epoch
+    changes = history.changes(newest - 1, newest).to_pylist()
+    assert {(row["airline"], row["n"], row["_change_type"]) for row in changes} == {
+        ("UA", 2, "update_preimage"),
+        ("UA", 3, "update_postimage"),
+        ("DL", 1, "insert"),
+    }
+
+
+def test_a_dataframe_with_groups_is_returned_or_worked_on() -> None:
+    def averages(flights: Stream) -> DataFrame:
+        return flights.frame.groupBy("carrier", "origin").agg(F.avg("delay").alias("delay"), F.count("*").alias("n"))
+
+    def of_carriers(flights: Stream) -> Stream:
+        return Stream(averages(flights)).where("n > 1").key_by("carrier").aggregate(worst=agg.max("delay"))
+
+    batches = {"flights": [flights(("UA", "JFK", 1), ("UA", "EWR", 8)), flights(("UA", "JFK", 5), ("UA", "EWR", 0))]}
+    table = run_batches(averages, batches)
+    assert sorted(table.to_pylist(), key=repr) == [
+        {"carrier": "UA", "origin": "EWR", "delay": 4.0, "n": 2},
+        {"carrier": "UA", "origin": "JFK", "delay": 3.0, "n": 2},
+    ]
+    assert run_batches(of_carriers, batches).to_pylist() == [{"carrier": "UA", "worst": 4.0}]
+
+
+def test_a_query_reads_its_parameters_by_their_names() -> None:
+    def top(flights: Stream, carriers: Stream) -> str:
+        return """
+            SELECT name, sum(delay) AS delay FROM flights JOIN carriers USING (carrier)
+            GROUP BY name ORDER BY delay DESC LIMIT 1
+        """
+
+    batches = {
+        "flights": [flights(("UA", "JFK", 5), ("AA", "JFK", 7)), flights(("UA", "JFK", 4))],
+        "carriers": [
+            pa.table({"carrier": ["UA", "AA"], "name": ["United", "American"], "_change_type": ["insert", "insert"]}),
+            pa.table({"carrier": ["UA", "AA"], "name": ["United", "American"], "_change_type": ["delete", "delete"]}),
+        ],
+    }
+    gone = run_batches(top, batches, keys={"carriers": ["carrier"]})
+    assert gone.to_pylist() == []
+    batches["carriers"][1] = batches["carriers"][1].slice(0, 0)
+    assert run_batches(top, batches, keys={"carriers": ["carrier"]}).to_pylist() == [{"name": "United", "delay": 9}]
