@@ -359,3 +359,97 @@ def test_a_step_behind_it_follows_its_table(spark: SparkSession, source: Source)
     with pytest.raises(InvalidPipelineError, match="takes a DataFrame of a source's changes"):
         changes_from(stream, "op-column", key="id")  # type: ignore[arg-type]
     assert stream.frame.where(F.lit(True)).isStreaming
+
+
+CLIENTS = "id long, region string"
+ORDERS = ["Op string", "id long", "client long", "amount long", "v long"]
+
+
+@dataclass
+class Shop:
+    """Two tables at their sources, clients as Debezium tells of them and orders with a column for the operation."""
+
+    chance: random.Random
+    clients: dict[int | None, str | None] = field(default_factory=dict)
+    orders: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    sequence: int = 0
+
+    def of_clients(self) -> Row:
+        """A client comes, changes, gets another key, or goes."""
+        self.sequence += 1
+        id_, region = self.chance.randrange(6), self.chance.choice(["north", "south", "east", None])
+        if id_ not in self.clients:
+            self.clients[id_] = region
+            return event("c", self.sequence, None, {"id": id_, "region": region})
+        before = {"id": id_, "region": self.clients.pop(id_)}
+        if self.chance.random() < 0.3:
+            return event("d", self.sequence, before)
+        if self.chance.random() < 0.4:
+            id_ = min({*range(20)} - {*self.clients, id_})
+        self.clients[id_] = region
+        return event("u", self.sequence, before, {"id": id_, "region": region})
+
+    def of_orders(self) -> list[Any]:
+        """An order comes, gets another client and amount, or goes: the columns of `ORDERS`."""
+        self.sequence += 1
+        id_ = self.chance.randrange(12)
+        if id_ in self.orders and self.chance.random() < 0.3:
+            del self.orders[id_]
+            return ["D", id_, None, None, self.sequence]
+        op = "U" if id_ in self.orders else "I"
+        client = self.chance.choice([None, *range(8)])
+        self.orders[id_] = client, self.chance.randrange(5)
+        return [op, id_, *self.orders[id_], self.sequence]
+
+    def regions(self) -> list[Row]:
+        """The two regions with the greatest totals, of orders with an amount; null is that of unknown clients."""
+        amounts = dict[str | None, list[int]]()
+        for client, amount in self.orders.values():
+            if amount > 0:
+                amounts.setdefault(self.clients.get(client), []).append(amount)
+        ranked = sorted(amounts.items(), key=lambda of: (-sum(of[1]), of[0] is not None, of[0] or ""))
+        return [
+            {"region": region, "orders": len(all_), "total": sum(all_), "least": min(all_), "place": place}
+            for place, (region, all_) in enumerate(ranked[:2], start=1)
+        ]
+
+
+def test_two_such_tables_are_joined_totalled_and_ranked_in_one_stream(
+    stream: StreamUnderTest, source: Source, tmp_path: Path
+) -> None:
+    """Keys change, rows go and come back, changes come in disorder and again, and the process dies."""
+    (tmp_path / "orders").mkdir()
+    shop, ordered = Shop(random.Random(3)), Source(tmp_path / "orders")
+    expected, sent = list[list[Row]](), (list[Any](), list[Any]())
+    for _ in range(4):
+        clients: list[Any] = [shop.of_clients() for _ in range(7)]
+        orders: list[Any] = [shop.of_orders() for _ in range(8)]
+        for changes, so_far in ((clients, sent[0]), (orders, sent[1])):
+            so_far.extend(changes)
+            changes.extend(shop.chance.sample(so_far, 3))
+            shop.chance.shuffle(changes)
+        source.records(*clients)
+        ordered.rows(pa.table(list(zip(*orders, strict=True)), ["Op", "id", "client", "amount", "v"]))
+        expected.append(shop.regions())
+
+    def function(spark: SparkSession) -> Stream:
+        clients = source.debezium(schema=CLIENTS, deletes_expire_after="1 day")(spark).select("id AS client", "region")
+        frame = ordered.read(spark, ", ".join(ORDERS))
+        orders = changes_from(frame, "op-column", op="Op", key="id", sequence="v").where("amount > 0").key_by("client")
+        of_regions = orders.join(clients.key_by("client"), how="left").key_by("region")
+        totals = of_regions.aggregate(orders=agg.count(), total=agg.sum("amount"), least=agg.min("amount"))
+        return totals.top(2, ["total desc", "region asc"], rank="place")
+
+    def die(epoch: CommittedEpoch) -> None:
+        stream.epochs.append(epoch)
+        if len(stream.epochs) == 2:
+            raise Crash
+
+    with pytest.raises(Crash):
+        stream.run(function, ONCE, JobHooks(on_commit=die))
+    stream.run(function, ONCE)
+    found = [stream.rows(epoch.manifest.epoch) for epoch in stream.epochs if epoch.manifest.statistics.rows_in]
+    assert found == [sorted(rows, key=repr) for rows in expected]
+    assert len(set(map(repr, expected))) == 4
+    assert len(stream.epochs[-1].manifest.pipeline.steps) == 5
+    assert stream.history().verify().whole
