@@ -1,11 +1,13 @@
 """Which columns of its inputs the columns of a stream's table are made from."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from dagster_ckpt.operators import over, process
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
+from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.over.over import OverPartition
@@ -15,13 +17,22 @@ from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 InputColumn = tuple[int, str]
 """The number of an input, from 0, and one of its columns."""
 
+Origins = Mapping[str, Sequence[InputColumn]]
+"""For each column those that it is made from. One that is not there is made from something unknown."""
 
-def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # noqa: C901  (a case for each kind)
+Work = Mapping[str, Sequence[str]] | None
+"""For each column of an input those that Spark computes it from, before the step. None: the rows are as they were read.
+
+One that is not there is computed from something unknown.
+"""
+
+
+def columns_read(pipeline: Pipeline) -> Origins:  # noqa: C901  (a case for each kind)
     """For each column of the table the input columns whose values it has, or is computed from.
 
     A count of rows has none. Columns that only select rows (in a condition, an order, a watermark) do not count. Empty
@@ -35,6 +46,8 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # 
     parameters: Mapping[str, Any] = pipeline.parameters
     read: dict[str, Sequence[InputColumn]] = {name: [(0, name)] for name in pipeline.output.names}
     operator = from_pipeline(pipeline)
+    if isinstance(operator, OneGroup):
+        operator = operator.inner
     if isinstance(operator, KeptTable):
         operator = operator.inner
     if isinstance(operator, AppendingJoin | RegularJoin):
@@ -55,6 +68,39 @@ def columns_read(pipeline: Pipeline) -> Mapping[str, Sequence[InputColumn]]:  # 
         times = parameters.get("event_times", [parameters.get("event_time")])
         read[WINDOW_START] = read[WINDOW_END] = list(enumerate(times))
     return read
+
+
+def columns_of_sources(pipeline: Pipeline, work: Sequence[Sequence[Work]]) -> Origins:
+    """`columns_read` through all steps: the columns of `Pipeline.source_inputs` that the table's are made from.
+
+    `work` is that of each input of each step; no origin is known if it is that of other steps. Raises as
+    `from_pipeline` does.
+    """
+    if [len(step.inputs) for step in pipeline.steps] != [len(of_step) for of_step in work]:
+        return {}
+    tables = list[Origins]()
+    for number, step in enumerate(pipeline.steps):
+        places = zip(step.inputs, pipeline.inputs_of_stream(number), work[number], strict=True)
+        tables.append(_composed(columns_read(step), [_of_input(*place, tables) for place in places]))
+    return tables[-1]
+
+
+def _of_input(read: InputSpec, source: int | None, work: Work, tables: Sequence[Origins]) -> Origins:
+    """The origins of an input's columns: of a source, by its number, or of the table of an earlier step."""
+    done = {name: (name,) for name in read.schema.names} if work is None else work
+    number = 0 if source is None else source
+    columns = {name: [(number, each) for each in before] for name, before in done.items()}
+    return columns if read.step is None else _composed(columns, [tables[read.step]])
+
+
+def _composed(columns: Origins, inputs: Sequence[Origins]) -> Origins:
+    """The columns' origins in what the inputs are made from."""
+    found = dict[str, Sequence[InputColumn]]()
+    for name, read in columns.items():
+        origins = [of_input for number, each in read if (of_input := inputs[number].get(each)) is not None]
+        if len(origins) == len(read):
+            found[name] = tuple(dict.fromkeys(chain.from_iterable(origins)))
+    return found
 
 
 def _of_functions(operator: OverPartition) -> Mapping[str, Sequence[InputColumn]]:

@@ -1,9 +1,11 @@
 """Streaming assets that read streaming assets, run by Dagster on real Spark."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 
-from dagster_ckpt import Stream, streaming_asset
+from dagster_ckpt import Stream, agg, streaming_asset
 from tests.dagster.place import Place, failure_of, until
 
 pytestmark = pytest.mark.reads_streams
@@ -13,6 +15,14 @@ pytestmark = pytest.mark.reads_streams
 def large(counts: Stream) -> Stream:
     """The keys with a large total."""
     return counts.where("total > 10")
+
+
+@streaming_asset(shards=2, checkpoint_interval="200ms")
+def by_size(counts: Stream) -> Stream:
+    """The keys by the class of their total, in two steps."""
+    first = counts.with_column("size", "CAST(total / 10 AS INT)").select("size", "k AS name", "n")
+    sizes = first.key_by("size").aggregate(names=agg.max("name"), rows=agg.sum("n"), keys=agg.count())
+    return sizes.with_columns({"per_key": "rows / keys", "one": "1"}).top(2, by="per_key desc", rank="place")
 
 
 def totals(place: Place, name: str = "large") -> dict[str, int]:
@@ -25,13 +35,21 @@ def test_a_chain_in_one_run_works_in_order_and_reports_consumed_epochs(place: Pl
     assert place.run(large, counts).success
     assert totals(place) == {"a": 11}
     place.drop(("b", 20))
-    assert place.run(large, counts).success
+    assert place.run(large, by_size, counts).success
     assert totals(place) == {"a": 11, "b": 21}
     consumed = [event.metadata["consumed_epoch/counts"].value for event in place.events("large")]
     assert consumed == [info.epoch for info in reversed(place.history().epochs())]
     lineage = place.events("large")[-1].metadata["dagster/column_lineage"].value
     total = dg.TableColumnDep(asset_key=counts.key, column_name="total")
     assert lineage.deps_by_column["total"] == [total]  # type: ignore[union-attr]
+    through_steps: Any = place.events("by_size")[-1].metadata["dagster/column_lineage"].value
+    assert {name: [each.column_name for each in of] for name, of in through_steps.deps_by_column.items()} == {
+        "size": ["total"],
+        "names": ["k"],
+        "rows": ["n"],
+        "per_key": ["n"],
+        "place": ["n"],
+    }
 
 
 def test_each_runs_by_itself_and_the_downstream_fails_alone(place: Place) -> None:

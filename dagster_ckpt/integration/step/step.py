@@ -62,6 +62,7 @@ from dagster_ckpt.integration.step.workload import Workload, delivery_work, plac
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
+from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
@@ -257,7 +258,9 @@ def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str
     if delivery is not None:
         return delivery_work(step, delivery, _job_options(step), _opening(step))
     stream = _stream(step, config, resources)
-    return Workload(partial(run_stream, _job(step, stream)), _upstream_keys(step, stream))
+    upstream_keys = _upstream_keys(step, stream)
+    work = work_of_inputs(stream) if any(upstream_keys) else ()
+    return Workload(partial(run_stream, _job(step, stream)), upstream_keys, work)
 
 
 def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
@@ -295,7 +298,7 @@ def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
     context = step.context
-    table = TableMetadata(place_of(step, step.streaming.delivery), workload.upstream_keys, inputs)
+    table = TableMetadata(place_of(step, step.streaming.delivery), workload.upstream_keys, workload.work, inputs)
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,
@@ -365,7 +368,7 @@ def _work(
 def _upstream_keys(step: StreamStep, stream: Stream) -> tuple[dg.AssetKey | None, ...]:
     """For each input of the stream the asset whose table it reads; None for a source, or a DataFrame of the user's."""
     keys = {stream_name_of(key): key for key in step.context.assets_def.keys_by_input_name.values()}
-    return tuple(None if each.upstream is None else keys.get(each.upstream.name) for each in stream.inputs)
+    return tuple(None if each.upstream is None else keys.get(each.upstream.name) for each in stream.sources)
 
 
 def _newest(step: StreamStep, own: Manifest) -> Manifest:

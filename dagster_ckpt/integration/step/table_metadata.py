@@ -7,7 +7,7 @@ from typing import cast
 import dagster as dg
 
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
-from dagster_ckpt.operators.column_lineage import columns_read
+from dagster_ckpt.operators.column_lineage import Work, columns_of_sources
 from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
@@ -40,12 +40,13 @@ class TableMetadata:
     """What Dagster shows of one stream's table.
 
     `place` is the folder of the stream in its store, or the table that a delivery writes. `upstreams` has for each
-    input the asset whose table it is, with all columns as they are there; None for any other input. `inputs` are the
-    data versions of the ordinary assets that the stream joins.
+    input of the stream the asset whose table it reads, None for any other input, and `work` what Spark does with the
+    rows before each input of each step. `inputs` are the data versions of the ordinary assets that the stream joins.
     """
 
     place: Place = Place()
     upstreams: tuple[dg.AssetKey | None, ...] = ()
+    work: tuple[tuple[Work, ...], ...] = ()
     inputs: Metadata = field(default_factory=dict)
 
     def of_event(self, manifest: Manifest) -> Metadata:
@@ -60,9 +61,7 @@ class TableMetadata:
 
     def _lineage(self, pipeline: Pipeline) -> Metadata:
         """Where the columns come from, as far as they come from other streams."""
-        if pipeline.before:
-            return {}  # what Spark does with columns between two steps is not in the manifest
-        if not any(self.upstreams) or len(self.upstreams) != len(pipeline.inputs):
+        if not any(self.upstreams) or len(self.upstreams) != len(pipeline.source_inputs):
             return {}  # the second: another run, of other code, has opened the stream since this one closed it
         deps = {
             column: [
@@ -70,7 +69,7 @@ class TableMetadata:
                 for number, name in read
                 if (key := self.upstreams[number]) is not None
             ]
-            for column, read in columns_read(pipeline).items()
+            for column, read in columns_of_sources(pipeline, self.work).items()
         }
         known = {column: of_column for column, of_column in deps.items() if of_column}
         lineage = dg.TableColumnLineage(deps_by_column=known)

@@ -14,6 +14,7 @@ from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorRes
 from dagster_ckpt.integration.declared.run_config import RunChoice
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
 from dagster_ckpt.integration.step.table_metadata import Place
+from dagster_ckpt.operators.column_lineage import Work
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
@@ -22,10 +23,14 @@ from dagster_ckpt.storage.writer.opening import Opening
 
 @dataclass(frozen=True)
 class Workload:
-    """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream)."""
+    """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream).
+
+    `work` is what Spark does with the rows before each input of each step.
+    """
 
     run: Callable[[JobHooks, Clock], JobResult]
     upstream_keys: tuple[dg.AssetKey | None, ...]
+    work: tuple[tuple[Work, ...], ...]
 
 
 class DeliveryStep(Protocol):
@@ -74,7 +79,7 @@ def delivery_work(
         with naming(asset=step.stream_name):
             return run_delivery(job, hooks, clock)
 
-    return Workload(run, (stream,))
+    return Workload(run, (stream,), ((None,),))
 
 
 def place_of(step: DeliveryStep, delivery: DeliveryOptions | None) -> Place:

@@ -11,5 +11,6 @@ Reading order
     row_work          what Spark does with the rows of a table one by one
     pipeline          from a `Stream` to a checked operator
     query_plan        the plan that Spark has analysed
+    column_origins    which columns the inputs of steps are computed from
     sources           the identity of a source, and how far it was read
 """

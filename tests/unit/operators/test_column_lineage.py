@@ -1,13 +1,17 @@
 """Which input columns the columns of each operator's table are made from."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from dagster_ckpt.operators import AppendOnly, agg, over, process
-from dagster_ckpt.operators.column_lineage import columns_read
+from dagster_ckpt.operators.column_lineage import Work, columns_of_sources, columns_read
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
+from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
+from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
@@ -18,7 +22,7 @@ from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
-from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 from tests.unit.operators.joined_streams import KEYS, SCHEMAS, TIMES, inputs
 from tests.unit.operators.streams import build
 
@@ -97,3 +101,48 @@ def test_columns_of_a_join_are_of_the_side_that_they_come_from_and_a_shared_key_
 
 def test_only_the_users_code_knows_what_a_process_function_reads() -> None:
     assert columns_read(replace(AppendOnly.build(SOURCE).pipeline, operator=process.NAME)) == {}
+
+
+def test_functions_over_all_rows_are_made_from_their_columns_too() -> None:
+    functions = {"before": over.lag("at"), "place": over.rank()}
+    operator = OneGroup.build(SOURCE, lambda keys, rows: OverPartition.build(keys, rows, "v desc", functions))
+    wanted = {**{name: [(0, name)] for name in ROWS.names}, "before": [(0, "at")], "place": [(0, "v")]}
+    assert columns_read(operator.pipeline) == wanted
+    assert columns_read(as_last_step(operator).pipeline) == wanted
+
+
+def steps(*pipelines: Pipeline) -> Pipeline:
+    *before, last = pipelines
+    return replace(last, before=tuple(before))
+
+
+def totals_joined_with_rows() -> Pipeline:
+    """A total of each key of the first source, joined with the rows of the second."""
+    totals = build(ROWS, ("k",), n=agg.count(), total=agg.sum("v")).pipeline
+    renamed = pa.schema([("k", pa.string()), ("twice", pa.int64()), ("made", pa.int64()), ("n", pa.int64())])
+    right = InputSpec((), pa.schema([("k", pa.string()), ("v", pa.int64())]))
+    joined = RegularJoin.build([InputSpec((), renamed, step=0), right], [("k",), ("k",)], "inner")
+    return steps(totals, as_last_step(joined).pipeline)
+
+
+def test_columns_are_followed_through_the_steps_and_what_spark_does_between_them() -> None:
+    between = {"k": ("k",), "twice": ("total", "k"), "n": ("n",)}  # nothing says what 'made' is made from
+    of_source = {"k": ("id",), "v": ("price", "amount")}
+    assert columns_of_sources(totals_joined_with_rows(), [[None], [between, of_source]]) == {
+        "k": ((0, "k"), (1, "id")),
+        "twice": ((0, "v"), (0, "k")),
+        "n": (),
+        "v": ((1, "price"), (1, "amount")),
+    }
+
+
+@pytest.mark.parametrize("work", [[], [[None]], [[None], [None]], [[None], [None, None], [None]]])
+def test_the_work_of_other_steps_says_nothing(work: Sequence[Sequence[Work]]) -> None:
+    assert columns_of_sources(totals_joined_with_rows(), work) == {}
+
+
+def test_behind_a_process_function_nothing_is_known() -> None:
+    processed = replace(AppendOnly.build(SOURCE).pipeline, operator=process.NAME)
+    counted = build(ROWS, ("k",), n=agg.count(), total=agg.sum("v")).pipeline
+    later = replace(counted, inputs=(replace(counted.inputs[0], step=0),))
+    assert columns_of_sources(steps(processed, later), [[None], [None]]) == {"n": ()}

@@ -61,16 +61,24 @@ def test_a_column_has_the_columns_of_upstream_streams_that_it_is_made_from() -> 
     aggregates = {"flights": agg.count(), "mean_delay": agg.avg("delay"), "first_day": agg.min("day")}
     operator = RunningAggregate.build(("carrier",), aggregates, InputSpec((), upstream), None, None)
     manifest, delays = a_manifest(pipeline=operator.pipeline), dg.AssetKey(["eu", "delays"])
-    shown = TableMetadata(upstreams=(delays,)).of_event(manifest)["dagster/column_lineage"]
+    of_delays = TableMetadata(upstreams=(delays,), work=((None,),))
+    shown = of_delays.of_event(manifest)["dagster/column_lineage"]
     assert isinstance(shown, dg.TableColumnLineageMetadataValue)
     assert shown.column_lineage.deps_by_column == {
         "carrier": [dg.TableColumnDep(asset_key=delays, column_name="carrier")],
         "mean_delay": [dg.TableColumnDep(asset_key=delays, column_name="delay")],
         "first_day": [dg.TableColumnDep(asset_key=delays, column_name="day")],
     }
-    assert "dagster/column_lineage" not in TableMetadata(upstreams=(None,)).of_event(manifest)
+    assert "dagster/column_lineage" not in TableMetadata(upstreams=(None,), work=((None,),)).of_event(manifest)
     later = replace(manifest.pipeline, inputs=(InputSpec((), upstream, step=0),), before=(manifest.pipeline,))
     of_several_steps = a_manifest(pipeline=later)
-    assert "dagster/column_lineage" not in TableMetadata(upstreams=(delays,)).of_event(of_several_steps)
-    of_other_code = TableMetadata(upstreams=(delays, delays))
+    assert "dagster/column_lineage" not in of_delays.of_event(of_several_steps), "the work of other steps"
+    between = {"carrier": ("carrier",), "delay": ("mean_delay",)}
+    shown = replace(of_delays, work=((None,), (between,))).of_event(of_several_steps)["dagster/column_lineage"]
+    assert isinstance(shown, dg.TableColumnLineageMetadataValue)
+    assert shown.column_lineage.deps_by_column == {
+        "carrier": [dg.TableColumnDep(asset_key=delays, column_name="carrier")],
+        "mean_delay": [dg.TableColumnDep(asset_key=delays, column_name="delay")],
+    }
+    of_other_code = TableMetadata(upstreams=(delays, delays), work=((None, None),))
     assert "dagster/column_lineage" not in of_other_code.of_result(manifest)
