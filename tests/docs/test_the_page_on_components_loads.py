@@ -53,6 +53,7 @@ def test_each_step_of_the_table_is_one() -> None:
             "aggregate",
             "deduplicate",
             "top",
+            "over",
             "distinct",
         )
     }

@@ -8,6 +8,8 @@ Reading order
     destinations         where a delivery goes, by the fields of its class
     steps                the steps of a stream, in their order
     aggregates           the aggregates of a step
+    over_functions       the functions of the step `over`
+    named_functions      what both have in common: a function's name with its column, and its options
     check_schedules      checks of the stream's table, and when they run
     shared_resources     the resources, one object for all components of a project
     templates            texts with Jinja templates, which stay texts

@@ -1,17 +1,21 @@
 """The aggregates of a step: `{mean_delay: {avg: dep_delay}}` is `aggregate(mean_delay=agg.avg("dep_delay"))`."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.component.named_functions import called
 from dagster_ckpt.integration.component.templates import render_all
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation, Function
 
 COUNT_ROWS = "count()"
+_FUNCTIONS: Mapping[str, Callable[..., Aggregation]] = {
+    str(each): getattr(agg, each) for each in Function if each is not Function.USER_DEFINED
+}
 _OPTIONS = ("other", "by", "limit", "error", "q", "accuracy")
 
 
@@ -84,27 +88,8 @@ def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
                 f"{{avg: dep_delay}}. aggregate={name}, given={given}"
             )
         return agg.count()
-    functions = [function for function in given if function not in _OPTIONS]
-    if len(functions) != 1 or functions[0] not in set(Function) - {Function.USER_DEFINED}:
-        raise InvalidPipelineError(
-            f"an aggregate is one function of a column, such as {{avg: dep_delay}}. aggregate={name}, given={functions}"
-        )
-    [function] = functions
-    options = {option: value for option, value in given.items() if option in _OPTIONS}
-    makes = getattr(agg, function)
-    takes = inspect.signature(makes).parameters
-    lacks = [option for option in takes if option in _OPTIONS and option not in options and _is_required(takes[option])]
-    if lacks or not options.keys() <= takes.keys():
-        raise InvalidPipelineError(
-            f"these options do not fit the function: {function} takes {[each for each in takes if each in _OPTIONS]}. "
-            f"aggregate={name}, options={list(options)}, missing={lacks}"
-        )
-    made: Aggregation = makes(given[function], **options)
+    made: Aggregation = called("aggregate", name, given, _FUNCTIONS, _OPTIONS)
     return made
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty
 
 
 def _aggregations(

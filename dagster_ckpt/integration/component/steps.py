@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.component.aggregates import Aggregations
+from dagster_ckpt.integration.component.over_functions import OverFunctions
 from dagster_ckpt.integration.component.templates import render_all, text, texts, texts_by_name
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.window_kinds import Window, hopping, session, tumbling
@@ -105,6 +106,13 @@ class TopStep(dg.Model, dg.Resolvable):
     rank: Annotated[str | None, text("A column to have the rank in.")] = None
 
 
+class OverStep(dg.Model, dg.Resolvable):
+    """Each row with functions over its partition, the rows of its key in an order; without a key all rows."""
+
+    by: Annotated[list[str], texts("The order: columns with asc or desc.", examples=[["departed_at asc"]])]
+    functions: OverFunctions
+
+
 class DistinctStep(dg.Model, dg.Resolvable):
     """Each row once, compared by all columns. It has no options: write {}."""
 
@@ -176,6 +184,13 @@ class Step(dg.Model, dg.Resolvable):
             description="The first rows of each key in an order.", examples=[{"n": 3, "by": ["delay desc"]}]
         ),
     ] = None
+    over: Annotated[
+        OverStep | None,
+        dg.Resolver.default(
+            description="Each row with functions over its partition, as by SQL's OVER.",
+            examples=[{"by": ["at asc"], "functions": {"flight": "row_number()", "before": {"lag": "delay"}}}],
+        ),
+    ] = None
     distinct: Annotated[
         DistinctStep | None, dg.Resolver.default(description="Each row once; {} for that.", examples=[{}])
     ] = None
@@ -237,6 +252,10 @@ def _top(stream: Stream, given: TopStep) -> Stream:
     return stream.top(given.n, given.by, ties=given.ties, rank=given.rank)
 
 
+def _over(stream: Stream, given: OverStep) -> Stream:
+    return stream.over(given.by, **given.functions)
+
+
 def _distinct(stream: Stream, _: DistinctStep) -> Stream:
     return stream.distinct()
 
@@ -251,6 +270,7 @@ _METHODS: Mapping[str, Callable[[Stream, Any], Unfinished]] = {
     "aggregate": _aggregate,
     "deduplicate": _deduplicate,
     "top": _top,
+    "over": _over,
     "distinct": _distinct,
 }
 
@@ -265,7 +285,7 @@ def apply_steps(stream: Stream, steps: Sequence[Step]) -> Stream:
         raise InvalidPipelineError("window needs aggregate as the next step: add it. step=window")
     if done.keys and done.step is None:
         raise InvalidPipelineError(
-            "keys alone do nothing: add aggregate, deduplicate or top after key_by, or leave key_by out. "
+            "keys alone do nothing: add aggregate, deduplicate, top or over after key_by, or leave key_by out. "
             f"keys={', '.join(done.keys)}"
         )
     return done

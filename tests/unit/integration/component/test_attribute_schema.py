@@ -25,6 +25,7 @@ steps:
   - window: {hopping: 1 hour, slide: 1 minute, early: true, late: keep, on_end: flush}
   - aggregate: {n: count(), s: {sum: a}, c: {collect: a, limit: 3}}
   - deduplicate: {}
+  - over: {by: [a asc], functions: {n: row_number(), s: {sum: a, rows: [null, 0]}, b: {lag: a, default: 0}}}
 mode: continuous
 shards: 16
 recovery: {max_attempts: 2, backoff: 1s}

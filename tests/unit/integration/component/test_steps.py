@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, session, tumbling
+from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, over, session, tumbling
 from dagster_ckpt.integration.component.aggregates import AggregateAttributes, aggregation_of
+from dagster_ckpt.integration.component.over_functions import OverAttributes, function_of
 from dagster_ckpt.integration.component.steps import Step, apply_steps, check_steps
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.operators.agg import Aggregation, Function
@@ -157,6 +158,36 @@ TIMED = rows().with_watermark("at", "1 hour", "5 minutes")
             rows().key_by("user").top(3, ["amount desc nulls last", "version asc"], ties="dense_rank", rank="place"),
         ),
         ("- top: {n: 1, by: [amount asc]}", rows().top(1, ["amount asc"])),
+        (
+            """
+            - key_by: [user]
+            - over:
+                by: [at asc, version desc]
+                functions:
+                  place: row_number()
+                  before: {lag: amount, offset: 2, default: 0}
+                  third: {nth_value: amount, n: 3, rows: [null, null]}
+                  bucket: {ntile: 4}
+                  mean: {avg: amount, rows: [-9, 0]}
+                  total: {sum: amount, range: [null, 0]}
+                  near: {count: "*", rows: [-1, 1]}
+                  some: {count: version}
+            """,
+            rows()
+            .key_by("user")
+            .over(
+                ["at asc", "version desc"],
+                place=over.row_number(),
+                before=over.lag("amount", 2, 0),
+                third=over.nth_value("amount", 3, rows=(None, None)),
+                bucket=over.ntile(4),
+                mean=over.avg("amount", rows=(-9, 0)),
+                total=over.sum("amount", range=(None, 0)),
+                near=over.count(rows=(-1, 1)),
+                some=over.count("version"),
+            ),
+        ),
+        ("- over: {by: [at asc], functions: {n: count()}}", rows().over(["at asc"], n=over.count())),
     ],
     ids=[
         "aggregate",
@@ -169,6 +200,8 @@ TIMED = rows().with_watermark("at", "1 hour", "5 minutes")
         "deduplicate-last",
         "top",
         "top-of-all",
+        "over",
+        "over-all",
     ],
 )
 def test_a_step_makes_the_pipeline_of_its_method(text: str, stream: Stream) -> None:
@@ -209,13 +242,40 @@ def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> No
         aggregation_of("made", given)
 
 
+@pytest.mark.parametrize("function", over.Function)
+def test_every_function_over_a_partition_has_its_name(function: over.Function) -> None:
+    makes = getattr(over, function)
+    if function in {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist"}:
+        assert function_of("made", f"{function}()") == makes()
+        return
+    first, options = (4, {}) if function == "ntile" else ("amount", {"n": 2} if function == "nth_value" else {})
+    assert function_of("made", {str(function): first, **options}) == makes(first, **options)
+    assert function in OverAttributes.model_fields
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("lag", r"write row_number\(\), .*count\(\), and any other function with its column.*over=made, given=lag"),
+        ({}, r"one function of a column.*over=made, given=\[\]"),
+        ({"row_number": "a"}, r"one function of a column.*given=\['row_number'\]"),
+        ({"nth_value": "a"}, r"nth_value takes \['n', 'rows', 'range'\].*options=\[\], missing=\['n'\]"),
+        ({"lag": "a", "rows": [0, 0]}, r"lag takes \['offset', 'default'\].*options=\['rows'\]"),
+        ({"ntile": 3, "n": 3}, r"ntile takes \[\].*options=\['n'\]"),
+    ],
+)
+def test_a_function_over_a_partition_that_does_not_fit_is_refused(given: Any, error: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=error):
+        function_of("made", given)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         ("- where: a > 1\n  select: [a]", r"write each as an item of its own.*given=\['where', 'select'\], number=1"),
         ("- key_by: []", r"key_by needs at least one column.*number=1"),
         ("- key_by: [a]\n- key_by: [b]", "call key_by once.*number=2"),
-        ("- key_by: [a]", "keys alone do nothing: add aggregate, deduplicate or top.*keys=a"),
+        ("- key_by: [a]", "keys alone do nothing: add aggregate, deduplicate, top or over.*keys=a"),
         ("- aggregate: {}", "an aggregate needs something to compute.*number=1"),
         ("- top: {n: 1, by: []}", "top needs an order.*number=1"),
         ("- deduplicate: {}", "deduplicate needs key columns.*number=1"),
